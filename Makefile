@@ -1,0 +1,42 @@
+# `make run` and `make test` make .venv in the checkout; a second call finds it there.
+
+PYTHON ?= $(shell for p in python3.11 python3; do \
+    "$$p" -c 'import venv' >/dev/null 2>&1 && echo "$$p" && break; done)
+BIN := .venv/bin
+READY := .venv/.ready
+# What `make run` shows.
+EXAMPLE ?= examples/replicated_stack/stack.ketal examples/replicated_stack/wrong_push.jsonl
+PYTEST_ARGS ?=
+
+.PHONY: run test lint format bench clean
+
+# ketal exits 1 where it finds a violation, and to find one is what the example is for.
+run: $(READY)
+	$(BIN)/ketal run $(EXAMPLE) || test $$? -eq 1
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	for file in benchmarks/bench_*.py; do $(BIN)/python "$$file" || exit 1; done
+
+clean:
+	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	    .pytest_cache .ruff_cache
+
+# The build runs in .venv too, so that constraints.txt holds for setuptools as well.
+$(READY): pyproject.toml constraints.txt
+	"$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt pip setuptools
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
+	touch $(READY)

@@ -1,0 +1,483 @@
+"""Guards, values and bodies, from lark's tree.
+
+A tree may be a guard where a value is wanted and the reverse (`(` may begin
+either, so the grammar cannot tell); both directions are faults told here. `And`,
+`Or`, `Sequence` and `Alternation` come out flat, and the depth of what is
+built is bounded, so that who walks it may recurse.
+
+The one rule: a fault is reported to `fault`, and something that stands for the
+broken part is returned, so that the rest of the file is still judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+from lark import Token, Tree
+
+from ketal import pattern as ast
+from ketal.errors import PatternError, Span
+from ketal.grammar.names import Scope, reads_as_reference
+from ketal.grammar.printer import render_value
+from ketal.grammar.reader import too_deep
+from ketal.limits import Limits
+
+_Tree: TypeAlias = Tree[Token]
+Fault: TypeAlias = Callable[..., None]
+
+GUARDS = frozenset(
+    "or and not comparison membership matches localhost registered call host origin exists "
+    "causal conc".split()
+)
+UNITS = {
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "S": "s", "m": "min",
+    "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h", "hr": "h",
+    "H": "h", "day": "d", "days": "d", "msec": "ms", "millis": "ms", "milliseconds": "ms",
+    "usec": "us", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
+}  # fmt: skip
+DIGITS_MAX = 309
+_PLACEHOLDER = ast.Literal(0)
+
+
+def span_of(item: _Tree | Token) -> Span:
+    """Return where a token or a tree stands."""
+    at: Any = item.meta if isinstance(item, Tree) else item
+    if not hasattr(at, "line"):
+        return Span(1, 1, 1, 2)
+    return Span(at.line, at.column, at.end_line, at.end_column)
+
+
+class Expressions:
+    """Builds the expressions of one scope."""
+
+    def __init__(self, scope: Scope, limits: Limits, fault: Fault) -> None:
+        self.scope = scope
+        self.limits = limits
+        self.fault = fault
+
+    def _deeper(self, depth: int, tree: _Tree, by: int = 1) -> int:
+        if depth + by > self.limits.nesting_max:
+            span = span_of(tree)
+            raise PatternError([too_deep(span.line, span.column, self.limits)])
+        return depth + by
+
+    # --- guards ---
+
+    def guard(self, tree: _Tree, depth: int = 0) -> ast.Guard:
+        """Build a guard; a value is a fault."""
+        data = str(tree.data)
+        if data == "paren":
+            return self.guard(cast(_Tree, tree.children[0]), self._deeper(depth, tree))
+        if data in ("true", "false"):
+            return ast.Truth(data == "true", span=span_of(tree))
+        if data == "path" and len(tree.children) == 1:
+            name = str(tree.children[0])
+            if name not in ("data", *ast.EVENT_FIELDS):
+                return ast.Name(name, span=span_of(tree))
+        if data not in GUARDS:
+            self._no_guard(tree)
+            return ast.Truth(True)
+        make: Callable[[_Tree, int], ast.Guard] = getattr(self, f"_{data}")
+        return make(tree, self._deeper(depth, tree))
+
+    def _no_guard(self, tree: _Tree) -> None:
+        hint = "compare it with something: `x == 1`"
+        if tree.data == "path":
+            value = self.value(tree)
+            if isinstance(value, ast.Attribute | ast.Reference):
+                hint = f"write `{render_value(value, self.scope)} == true` for a boolean"
+        self.fault("K008", "this is a value, where a guard is wanted", span_of(tree), hint)
+
+    def _or(self, tree: _Tree, depth: int) -> ast.Guard:
+        return ast.Or(self._flat(ast.Or, tree, depth), span=span_of(tree))
+
+    def _and(self, tree: _Tree, depth: int) -> ast.Guard:
+        return ast.And(self._flat(ast.And, tree, depth), span=span_of(tree))
+
+    def _flat(self, sort: Any, tree: _Tree, depth: int) -> tuple[ast.Guard, ...]:
+        items: list[ast.Guard] = []
+        for child in tree.children:
+            node = self.guard(cast(_Tree, child), depth)
+            items.extend(node.operands if isinstance(node, sort) else (node,))
+        return tuple(items)
+
+    def _not(self, tree: _Tree, depth: int) -> ast.Guard:
+        return ast.Not(self.guard(cast(_Tree, tree.children[0]), depth), span=span_of(tree))
+
+    def _comparison(self, tree: _Tree, depth: int) -> ast.Guard:
+        left, op, right = cast("tuple[_Tree, Token, _Tree]", tree.children)
+        return ast.Comparison(
+            cast(Any, str(op)), self.value(left, depth), self.value(right, depth),
+            span=span_of(tree),
+        )  # fmt: skip
+
+    def _membership(self, tree: _Tree, depth: int) -> ast.Guard:
+        value, items = cast("tuple[_Tree, _Tree]", tree.children)
+        return ast.Membership(
+            self.value(value, depth), self._items(items, depth), span=span_of(tree)
+        )
+
+    def _matches(self, tree: _Tree, depth: int) -> ast.Guard:
+        value, regex = cast("tuple[_Tree, Token]", tree.children)
+        return ast.Matches(self.value(value, depth), self.regex(regex), span=span_of(tree))
+
+    def _localhost(self, tree: _Tree, depth: int) -> ast.Guard:
+        return ast.Localhost(span=span_of(tree))
+
+    def _registered(self, tree: _Tree, depth: int) -> ast.Guard:
+        name, *arguments = tree.children
+        values = tuple(self.value(cast(_Tree, a), depth) for a in arguments if a is not None)
+        return ast.Registered(str(name), values, span=span_of(tree))
+
+    def _call(self, tree: _Tree, depth: int) -> ast.Guard:
+        result, target, *arguments = cast("list[Token | None]", tree.children)
+        types = tuple(str(a) for a in arguments if a is not None)
+        return ast.Call(str(result), str(target), types, span=span_of(tree))
+
+    def _host(self, tree: _Tree, depth: int) -> ast.Guard:
+        return ast.Host(self.string(cast(Token, tree.children[0])), span=span_of(tree))
+
+    def _origin(self, tree: _Tree, depth: int) -> ast.Guard:
+        return ast.Origin(self.string(cast(Token, tree.children[0])), span=span_of(tree))
+
+    def _exists(self, tree: _Tree, depth: int) -> ast.Guard:
+        of = self.value(cast(_Tree, tree.children[0]), depth)
+        if not isinstance(of, ast.Field | ast.Attribute | ast.Reference):
+            self.fault(
+                "K013", "`exists` is about an attribute", span_of(tree),
+                "an attribute whose name is taken is written `data.name`",
+            )  # fmt: skip
+            of = ast.Field("id")
+        return ast.Exists(of, span=span_of(tree))
+
+    def _causal(self, tree: _Tree, depth: int) -> ast.Guard:
+        guard, anchor = cast("tuple[_Tree, Token | None]", tree.children)
+        return ast.Causal(self.guard(guard, depth), str(anchor or ast.PRIOR), span=span_of(tree))
+
+    def _conc(self, tree: _Tree, depth: int) -> ast.Guard:
+        guard, anchor = cast("tuple[_Tree, Token | None]", tree.children)
+        return ast.Conc(self.guard(guard, depth), str(anchor or ast.PRIOR), span=span_of(tree))
+
+    # --- values ---
+
+    def value(self, tree: _Tree, depth: int = 0, *, lists: bool = False) -> ast.Value:
+        """Build a value; a guard, and a list unless `lists`, is a fault."""
+        data = str(tree.data)
+        if data == "paren":
+            inner = cast(_Tree, tree.children[0])
+            return self.value(inner, self._deeper(depth, tree), lists=lists)
+        if data in GUARDS:
+            self._no_value(tree)
+            return _PLACEHOLDER
+        if data == "list":
+            if not lists:
+                self.fault(
+                    "K013", "a list cannot stand here", span_of(tree),
+                    "lists stand after `in`, in `return` and in `nodes = […]`",
+                )  # fmt: skip
+            items = self._items(tree, self._deeper(depth, tree), lists=lists)
+            return ast.ListOf(items, span=span_of(tree))
+        make: Callable[[_Tree, int], ast.Value] = getattr(self, f"_{data}")
+        return make(tree, depth)
+
+    def _no_value(self, tree: _Tree) -> None:
+        hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
+        if tree.data == "registered":
+            hint = f"`{tree.children[0]}(…)` is a guard and gives no value to compare or return"
+        self.fault("K008", "this is a guard, where a value is wanted", span_of(tree), hint)
+
+    def _items(self, tree: _Tree, depth: int, *, lists: bool = False) -> tuple[ast.Value, ...]:
+        items = [c for c in tree.children if c is not None]
+        if not items:
+            self.fault("K013", "this list is empty", span_of(tree), "write `[1, 2]`")
+        return tuple(self.value(cast(_Tree, item), depth, lists=lists) for item in items)
+
+    def _string(self, tree: _Tree, depth: int) -> ast.Value:
+        return ast.Literal(self.string(cast(Token, tree.children[0])), span=span_of(tree))
+
+    def _number(self, tree: _Tree, depth: int) -> ast.Value:
+        return ast.Literal(self.number(cast(Token, tree.children[0])), span=span_of(tree))
+
+    def _duration(self, tree: _Tree, depth: int) -> ast.Value:
+        amount, unit = cast("tuple[Token, Token]", tree.children)
+        if unit not in ast.UNIT_US:
+            meant = UNITS.get(str(unit))
+            hint = f"did you mean `{amount} {meant}`?" if meant else ""
+            self.fault(
+                "K005", f"`{unit}` is no unit of time", span_of(unit),
+                hint or "the units are ns, us, ms, s, min, h and d",
+            )  # fmt: skip
+            unit = Token("NAME", "s")
+        return ast.Duration(self.number(amount), cast(Any, str(unit)), span=span_of(tree))
+
+    def _true(self, tree: _Tree, depth: int) -> ast.Value:
+        return ast.Literal(True, span=span_of(tree))
+
+    def _false(self, tree: _Tree, depth: int) -> ast.Value:
+        return ast.Literal(False, span=span_of(tree))
+
+    def _sum(self, tree: _Tree, depth: int) -> ast.Value:
+        first, *rest = tree.children
+        # A chain nests to the left, so its length is its depth.
+        inner = self._deeper(depth, tree, len(rest) // 2)
+        node = self.value(cast(_Tree, first), inner)
+        for op, right in zip(rest[::2], rest[1::2], strict=True):
+            value = self.value(cast(_Tree, right), inner)
+            node = ast.Arithmetic(cast(Any, str(op)), node, value, span=span_of(tree))
+        return node
+
+    _product = _sum
+
+    def _negative(self, tree: _Tree, depth: int) -> ast.Value:
+        inner = cast(_Tree, tree.children[0])
+        value = self.value(inner, self._deeper(depth, tree))
+        # `-3` is a number; `-(3)` and `-(-3)` say that something is negated.
+        if inner.data == "number" and isinstance(value, ast.Literal):
+            return ast.Literal(-cast(int, value.value), span=span_of(tree))
+        return ast.Negative(value, span=span_of(tree))
+
+    def _path(self, tree: _Tree, depth: int) -> ast.Value:
+        head, span = str(tree.children[0]), span_of(tree)
+        path = tuple(self._part(cast(_Tree, part)) for part in tree.children[1:])
+        if head == "data":
+            if path:
+                return ast.Attribute(path, span=span)
+            return self._taken(span, "`data` is all attributes of the event", "write `data.name`")
+        if head in ast.EVENT_FIELDS:
+            if not path:
+                return ast.Field(cast(Any, head), span=span)
+            return self._taken(
+                span, f"the event's own `{head}` has no parts",
+                f"an attribute of that name is written `data.{head}`",
+            )  # fmt: skip
+        if not path:
+            return self._bare(head, span)
+        if head in self.scope.params and head not in self.scope.declared:
+            return self._taken(
+                span, f"the parameter `{head}` has no parts",
+                f"an attribute of that name is written `data.{head}`",
+            )  # fmt: skip
+        if reads_as_reference(head, self.scope):
+            return self._reference(head, path, tree)
+        return ast.Attribute((head, *path), span=span)
+
+    def _bare(self, name: str, span: Span) -> ast.Value:
+        if name in self.scope.declared:
+            return self._taken(
+                span, f"`{name}` is declared as a guard, not as a value",
+                f"write `{name}.attribute` for a step's event, `data.{name}` for an attribute",
+            )  # fmt: skip
+        if name in self.scope.params:
+            return ast.ParamRef(name, span=span)
+        return ast.Attribute((name,), span=span)
+
+    def _reference(self, head: str, path: tuple[str, ...], tree: _Tree) -> ast.Value:
+        span = span_of(tree)
+        first = cast(_Tree, tree.children[1])
+        of: ast.Field | ast.Attribute
+        if first.data == "part" and path[0] == "data":
+            if len(path) == 1:
+                return self._taken(
+                    span, "`data` is all attributes of the event", f"write `{head}.data.name`"
+                )
+            of = ast.Attribute(path[1:], span=span)
+        elif first.data == "part" and path[0] in ast.EVENT_FIELDS:
+            if len(path) > 1:
+                return self._taken(
+                    span, f"the event's own `{path[0]}` has no parts",
+                    f"an attribute of that name is written `{head}.data.{path[0]}`",
+                )  # fmt: skip
+            of = ast.Field(cast(Any, path[0]), span=span)
+        else:
+            of = ast.Attribute(path, span=span)
+        return ast.Reference(head, of, span=span)
+
+    def _taken(self, span: Span, message: str, hint: str) -> ast.Value:
+        self.fault("K012", message, span, hint)
+        return _PLACEHOLDER
+
+    def _part(self, tree: _Tree) -> str:
+        token = cast(Token, tree.children[0])
+        return self.string(token) if tree.data == "key" else str(token)
+
+    # --- tokens ---
+
+    def string(self, token: Token) -> str:
+        """Return what a string says."""
+        try:
+            text = cast(str, json.loads(str(token), strict=False))
+            text.encode()
+        except json.JSONDecodeError as error:
+            at = Span(
+                token.line or 1, (token.column or 1) + error.pos - 1,
+                token.line or 1, (token.column or 1) + error.pos + 1,
+            )  # fmt: skip
+            self.fault(
+                "K004", "this escape is not known in a string", at,
+                r'the escapes are \" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits',
+            )  # fmt: skip
+            return ""
+        except UnicodeEncodeError:
+            self.fault(
+                "K004", "half of a surrogate pair is no character", span_of(token),
+                "write both halves, or the character itself",
+            )  # fmt: skip
+            return ""
+        return text
+
+    def name_or_string(self, token: Token) -> str:
+        """Return a node's name, written bare or as a string."""
+        return self.string(token) if token.type == "STRING" else str(token)
+
+    def number(self, token: Token) -> int | float:
+        """Return what a number says."""
+        text = str(token)
+        whole = text.isdigit()
+        if len(text) <= DIGITS_MAX:
+            number = int(text) if whole else float(text)
+            if number != float("inf"):
+                return number
+        self.fault("K004", "this number is too large", span_of(token), "numbers end at 10^308")
+        return 0
+
+    def length(self, tree: _Tree, message: str, hint: str) -> ast.Duration | ast.ParamRef | None:
+        """Build a duration or the name of a parameter; anything else is a fault."""
+        if tree.data == "path" and len(tree.children) == 1:
+            return ast.ParamRef(str(tree.children[0]), span=span_of(tree))
+        value = self.value(tree)
+        if isinstance(value, ast.Duration):
+            return value
+        if isinstance(value, ast.Literal) and type(value.value) in (int, float):
+            hint = "a unit is missing; " + hint
+        self.fault("K013", message, span_of(tree), hint)
+        return None
+
+    def regex(self, token: Token) -> str:
+        """Return a regular expression, compiled once to see that it is one."""
+        text = str(token)[1:-1]
+        regex = _unescaped(text)
+        size = len(regex.encode("utf-8", "surrogatepass"))
+        if size > self.limits.regex_bytes_max:
+            self.fault(
+                "K003", f"this regular expression has {size} bytes; the limit regex_bytes_max "
+                f"is {self.limits.regex_bytes_max}", span_of(token),
+            )  # fmt: skip
+        elif reason := regex_fault(regex, self.limits):
+            self.fault(
+                "K009", f"bad regular expression: {reason}", span_of(token),
+                "RE2 has no look-around and no backreferences",
+            )  # fmt: skip
+        return regex
+
+    # --- bodies ---
+
+    def body(self, tree: _Tree, depth: int = 0) -> ast.Body:
+        """Build a body."""
+        node = self._block(tree, depth)
+        # A lone `not N` is kept as it was written; `ketal.resolve` rejects it.
+        return ast.Sequence((node,), span=node.span) if isinstance(node, ast.Absent) else node
+
+    def _block(self, tree: _Tree, depth: int) -> ast.Body | ast.Absent:
+        data, span = str(tree.data), span_of(tree)
+        children = cast("list[_Tree]", tree.children)
+        if data == "step_name":
+            return ast.Step(str(children[0]), span=span)
+        inner = self._deeper(depth, tree)
+        if data == "group":
+            return self.body(children[0], inner)
+        if data == "absent":
+            return ast.Absent(self._absent(children[0], inner), span=span)
+        if data == "repeat":
+            return self._repeat(children[0], cast(Token, tree.children[1]), span, inner)
+        if data == "together":
+            if len(children) > self.limits.together_max:
+                self.fault(
+                    "K003", f"braces hold {len(children)} blocks; the limit together_max is "
+                    f"{self.limits.together_max}", span,
+                )  # fmt: skip
+            return ast.Together(tuple(self.body(c, inner) for c in children), span=span)
+        if data == "alternation":
+            options: list[ast.Body] = []
+            for child in children:
+                node = self.body(child, inner)
+                options.extend(node.items if isinstance(node, ast.Alternation) else (node,))
+            return ast.Alternation(tuple(options), span=span)
+        items: list[ast.Body | ast.Absent] = []
+        for child in children:
+            part = self._block(child, inner)
+            items.extend(part.items if _inlines(part) else (part,))
+        return ast.Sequence(tuple(items), span=span)
+
+    def _absent(self, tree: _Tree, depth: int) -> ast.Guard:
+        if tree.data == "event_name":
+            return ast.Name(str(tree.children[0]), span=span_of(tree))
+        return self.guard(tree, depth)
+
+    def _repeat(self, block: _Tree, token: Token, span: Span, depth: int) -> ast.Body:
+        least, most = self._counts(token)
+        for count in (least, most or 0):
+            if count > self.limits.repetitions_max:
+                self.fault(
+                    "K003", f"a step is repeated {count} times; the limit repetitions_max is "
+                    f"{self.limits.repetitions_max}", span_of(token),
+                )  # fmt: skip
+                break
+        return ast.Repeat(self.body(block, depth), least, most, span=span)
+
+    def _counts(self, token: Token) -> tuple[int, int | None]:
+        if token in ("*", "+", "?"):
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[str(token)]
+        first, comma, second = str(token)[1:-1].partition(",")
+        least = int(self.number(Token.new_borrow_pos("NUMBER", first.strip(), token)))
+        if not comma:
+            return least, least
+        if not second.strip():
+            return least, None
+        return least, int(self.number(Token.new_borrow_pos("NUMBER", second.strip(), token)))
+
+
+def _inlines(part: Any) -> bool:
+    """Return whether a group's items may join the sequence around it.
+
+    A group that begins or ends with `not` is left as it is: joined, its `not`
+    would find a neighbour that the author's parentheses keep away.
+    """
+    return isinstance(part, ast.Sequence) and not (
+        isinstance(part.items[0], ast.Absent) or isinstance(part.items[-1], ast.Absent)
+    )
+
+
+def _unescaped(text: str) -> str:
+    r"""Undo `\/`, which only serves to write a slash between slashes."""
+    parts = []
+    at = 0
+    while at < len(text):
+        width = 2 if text[at] == "\\" else 1
+        part = text[at : at + width]
+        parts.append("/" if part == "\\/" else part)
+        at += width
+    return "".join(parts)
+
+
+def regex_fault(regex: str, limits: Limits) -> str:
+    """Return what is wrong with a regular expression, or an empty string."""
+    import re2
+
+    options = re2.Options()
+    options.max_mem = limits.regex_memory_max
+    options.log_errors = False
+    try:
+        re2.compile(regex, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        if "too large" in text:
+            return f"it needs more memory than the limit regex_memory_max, {limits.regex_memory_max}"
+        return text
+    except UnicodeEncodeError:
+        return "it holds half of a surrogate pair"
+    return ""
+
+

@@ -1,0 +1,386 @@
+"""Canonical text of patterns, and of their parts for pictures and messages.
+
+Statements come in one order, parentheses only where the reading needs them,
+and an attribute says `data.` only where its bare name would be read as
+something else.
+
+The one rule: `parse(render(p)) == p`.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ketal import pattern as ast
+from ketal.grammar.names import IDENTIFIER, Scope, stands_bare
+
+INDENT = "    "
+WIDTH = 100
+_NOWHERE = Scope()
+
+# Binding strength of what a guard or a value is made of, weakest first.
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
+_ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
+_REPETITIONS = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+
+
+def render(file: ast.File) -> str:
+    """Write a file as canonical text, which reads back as an equal file."""
+    shared = file_scope(file)
+    head = [*(param(p, shared) for p in file.params), *(event(e, shared) for e in file.events)]
+    blocks = ["\n".join(head)] if head else []
+    blocks += [_pattern(p, shared) for p in file.patterns]
+    return "\n\n".join(blocks) + "\n"
+
+
+def file_scope(file: ast.File) -> Scope:
+    """Return the names that a file's own declarations make known."""
+    return Scope(
+        frozenset(p.name for p in file.params), frozenset(e.name for e in file.events)
+    )
+
+
+def pattern_scope(pattern: ast.Pattern, shared: Scope) -> Scope:
+    """Return the names that are known inside of a pattern."""
+    return Scope(
+        shared.params | {p.name for p in pattern.params},
+        shared.declared | {d.name for d in pattern.declarations},
+    )
+
+
+def _pattern(pattern: ast.Pattern, shared: Scope) -> str:
+    scope = pattern_scope(pattern, shared)
+    groups = [
+        _head(pattern, scope),
+        [declaration(d, scope) for d in pattern.declarations],
+        [body_statement(pattern.kind, pattern.strategy, pattern.body, scope)]
+        + _tail(pattern, scope),
+    ]
+    text = "\n\n".join("\n".join(lines) for lines in groups if lines)
+    return f"pattern {pattern.name} {{\n{indented(text)}\n}}"
+
+
+def _head(pattern: ast.Pattern, scope: Scope) -> list[str]:
+    lines = [param(p, scope) for p in pattern.params]
+    if pattern.order != ast.Order():
+        lines.append(order(pattern.order))
+    if pattern.deployment is not None:
+        lines.append(deployment(pattern.deployment))
+    if pattern.partition:
+        lines.append(partition(pattern.partition, scope))
+    if pattern.topology is not None:
+        lines.append(topology(pattern.topology))
+    if pattern.mode is not None:
+        lines.append(f"mode {pattern.mode};")
+    return lines
+
+
+def _tail(pattern: ast.Pattern, scope: Scope) -> list[str]:
+    lines = []
+    if pattern.on_violation is not None:
+        lines.append(f"on violation {pattern.on_violation};")
+    if pattern.window is not None:
+        lines.append(window(pattern.window))
+    if pattern.returns is not None:
+        lines.append(returns(pattern.returns, scope))
+    if pattern.limit is not None:
+        lines.append(f"limit {pattern.limit};")
+    return lines
+
+
+def indented(text: str) -> str:
+    """Indent every line that is not empty by one step."""
+    return "\n".join(INDENT + line if line else "" for line in text.split("\n"))
+
+
+# --- statements ---
+
+
+def param(node: ast.ParamDecl, scope: Scope) -> str:
+    """Write `param name = value;`."""
+    return f"param {node.name} = {render_value(node.value, scope)};"
+
+
+def event(node: ast.EventDecl, scope: Scope) -> str:
+    """Write `event Name = guard;`."""
+    return _declared(f"event {node.name}", node.guard, scope)
+
+
+def declaration(node: ast.EventDecl | ast.StepDecl, scope: Scope) -> str:
+    """Write an event or a step."""
+    if isinstance(node, ast.EventDecl):
+        return event(node, scope)
+    return _declared(node.name, node.guard, scope)
+
+
+def _declared(head: str, guard: ast.Guard, scope: Scope) -> str:
+    line = f"{head} = {render_guard(guard, scope)};"
+    if len(line) + len(INDENT) <= WIDTH or not isinstance(guard, ast.And | ast.Or):
+        return line
+    # A guard too long for a line is broken at its outermost operator.
+    strength, sign = (_AND, "&&") if isinstance(guard, ast.And) else (_OR, "||")
+    first, *rest = (_guard(g, strength + 1, scope) for g in guard.operands)
+    return "\n".join([f"{head} = {first}", *(f"{INDENT}{sign} {g}" for g in rest)]) + ";"
+
+
+def order(node: ast.Order) -> str:
+    """Write `order arrival;` or `order CausalOrder(options);`."""
+    options = ["total"] if node.total else []
+    if node.nodes is not None:
+        options.append(f"nodes = [{', '.join(_string(n) for n in node.nodes)}]")
+    for name, length in (("frontier", node.frontier), ("gap", node.gap), ("idle", node.idle)):
+        if length is not None:
+            options.append(f"{name} = {render_value(length)}")
+    if node.overflow is not None:
+        options.append(f"overflow = {node.overflow}")
+    kind = "arrival" if node.kind == "arrival" else "CausalOrder"
+    return f"order {kind}({', '.join(options)});" if options else f"order {kind};"
+
+
+def deployment(node: ast.Deployment) -> str:
+    """Write `at every node;` or `at host("…");`."""
+    where = "every node" if node.glob is None else f"host({_string(node.glob)})"
+    return f"at {where} all;" if node.everything else f"at {where};"
+
+
+def partition(keys: tuple[ast.Attribute | ast.Field, ...], scope: Scope) -> str:
+    """Write `partition by a, b;`."""
+    return f"partition by {', '.join(render_value(key, scope) for key in keys)};"
+
+
+def topology(node: ast.Topology) -> str:
+    """Write `topology { … }`, an edge a line."""
+    head = "topology open {" if node.open else "topology {"
+    return "\n".join([head, *(INDENT + link(edge) for edge in node.edges), "}"])
+
+
+def link(edge: ast.TopologyEdge) -> str:
+    """Write one edge of a topology."""
+    relaxed = " relaxed" if edge.relaxed else ""
+    return f"{_node(edge.source)} -> {_node(edge.target)}{relaxed};"
+
+
+def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: Scope) -> str:
+    """Write `check …;` or `find …;`."""
+    head = f"{kind} {strategy} " if strategy else f"{kind} "
+    if not isinstance(body, ast.AutomatonBody):
+        return f"{head}{render_body(body, scope)};"
+    lines = [INDENT + line for line in automaton(body)]
+    return "\n".join([f"{head}automaton {{", *lines, "}"])
+
+
+def automaton(body: ast.AutomatonBody) -> list[str]:
+    """Write the statements of an automaton."""
+    lines = [f"initial {body.initial};"] if body.initial else []
+    if body.finals is not None:
+        lines.append(f"final {', '.join(body.finals)};")
+    return lines + [edge(e) for e in body.edges]
+
+
+def edge(node: ast.Edge) -> str:
+    """Write one edge of an automaton."""
+    return f"{node.source} -> {node.target} on {node.step};"
+
+
+def window(node: ast.Window) -> str:
+    """Write `within 5 s;` or `within 100 events;`."""
+    length = node.length
+    return f"within {f'{length} events' if isinstance(length, int) else render_value(length)};"
+
+
+def returns(node: ast.Returns, scope: Scope) -> str:
+    """Write `return a = …;` or `return count;`."""
+    if node.count:
+        return "return count;"
+    items = (f"{item.name} = {render_value(item.value, scope)}" for item in node.items)
+    return f"return {', '.join(items)};"
+
+
+# --- bodies ---
+
+
+def render_body(body: ast.Body, scope: Scope = _NOWHERE) -> str:
+    """Write a body on one line."""
+    if isinstance(body, ast.AutomatonBody):
+        return f"automaton {{ {' '.join(automaton(body))} }}"
+    return _body(body, 0, scope)
+
+
+def _body(body: ast.Body | ast.Absent, strength: int, scope: Scope) -> str:
+    """Write a body where 0 any, 1 a sequence, 2 an item, 3 a block may stand."""
+    match body:
+        case ast.Step(name=name):
+            return name
+        case ast.Absent(guard=ast.Name(name=name)):
+            return f"not {name}"
+        case ast.Absent(guard=guard):
+            return f"not ({render_guard(guard, scope)})"
+        case ast.Alternation(items=items):
+            own, text = 0, " | ".join(_body(item, 1, scope) for item in items)
+        case ast.Sequence(items=items):
+            own, text = 1, " ".join(_body(item, 2, scope) for item in items)
+        case ast.Together(items=items):
+            return "{" + " & ".join(_body(item, 0, scope) for item in items) + "}"
+        case ast.Repeat(item=item, least=least, most=most):
+            own, text = 2, _body(item, 3, scope) + _repetition(least, most)
+        case _:
+            raise TypeError(f"{type(body).__name__} stands only as a whole body")
+    return f"({text})" if own < strength else text
+
+
+def _repetition(least: int, most: int | None) -> str:
+    if (least, most) in _REPETITIONS:
+        return _REPETITIONS[least, most]
+    if most is None:
+        return f"{{{least},}}"
+    return f"{{{least}}}" if least == most else f"{{{least},{most}}}"
+
+
+# --- guards ---
+
+
+def render_guard(guard: ast.Guard, scope: Scope = _NOWHERE) -> str:
+    """Write a guard on one line.
+
+    Parameters
+    ----------
+    guard : Guard
+        What to write.
+    scope : Scope
+        The names declared around it; without it, no name is taken to be one.
+    """
+    return _guard(guard, _OR, scope)
+
+
+def _guard(guard: ast.Guard, strength: int, scope: Scope) -> str:
+    own = _ATOM
+    match guard:
+        case ast.Or(operands=operands):
+            own, text = _OR, " || ".join(_guard(g, _AND, scope) for g in operands)
+        case ast.And(operands=operands):
+            own, text = _AND, " && ".join(_guard(g, _NOT, scope) for g in operands)
+        case ast.Not(operand=operand):
+            # `!x == 3` would be read as meant, by the parser and hardly anybody else.
+            own, text = _NOT, "!" + _guard(operand, _SIGN, scope)
+        case ast.Comparison(op=op, left=left, right=right):
+            own = _COMPARISON
+            text = f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, scope)}"
+        case ast.Membership(value=value, items=items):
+            own = _COMPARISON
+            text = f"{_value(value, _SUM, scope)} in {_list(items, scope)}"
+        case ast.Matches(value=value, regex=regex):
+            own = _COMPARISON
+            text = f"{_value(value, _SUM, scope)} matches {_regex(regex)}"
+        case ast.Truth(value=value):
+            text = "true" if value else "false"
+        case ast.Name(name=name):
+            text = name
+        case ast.Call(result=result, target=target, arguments=arguments):
+            text = f"call({result} {target}({', '.join(arguments)}))"
+        case ast.Host(glob=glob):
+            text = f"host({_string(glob)})"
+        case ast.Origin(glob=glob):
+            text = f"origin({_string(glob)})"
+        case ast.Localhost():
+            text = "localhost"
+        case ast.Exists(of=of):
+            text = f"exists({render_value(of, scope)})"
+        case ast.Registered(name=name, arguments=values):
+            text = f"{name}({', '.join(render_value(v, scope) for v in values)})"
+        case ast.Causal(guard=inner, anchor=anchor):
+            text = f"Causal({_anchored(inner, anchor, scope)})"
+        case ast.Conc(guard=inner, anchor=anchor):
+            text = f"Conc({_anchored(inner, anchor, scope)})"
+    return f"({text})" if own < strength else text
+
+
+def _anchored(guard: ast.Guard, anchor: str, scope: Scope) -> str:
+    text = render_guard(guard, scope)
+    return text if anchor == ast.PRIOR else f"{text}, {anchor}"
+
+
+def _regex(regex: str) -> str:
+    """Write a regular expression between slashes.
+
+    A slash is escaped; what cannot stand there is written in another form that
+    means the same: `\\/` as a slash, a line end as `\\n`, none at all as `(?:)`.
+    """
+    parts = []
+    at = 0
+    while at < len(regex):
+        width = 2 if regex[at] == "\\" else 1
+        part = regex[at : at + width]
+        parts.append({"/": "\\/", "\n": "\\n", "\\\n": "\\n"}.get(part, part))
+        at += width
+    return f"/{''.join(parts) or '(?:)'}/"
+
+
+# --- values ---
+
+
+def render_value(value: ast.Value, scope: Scope = _NOWHERE) -> str:
+    """Write a value."""
+    return _value(value, _SUM, scope)
+
+
+def _value(value: ast.Value, strength: int, scope: Scope) -> str:
+    own = _ATOM
+    match value:
+        case ast.Literal(value=literal):
+            text = _literal(literal)
+            own = _SIGN if text.startswith("-") else _ATOM
+        case ast.Duration(amount=amount, unit=unit):
+            text = f"{amount} {unit}"
+        case ast.Field(name=name) | ast.ParamRef(name=name):
+            text = name
+        case ast.Attribute(path=path):
+            text = _dotted(path) if stands_bare(path, scope) else _under("data", path)
+        case ast.Reference(step=step, of=ast.Field(name=name)):
+            text = f"{step}.{name}"
+        case ast.Reference(step=step, of=ast.Attribute(path=path)):
+            head = path[0]
+            plain = IDENTIFIER.match(head) and head != "data" and head not in ast.EVENT_FIELDS
+            text = _under(step if plain else f"{step}.data", path)
+        case ast.Arithmetic(op=op, left=left, right=right):
+            own = _ARITHMETIC[op]
+            text = f"{_value(left, own, scope)} {op} {_value(right, own + 1, scope)}"
+        case ast.Negative(operand=operand):
+            own = _SIGN
+            # `-3` is read as a number, so the number that is negated is set apart.
+            apart = isinstance(operand, ast.Literal | ast.Negative)
+            text = f"-({render_value(operand, scope)})" if apart else (
+                "-" + _value(operand, _SIGN, scope)
+            )
+        case ast.ListOf(items=items):
+            text = _list(items, scope)
+        case _:
+            raise TypeError(f"{type(value).__name__} is no value")
+    return f"({text})" if own < strength else text
+
+
+def _literal(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _string(value) if isinstance(value, str) else repr(value)
+
+
+def _list(items: tuple[ast.Value, ...], scope: Scope) -> str:
+    return f"[{', '.join(render_value(item, scope) for item in items)}]"
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    return path[0] + _under("", path[1:])
+
+
+def _under(head: str, path: tuple[str, ...]) -> str:
+    return head + "".join(
+        f".{part}" if IDENTIFIER.match(part) else f"[{_string(part)}]" for part in path
+    )
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _node(name: str) -> str:
+    return name if IDENTIFIER.match(name) else _string(name)

@@ -1,0 +1,204 @@
+"""Text to lark's tree, in bounded time and depth.
+
+The tokens are fed to lark's LALR parser one by one, so that the reader sees
+where it is: which statement, which brackets are open. That bounds the nesting
+before a tree of it exists, and lets `complaints` say what was expected in words
+of the language.
+
+The one rule: whatever the text, the answer is a tree or a PatternError.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput
+
+from ketal.errors import Diagnostic, PatternError, Source, Span
+from ketal.grammar.complaints import Bracket, Situation, complain
+from ketal.limits import Limits
+
+OPENING = {"(": ")", "[": "]", "{": "}"}
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment, with its place in the text."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read: the tree, the text and the comments that the tree lacks."""
+
+    tree: Tree[Token]
+    source: Source
+    comments: tuple[Comment, ...]
+
+
+@lru_cache(maxsize=1)
+def language() -> Lark:
+    """Return the parser of the language; made once, at first use."""
+    text = importlib.resources.files("ketal.grammar").joinpath("pattern.lark").read_text("utf-8")
+    return Lark(
+        text, parser="lalr", strict=True, propagate_positions=True, maybe_placeholders=True
+    )
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Where the reader stands: the last token, the open brackets, the statement."""
+
+    last: Token | None = None
+    brackets: list[Bracket] = field(default_factory=list)
+    statement: list[str] = field(default_factory=list)
+    pattern: str = ""
+    count: int = 0
+
+    def see(self, token: Token) -> None:
+        """Take note of a token that the parser has taken."""
+        text = str(token)
+        if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
+            pass
+        elif text in OPENING:
+            # A block's brace ends the head before it: its statements begin anew.
+            block = text == "{" and self.statement[:1] != [] and self._opens_block()
+            self.brackets.append(Bracket(text, token.line or 1, token.column or 1, block))
+            if block:
+                self._turn(token)
+                return
+        elif text in OPENING.values() and self.brackets:
+            if self.brackets.pop().block:
+                self._turn(token)
+                return
+        if self.statement == ["pattern"]:
+            self.pattern = text
+        if text == ";":
+            self.statement = []
+        else:
+            self.statement.append(text)
+        self.last = token
+        self.count += 1
+
+    def _turn(self, token: Token) -> None:
+        self.statement = []
+        self.last = token
+        self.count += 1
+
+    def _opens_block(self) -> bool:
+        return (
+            self.statement[0] in ("pattern", "topology") or str(self.last or "") == "automaton"
+        )
+
+
+def read(text: str, *, name: str, limits: Limits) -> Reading:
+    """Read a pattern file into lark's tree.
+
+    Raises
+    ------
+    PatternError
+        At the first place where the text cannot go on; its `source` is the text.
+    """
+    source = Source(text, name)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > limits.pattern_bytes_max:
+        message = (
+            f"the file has {size} bytes; the limit pattern_bytes_max is {limits.pattern_bytes_max}"
+        )
+        raise PatternError([Diagnostic("K003", "error", message, Span(1, 1, 1, 1))], source)
+    parser = language().parse_interactive(text)
+    progress = _Progress()
+    spaces: list[tuple[int, int]] = []
+    end = 0
+    try:
+        for token in parser.lexer_thread.lex(parser.parser_state):
+            start = token.start_pos or 0
+            if _glued(token, text):
+                raise UnexpectedCharacters(text, start, token.line or 1, token.column or 1)
+            parser.feed_token(token)
+            progress.see(token)
+            if token.start_pos != end:
+                spaces.append((end, start))
+            end = token.end_pos or start
+            _check_depth(progress.brackets, source, limits)
+        tree: Any = parser.feed_eof(progress.last)
+    except UnexpectedInput as error:
+        raise PatternError([complain(_situation(error, progress, text))], source) from None
+    spaces.append((end, len(text)))
+    return Reading(tree, source, tuple(c for a, b in spaces for c in _comments(text, a, b)))
+
+
+def _glued(token: Token, text: str) -> bool:
+    """Return whether a keyword runs on into a longer word, as in `everynode`."""
+    end = token.end_pos or 0
+    return (
+        token.type != "NUMBER"
+        and str(token).isalpha()
+        and end < len(text)
+        and _WORD.match(text, end) is not None
+    )
+
+
+def _comments(text: str, start: int, end: int) -> list[Comment]:
+    return [Comment(m.group(), m.start(), m.end()) for m in _COMMENT.finditer(text, start, end)]
+
+
+def _check_depth(brackets: list[Bracket], source: Source, limits: Limits) -> None:
+    # The braces of the pattern and of a block are layout, not nesting.
+    depth = len(brackets) - (len(brackets) > 0 and brackets[0].block)
+    if depth > limits.nesting_max:
+        last = brackets[-1]
+        raise PatternError([too_deep(last.line, last.column, limits)], source)
+
+
+def too_deep(line: int, column: int, limits: Limits) -> Diagnostic:
+    """Say that an expression is nested beyond the limit."""
+    return Diagnostic(
+        "K003",
+        "error",
+        f"this is nested deeper than {limits.nesting_max} levels, the limit nesting_max",
+        Span(line, column, line, column + 1),
+        "name a part of it as an event or a step of its own",
+    )
+
+
+def _expected(text: str, count: int) -> frozenset[str]:
+    """Return what could have come after the first `count` tokens.
+
+    The parser that failed has already reduced on the strength of the wrong
+    token, and knows less; a fresh one, stopped just before, knows it all.
+    """
+    parser = language().parse_interactive(text)
+    tokens = parser.lexer_thread.lex(parser.parser_state)
+    for _ in range(count):
+        parser.feed_token(next(tokens))
+    return frozenset(parser.accepts())
+
+
+def _situation(error: UnexpectedInput, progress: _Progress, text: str) -> Situation:
+    last = progress.last
+    at = getattr(error, "pos_in_stream", None)
+    token = getattr(error, "token", None)
+    if isinstance(token, Token):
+        at = len(text) if token.type == "$END" else token.start_pos
+    return Situation(
+        text=text,
+        position=len(text) if at is None else at,
+        expects=_expected(text, progress.count),
+        before=str(last) if last is not None else "",
+        before_kind=last.type if last is not None else "",
+        before_start=(last.start_pos or 0) if last is not None else 0,
+        brackets=tuple(progress.brackets),
+        statement=tuple(progress.statement),
+        pattern=progress.pattern,
+    )

@@ -1,0 +1,108 @@
+"""ketal: complex event detection whose operators speak of causality.
+
+A pattern file says which orders of events a distributed program may have, or
+which ones to look for; ketal answers from vector clocks, so that the answer
+does not depend on the order in which messages happened to arrive.
+
+Names load when they are first used: `import ketal` itself is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "compile": "program", "load": "program", "lint": "program", "build": "program",
+    "Program": "program",
+    "run": "monitor", "Monitor": "monitor", "Verdicts": "monitor",
+    "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
+    "Event": "event", "Dot": "event", "Control": "event",
+    "register_guard": "guards",
+    "Limits": "limits",
+    "Match": "verdicts", "Violation": "verdicts", "Incomplete": "verdicts",
+    "TimedOut": "verdicts", "Late": "verdicts", "Gap": "verdicts", "Rejected": "verdicts",
+    "Overflow": "verdicts", "Transition": "verdicts", "Verdict": "verdicts",
+    "Diagnostic": "errors", "EventError": "errors", "KetalError": "errors",
+    "NotAvailableError": "errors", "PatternError": "errors", "SettingError": "errors",
+    "StateError": "errors",
+}  # fmt: skip
+
+if TYPE_CHECKING:
+    from ketal.errors import (
+        Diagnostic,
+        EventError,
+        KetalError,
+        NotAvailableError,
+        PatternError,
+        SettingError,
+        StateError,
+    )
+    from ketal.event import Control, Dot, Event
+    from ketal.guards import register_guard
+    from ketal.limits import Limits
+    from ketal.logs import Log, read_log, write_jsonl
+    from ketal.monitor import Monitor, Verdicts, run
+    from ketal.program import Program, build, compile, lint, load
+    from ketal.verdicts import (
+        Gap,
+        Incomplete,
+        Late,
+        Match,
+        Overflow,
+        Rejected,
+        TimedOut,
+        Transition,
+        Verdict,
+        Violation,
+    )
+
+__all__ = [
+    "Control",
+    "Diagnostic",
+    "Dot",
+    "Event",
+    "EventError",
+    "Gap",
+    "Incomplete",
+    "KetalError",
+    "Late",
+    "Limits",
+    "Log",
+    "Match",
+    "Monitor",
+    "NotAvailableError",
+    "Overflow",
+    "PatternError",
+    "Program",
+    "Rejected",
+    "SettingError",
+    "StateError",
+    "TimedOut",
+    "Transition",
+    "Verdict",
+    "Verdicts",
+    "Violation",
+    "build",
+    "compile",
+    "lint",
+    "load",
+    "read_log",
+    "register_guard",
+    "run",
+    "write_jsonl",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ketal' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"ketal.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

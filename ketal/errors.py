@@ -1,0 +1,164 @@
+"""Errors, classed by who is at fault.
+
+Three parties can be wrong, and each has one class: the author of a pattern
+(`PatternError`, which carries a span of the pattern's text), a peer that sent
+an event (`EventError`, which carries the place in the log or the dot), and
+whoever deploys ketal (`StateError` for saved state that does not fit,
+`SettingError` for a setting that names nothing or holds a wrong value).
+
+The one rule: an error says where, what, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a pattern file.
+
+    Parameters
+    ----------
+    line, column : int
+        Where it begins, counted from 1.
+    end_line, end_column : int
+        Where it ends; `end_column` is the first column after it.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class KetalError(Exception):
+    """What ketal raises when someone outside of ketal is at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding about a pattern file.
+
+    Parameters
+    ----------
+    code : str
+        Stable code, `K` and three digits; `docs/diagnostics.md` lists them.
+    severity : str
+        `error` or `warning`.
+    message : str
+        One sentence that says what is wrong.
+    span : Span or None
+        Where; None for a pattern that was built in code.
+    hint : str
+        What to do about it; may be empty.
+    pattern : str
+        The name of the pattern it is about; empty for a whole file.
+    """
+
+    code: str
+    severity: str
+    message: str
+    span: Span | None = None
+    hint: str = ""
+    pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text that spans point into, with the name it was read from."""
+
+    text: str
+    name: str = "<pattern>"
+    _lines: list[str] = field(default_factory=list, compare=False, repr=False)
+
+    def line(self, number: int) -> str:
+        """Return line `number` (from 1), without its line end."""
+        if not self._lines:
+            self._lines.extend(self.text.split("\n"))
+        return self._lines[number - 1].rstrip("\r") if 1 <= number <= len(self._lines) else ""
+
+
+def show(diagnostic: Diagnostic, source: Source | None) -> str:
+    """Write a diagnostic for a person: place, sentence, line, caret, hint."""
+    span = diagnostic.span
+    if source is None or span is None:
+        head = f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
+        return head + (f"\n  hint: {diagnostic.hint}" if diagnostic.hint else "")
+    head = (
+        f"{source.name}:{span.line}:{span.column}: "
+        f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
+    )
+    text = source.line(span.line)
+    if len(text) > 200:
+        # A hostile or generated line must not fill the terminal.
+        start = max(0, span.column - 80)
+        text, offset = text[start : start + 160], start
+    else:
+        offset = 0
+    last = span.end_column if span.end_line == span.line else len(text) + offset + 1
+    width = max(1, min(last, len(text) + offset + 1) - span.column)
+    pad = "".join("\t" if c == "\t" else " " for c in text[: span.column - 1 - offset])
+    lines = [head, f"  {text}", f"  {pad}{'^' * width}"]
+    if diagnostic.hint:
+        lines.append(f"  hint: {diagnostic.hint}")
+    return "\n".join(lines)
+
+
+class PatternError(KetalError):
+    """The author of a pattern is at fault.
+
+    Attributes
+    ----------
+    diagnostics : tuple of Diagnostic
+        Every error found, in the order of the text; never empty.
+    source : Source or None
+        The text the spans point into.
+    """
+
+    def __init__(
+        self, diagnostics: tuple[Diagnostic, ...] | list[Diagnostic], source: Source | None = None
+    ) -> None:
+        assert diagnostics, "a PatternError needs a diagnostic"
+        self.diagnostics = tuple(diagnostics)
+        self.source = source
+        super().__init__("\n".join(show(d, source) for d in self.diagnostics))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (PatternError, (self.diagnostics, self.source))
+
+
+def pattern_error(
+    code: str, message: str, span: Span | None = None, *, hint: str = "", pattern: str = ""
+) -> PatternError:
+    """Make a PatternError with one diagnostic."""
+    return PatternError((Diagnostic(code, "error", message, span, hint, pattern),))
+
+
+class EventError(KetalError):
+    """A peer is at fault: an event that cannot be one.
+
+    Attributes
+    ----------
+    reason : str
+        One sentence.
+    place : str
+        `file:line`, a dot, or empty where the event came from code.
+    """
+
+    def __init__(self, reason: str, *, place: str = "") -> None:
+        self.reason = reason
+        self.place = place
+        super().__init__(f"{place}: {reason}" if place else reason)
+
+
+class StateError(KetalError):
+    """Saved state does not fit the program it is restored under."""
+
+
+class SettingError(KetalError):
+    """A setting, option or file that ketal was started with is wrong."""
+
+
+class NotAvailableError(KetalError):
+    """The language has it, this version of ketal does not execute it yet."""

@@ -1,0 +1,318 @@
+"""Events and their dots.
+
+An event has a node, a type, a vector clock, and perhaps a time, data and an
+id. Its dot (node, clock[node]) identifies it. Everything is normalised here,
+at the border: zero entries are dropped from clocks, a node that is a number
+becomes its decimal string, a time becomes seconds since the epoch. Event time
+has a resolution of one microsecond; finer digits are rounded.
+
+Happened-before and concurrency are defined in DESIGN section 2 and computed by
+`ketal.clocks.vector`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from ketal.clocks import vector
+from ketal.errors import EventError
+
+CONTROL_PREFIX = "ketal."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_MIN_S = -62_135_596_800.0  # 0001-01-01
+_TIME_MAX_S = 253_402_300_800.0  # 10000-01-01
+_force = msgspec.structs.force_setattr
+
+Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
+"""An entry of a clock; msgspec's decoders hold it to these bounds, in C."""
+
+
+class Dot(NamedTuple):
+    """The identity of an event: the node where it happened and its counter there.
+
+    Written `node@counter`.
+    """
+
+    node: str
+    counter: int
+
+    def __str__(self) -> str:
+        return f"{self.node}@{self.counter}"
+
+    @classmethod
+    def parse(cls, text: str) -> Dot:
+        """Read `node@counter`, split at the last `@`.
+
+        Raises
+        ------
+        EventError
+            If `text` is no dot.
+        """
+        node, at, counter = text.rpartition("@")
+        if not at or not counter.isascii() or not counter.isdigit() or int(counter) < 1:
+            raise EventError(f"{text!r} is no dot; a dot is written node@counter, as n3@7")
+        return cls(node, int(counter))
+
+
+def seconds(value: Any) -> float:
+    """Return a time as seconds since the epoch, rounded to a microsecond.
+
+    Parameters
+    ----------
+    value : int, float, str or datetime
+        Seconds since the epoch, RFC 3339 text, or an aware datetime (a naive
+        one is read as UTC).
+
+    Raises
+    ------
+    EventError
+        If it is no time between the years 1 and 9999.
+    """
+    if value.__class__ is float and _TIME_MIN_S <= value < _TIME_MAX_S:
+        return round(value * 1e6) / 1e6
+    if isinstance(value, str):
+        try:
+            # Python also reads 20240101 as a day, which RFC 3339 does not.
+            value = datetime.fromisoformat(value.strip() if "-" in value else "")
+        except ValueError:
+            raise EventError(
+                f"time {value[:60]!r} is neither RFC 3339 nor seconds since the epoch"
+            ) from None
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) / timedelta(microseconds=1) / 1e6
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise EventError(f"time must be RFC 3339 or a number, not {type(value).__name__}")
+    if not _TIME_MIN_S <= value < _TIME_MAX_S or not math.isfinite(value):
+        raise EventError(f"time {value!r} is outside of the years 1 to 9999")
+    return round(value * 1e6) / 1e6
+
+
+def rfc3339(time: float) -> str:
+    """Write seconds since the epoch as RFC 3339 in UTC."""
+    moment = _EPOCH + timedelta(microseconds=round(time * 1e6))
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    return text + (f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else "") + "Z"
+
+
+class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
+    """One event of a distributed execution.
+
+    Parameters
+    ----------
+    node : str
+        The process where it happened; a number becomes its decimal string.
+    type : str
+        What happened, as `ReplicatedStack.push`.
+    clock : mapping of str to int
+        Its vector clock; an absent node counts 0, the own entry counts from 1.
+    time : float, int, str, datetime or None
+        Event time: seconds since the epoch, RFC 3339 or a datetime.
+    data : mapping of str to Any
+        Its attributes: strings, numbers, booleans, None, lists and mappings.
+    id : str or None
+        A name given by the program; identity is the dot.
+
+    Raises
+    ------
+    EventError
+        If it cannot be an event: an own entry that is missing or not positive,
+        an entry that is no integer, a time that is none.
+    """
+
+    node: str
+    type: str
+    clock: dict[str, Counter]
+    time: float | int | str | None = None
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    id: str | None = None
+
+    def __post_init__(self) -> None:
+        # The common case takes a few passes in C; `_normalise` names the fault.
+        # A sum is an int only of ints and bools, a bool that is true hides among
+        # the ones, and only strings can be joined.
+        clock = self.clock
+        try:
+            counters = clock.values()
+            least, total = min(counters), sum(counters)
+            fine = (
+                least > 0
+                and total.__class__ is int
+                and total <= vector.COUNTER_MAX
+                and (least > 1 or bool not in map(type, counters))
+                and self.node in clock
+                and "".join(clock)
+                and clock.__class__ is dict
+                and self.node.__class__ is str
+                and self.type.__class__ is str
+                and self.data.__class__ is dict
+                and self.id is None
+            )
+        except (AttributeError, TypeError, ValueError):
+            fine = False
+        if not fine:
+            self._normalise()
+        elif self.time is not None:
+            _force(self, "time", seconds(self.time))
+
+    def _normalise(self) -> None:
+        node, clock = self.node, self.clock
+        if node.__class__ is not str:
+            if not isinstance(node, int) or isinstance(node, bool):
+                raise EventError(f"node must be a string or an integer, not {node!r}")
+            node = str(node)
+            _force(self, "node", node)
+        if self.type.__class__ is not str:
+            raise EventError(f"type must be a string, not {self.type!r}")
+        if not isinstance(clock, Mapping):
+            raise EventError(f"clock must map nodes to counters, not be {type(clock).__name__}")
+        _force(self, "clock", vector.checked(node, clock))
+        if self.time is not None:
+            _force(self, "time", seconds(self.time))
+        if self.data.__class__ is not dict:
+            if not isinstance(self.data, Mapping):
+                raise EventError(f"data must be a mapping, not {type(self.data).__name__}")
+            _force(self, "data", dict(self.data))
+        if self.id is not None and self.id.__class__ is not str:
+            _force(self, "id", str(self.id))
+
+    @property
+    def counter(self) -> int:
+        """The event's own entry: its place among its node's events, from 1."""
+        return self.clock[self.node]
+
+    @property
+    def dot(self) -> Dot:
+        """The event's identity."""
+        return Dot(self.node, self.clock[self.node])
+
+    @property
+    def time_us(self) -> int | None:
+        """Event time in whole microseconds since the epoch; None without a time."""
+        return None if self.time is None else round(self.time * 1e6)  # type: ignore[operator]
+
+    def __hash__(self) -> int:
+        return hash((self.node, self.clock[self.node]))
+
+    def __str__(self) -> str:
+        return f"{self.node}@{self.clock[self.node]} {self.type}"
+
+
+class _Decoded(Event, frozen=True):
+    """An event as msgspec's decoder makes it, in the moment before it is an Event.
+
+    The decoder has checked the class of every field and the bounds of every
+    counter in C, so only the own entry, zeros and the time are left to look at.
+    The class has Event's layout, hence the object can become one in place.
+    """
+
+    def __post_init__(self) -> None:
+        clock = self.clock
+        if self.node not in clock or not all(clock.values()):
+            self._normalise()
+        elif self.time is not None:
+            _force(self, "time", seconds(self.time))
+        _force(self, "__class__", Event)
+
+
+def event_decoder() -> msgspec.json.Decoder[Event]:
+    """Return a decoder of JSON objects that are events as `Event` spells them.
+
+    It raises msgspec.DecodeError, UnicodeDecodeError, RecursionError or
+    EventError for any other object; what it returns is an `Event`.
+    """
+    return msgspec.json.Decoder(_Decoded)
+
+
+CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
+
+
+class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
+    """A control event: it speaks about the execution and is not part of it.
+
+    In a log its type is `ketal.` and the kind; it needs no clock.
+
+    Parameters
+    ----------
+    kind : str
+        One of `join`, `leave`, `view`, `watermark`, `end`.
+    node : str or None
+        Who joins or leaves; for a view who announces it, where that is known.
+    members : sequence of str
+        The nodes of a view.
+    time : float, int, str, datetime or None
+        The watermark.
+
+    Raises
+    ------
+    EventError
+        If the kind is unknown, or what the kind needs is missing.
+    """
+
+    kind: str
+    node: str | None = None
+    members: tuple[str, ...] = ()
+    time: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in CONTROL_KINDS:
+            known = ", ".join(CONTROL_PREFIX + kind for kind in CONTROL_KINDS)
+            raise EventError(f"{CONTROL_PREFIX}{self.kind} is no control event; there are {known}")
+        if self.node is not None:
+            _force(self, "node", _named(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
+        elif self.kind in ("join", "leave"):
+            raise EventError(f"{CONTROL_PREFIX}{self.kind} has no node")
+        if isinstance(self.members, str) or not isinstance(self.members, Sequence):
+            raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
+        what = f"a member of {CONTROL_PREFIX}{self.kind}"
+        _force(self, "members", tuple(_named(member, what) for member in self.members))
+        if self.time is not None:
+            _force(self, "time", seconds(self.time))
+        elif self.kind == "watermark":
+            raise EventError(f"{CONTROL_PREFIX}watermark has no time")
+
+
+def _named(node: object, what: str) -> str:
+    if isinstance(node, str):
+        return node
+    if isinstance(node, int) and not isinstance(node, bool):
+        return str(node)
+    raise EventError(f"{what} must be a string or an integer, not {node!r}")
+
+
+def content(event: Event) -> bytes:
+    """Return what an event says, as bytes equal for equal content."""
+    said = (event.node, event.type, event.clock, event.time, event.data, event.id)
+    try:
+        return msgspec.msgpack.encode(said, order="deterministic")
+    except OverflowError:
+        # MessagePack ends at 64 bits; an attribute may be any integer of JSON.
+        return msgspec.json.encode(said, order="deterministic")
+
+
+def happened_before(a: Event, b: Event) -> bool:
+    """Return whether a → b: a ≠ b and b's past contains a (DESIGN 2)."""
+    return vector.happened_before(a.node, a.clock, b.node, b.clock)
+
+
+def concurrent(a: Event, b: Event) -> bool:
+    """Return whether a ∥ b: neither a → b nor b → a, and a ≠ b (DESIGN 2)."""
+    if a.node == b.node:
+        # One node's events are totally ordered, and an event is not its own peer.
+        return False
+    return not happened_before(a, b) and not happened_before(b, a)
+
+
+def canonical_key(event: Event) -> tuple[int, str, int]:
+    """Return the sort key of the canonical linear extension.
+
+    The sum of the clock's entries, then node, then counter: a → b makes b's
+    sum the larger one, so sorting by it respects happened-before, and it is a
+    strict total order, as dots are unique.
+    """
+    return sum(event.clock.values()), event.node, event.clock[event.node]

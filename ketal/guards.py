@@ -1,0 +1,141 @@
+"""Guards that a program adds to the language.
+
+A registered guard is a pure function of the values that a pattern passes to
+it, and of the event where its first parameter is annotated `ketal.Event`. It
+answers True, False or None (unknown). Its version enters the fingerprint of
+every pattern that names it: whoever changes what the function answers changes
+the version.
+
+The one rule: a guard is known by its annotations before it is ever called, so
+that a pattern which passes a string for a number is refused when it is read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from ketal.errors import SettingError
+from ketal.event import Event
+from ketal.pattern import RESERVED
+
+Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
+Function: TypeAlias = Callable[..., bool | None]
+
+_KINDS: dict[object, Kind] = {int: "number", float: "number", str: "string", bool: "boolean"}
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredGuard:
+    """A guard that patterns may call by its name.
+
+    Attributes
+    ----------
+    name : str
+        How patterns call it.
+    version : str
+        Enters the fingerprint of the patterns that call it.
+    function : callable
+        Answers True, False or None for unknown.
+    parameters : tuple of str
+        The kinds of the values that a pattern passes: `number`, `string`,
+        `boolean` or `any`.
+    takes_event : bool
+        Whether the function is given the event before these values.
+    """
+
+    name: str
+    version: str
+    function: Function
+    parameters: tuple[Kind, ...]
+    takes_event: bool
+
+
+_registry: dict[str, RegisteredGuard] = {}
+
+
+def register_guard(name: str, function: Function, *, version: str) -> RegisteredGuard:
+    """Add a guard to the language, or replace the one of that name.
+
+    Programs that were compiled before keep the guard they were compiled with.
+
+    Parameters
+    ----------
+    name : str
+        What patterns call: an identifier that is no word of the language.
+    function : callable
+        A pure function; parameters annotated int, float, str or bool are
+        checked when a pattern is read, and a first one annotated
+        `ketal.Event` is given the event.
+    version : str
+        What tells this function from others of that name, in fingerprints.
+
+    Raises
+    ------
+    SettingError
+        If the name, the version or the signature cannot serve.
+    """
+    if not (name.isascii() and name.isidentifier()) or name in RESERVED:
+        raise SettingError(
+            f"{name!r} cannot name a guard: a name is made of A-Z a-z 0-9 _ "
+            "and is no word of the language"
+        )
+    if not version or not isinstance(version, str):
+        raise SettingError(f"the guard {name!r} wants a version: a string that is not empty")
+    takes_event, parameters = _signature(name, function)
+    guard = RegisteredGuard(name, version, function, parameters, takes_event)
+    _registry[name] = guard
+    return guard
+
+
+def registered_guards() -> Mapping[str, RegisteredGuard]:
+    """Return the guards registered so far, by name; later ones do not appear in it."""
+    return MappingProxyType(dict(_registry))
+
+
+def _signature(name: str, function: Function) -> tuple[bool, tuple[Kind, ...]]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise SettingError(f"the guard {name!r} is no function with a known signature") from None
+    for parameter in parameters:
+        if parameter.kind not in _POSITIONAL:
+            raise SettingError(
+                f"the guard {name!r} must take a fixed number of positional parameters, "
+                f"and {parameter} is none"
+            )
+    hints = _hints(function)
+    annotations = [hints.get(p.name, p.annotation) for p in parameters]
+    takes_event = bool(annotations) and _is_event(annotations[0])
+    return takes_event, tuple(_kind(a) for a in annotations[takes_event:])
+
+
+def _hints(function: Function) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError):
+        # A name of `if TYPE_CHECKING` is not there at run time: read as text.
+        return {}
+
+
+def _is_event(annotation: object) -> bool:
+    if isinstance(annotation, str):
+        return annotation.split(".")[-1] == "Event"
+    return annotation is Event
+
+
+def _kind(annotation: object) -> Kind:
+    if isinstance(annotation, str):
+        # An annotation that could not be evaluated, as text.
+        return {"int": _KINDS[int], "float": _KINDS[float], "str": _KINDS[str],
+                "bool": _KINDS[bool]}.get(annotation, "any")  # fmt: skip
+    for known, kind in _KINDS.items():
+        if annotation is known:
+            return kind
+    return "any"

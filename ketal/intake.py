@@ -1,0 +1,158 @@
+"""Intake: what happens to each record before any pattern sees it (DESIGN 2, 9).
+
+An event is new, a duplicate (same dot, same content: dropped and counted), a
+contradiction (same dot, other content: rejected), late, or refused because a
+limit was reached. The counters of a node that were seen are kept exactly and
+compactly; the content of the last `dots_max` events is kept to tell a
+duplicate from a contradiction. Beyond that, a known dot counts as a duplicate.
+
+The one rule: `read` is the sum of the other counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ketal.event import Event, content
+from ketal.limits import Limits
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records read; `read` is the sum of the others."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    late: int = 0
+    held_back: int = 0
+    overflow: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Add another tally to this one."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the `events` object of the summary."""
+        counts = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {"read": sum(counts.values()), **counts}
+
+
+NEW, DUPLICATE, CONTRADICTION, FORGOTTEN = "new", "duplicate", "contradiction", "forgotten"
+
+
+def _digest(event: Event) -> bytes:
+    return hashlib.blake2b(content(event), digest_size=16).digest()
+
+
+class Intake:
+    """Tells new events from those that were seen.
+
+    Parameters
+    ----------
+    limits : Limits
+        `dots_max` contents and `counters_max` counters out of order are kept.
+    contents_max : int, optional
+        More contents than `dots_max`, where all events are in memory anyway.
+    """
+
+    def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
+        self.counters_max = limits.counters_max
+        self.contents_max = contents_max or limits.dots_max
+        self.upto: dict[str, int] = {}
+        self.beyond: dict[str, set[int]] = {}
+        self.forgotten: dict[str, int] = {}
+        self._beyond_count = 0
+        self._contents: dict[tuple[str, int], Event | bytes] = {}
+
+    def admit(self, event: Event) -> str:
+        """Return what an event is: new, duplicate, contradiction or forgotten."""
+        node = event.node
+        counter = event.clock[node]
+        upto = self.upto.get(node, 0)
+        if counter == upto + 1 and node not in self.beyond:
+            self.upto[node] = counter
+        elif counter <= upto or counter in self.beyond.get(node, ()):
+            return self._again(event, (node, counter))
+        else:
+            self._out_of_order(node, counter)
+        contents = self._contents
+        contents[(node, counter)] = event
+        if len(contents) > self.contents_max:
+            del contents[next(iter(contents))]
+        return NEW
+
+    def _again(self, event: Event, dot: tuple[str, int]) -> str:
+        known = self._contents.get(dot)
+        if known is None:
+            return FORGOTTEN if dot[1] <= self.forgotten.get(dot[0], 0) else DUPLICATE
+        if isinstance(known, bytes):
+            return DUPLICATE if known == _digest(event) else CONTRADICTION
+        return DUPLICATE if content(known) == content(event) else CONTRADICTION
+
+    def _out_of_order(self, node: str, counter: int) -> None:
+        beyond = self.beyond.setdefault(node, set())
+        beyond.add(counter)
+        self._beyond_count += 1
+        if counter == self.upto.get(node, 0) + 1:
+            self._close_up(node)
+        if self._beyond_count > self.counters_max:
+            # Give up the lowest hole of the node with the most: what would fill it
+            # can no longer be told from what was seen.
+            node = max(self.beyond, key=lambda n: len(self.beyond[n]))
+            self.upto[node] = self.forgotten[node] = min(self.beyond[node]) - 1
+            self._close_up(node)
+
+    def _close_up(self, node: str) -> None:
+        beyond = self.beyond[node]
+        upto = self.upto.get(node, 0)
+        while upto + 1 in beyond:
+            upto += 1
+            beyond.remove(upto)
+            self._beyond_count -= 1
+        self.upto[node] = upto
+        if not beyond:
+            del self.beyond[node]
+
+    def holes(self, known: dict[str, int] | None = None) -> int:
+        """Return how many counters are missing below each node's highest.
+
+        Parameters
+        ----------
+        known : dict of str to int, optional
+            Counters that clocks refer to, which count as well.
+        """
+        missing = 0
+        for node in {*self.upto, *self.beyond, *(known or ())}:
+            beyond = self.beyond.get(node, ())
+            highest = max(
+                self.upto.get(node, 0), max(beyond, default=0), (known or {}).get(node, 0)
+            )
+            missing += highest - self.upto.get(node, 0) - len(beyond)
+        return missing
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain data; contents become digests."""
+        return {
+            "upto": self.upto,
+            "beyond": {node: sorted(counters) for node, counters in self.beyond.items()},
+            "forgotten": self.forgotten,
+            "contents": [
+                [node, counter, c if isinstance(c, bytes) else _digest(c)]
+                for (node, counter), c in self._contents.items()
+            ],
+        }
+
+    @classmethod
+    def restored(cls, limits: Limits, state: dict[str, Any]) -> Intake:
+        """Return an intake with a state that `state` gave."""
+        self = cls(limits)
+        self.upto = state["upto"]
+        self.beyond = {node: set(counters) for node, counters in state["beyond"].items()}
+        self.forgotten = state["forgotten"]
+        self._beyond_count = sum(map(len, self.beyond.values()))
+        self._contents = {(n, c): digest for n, c, digest in state["contents"]}
+        return self

@@ -1,0 +1,42 @@
+"""Readers and writers of event logs.
+
+`read_log` gives a re-iterable `Log` of JSON lines, ShiViz logs, CSV and Parquet;
+`write_jsonl` writes the first of these. A `Source` says how a log is read,
+`load_config` finds one in a TOML file. The one rule: malformed input is an item
+(`Rejected`, with its place), a wrong option an error (`SettingError`), and
+nothing is lost between them.
+"""
+
+from ketal.logs.jsonl import Record, decoded, write_jsonl
+from ketal.logs.reading import Log, open_source, place, read_log
+from ketal.logs.shape import Item, Shape
+from ketal.logs.shiviz import compile_regex
+from ketal.logs.source import (
+    FIELDS,
+    FORMATS,
+    Config,
+    Source,
+    load_config,
+    parse_fields,
+    parse_nodes,
+)
+
+__all__ = [
+    "FIELDS",
+    "FORMATS",
+    "Config",
+    "Item",
+    "Log",
+    "Record",
+    "Shape",
+    "Source",
+    "compile_regex",
+    "decoded",
+    "load_config",
+    "open_source",
+    "parse_fields",
+    "parse_nodes",
+    "place",
+    "read_log",
+    "write_jsonl",
+]

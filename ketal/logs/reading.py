@@ -1,0 +1,184 @@
+"""Logs: what `read_log` returns.
+
+A `Log` is re-iterable: every iteration reads its files again, in bounded memory,
+and yields what they hold in their order. The one rule: malformed input never
+ends an iteration; it comes out as `Rejected` where it stood.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import BinaryIO
+
+from ketal.errors import SettingError
+from ketal.event import Control, Event
+from ketal.limits import DEFAULT, Limits
+from ketal.logs import jsonl, shiviz, tabular
+from ketal.logs.jsonl import Record
+from ketal.logs.shape import Shape
+from ketal.logs.source import Source
+from ketal.logs.streams import Origin, found
+from ketal.verdicts import Rejected
+
+
+def place(record: Record) -> str:
+    """Return where a record stands, `file:line`; empty where it came from code."""
+    return f"{record[2]}:{record[3]}" if record[2] else ""
+
+
+class Log:
+    """A log of events, to be read any number of times.
+
+    Iterating yields its events. A log may hold several executions; it then
+    yields the events of all of them, and `executions` tells them apart.
+
+    Parameters
+    ----------
+    records : callable
+        Returns an iterator of records from the beginning; see `read_log`.
+    """
+
+    def __init__(self, records: Callable[[], Iterator[Record]]) -> None:
+        self._records = records
+
+    @classmethod
+    def of(cls, events: Iterable[Event | Control | Rejected]) -> Log:
+        """Return a log of events that are in memory."""
+        held = [("", item, "", 0) for item in events]
+        return cls(lambda: iter(held))
+
+    def records(self) -> Iterator[Record]:
+        """Yield (execution, item, file, line) in file order.
+
+        An item is an Event, a Control or a Rejected; `place` writes the place.
+        """
+        return self._records()
+
+    def __iter__(self) -> Iterator[Event]:
+        for _, item, _, _ in self._records():
+            if isinstance(item, Event):
+                yield item
+
+    @property
+    def rejected(self) -> list[Rejected]:
+        """What is no event, in file order; reads the log."""
+        return [item for _, item, _, _ in self._records() if isinstance(item, Rejected)]
+
+    @property
+    def executions(self) -> dict[str, Log]:
+        """The executions by their names, in file order; reads the log.
+
+        A log that is not divided has one, whose name is empty.
+        """
+        names = dict.fromkeys(record[0] for record in self._records())
+        return {name: self._only(name) for name in names or ("",)}
+
+    def _only(self, name: str) -> Log:
+        return Log(lambda: (record for record in self._records() if record[0] == name))
+
+
+def read_log(
+    *paths: str | os.PathLike[str] | BinaryIO,
+    format: str | None = None,
+    regex: str | None = None,
+    delimiter: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    nodes: Sequence[str] | None = None,
+    time_unit: str = "s",
+    limits: Limits = DEFAULT,
+) -> Log:
+    r"""Return the log that files hold; reading happens on iteration.
+
+    Parameters
+    ----------
+    *paths : path or binary file
+        Together they are one execution. `-` is standard input, which can be
+        read only once; `.gz` and `.zst` data are unpacked.
+    format : str, optional
+        `jsonl`, `shiviz`, `csv` or `parquet`. By default the name tells, then
+        the first lines do; a `regex` means `shiviz`.
+    regex, delimiter : str, optional
+        For ShiViz logs. The pieces between delimiters are executions, named by
+        the delimiter's group `trace` (else its first named group), else by
+        number. Pieces of the same name in different files are one execution.
+    fields : mapping of str to str, optional
+        Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys
+        are joined by `.`, and `\.` is a literal dot.
+    nodes : sequence of str, optional
+        The nodes of positional clocks.
+    time_unit : str
+        The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
+    limits : Limits
+        `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and those of
+        regular expressions.
+
+    Raises
+    ------
+    SettingError
+        If a file is missing or an option is wrong; later, on iteration, if a
+        file cannot be read, or a stream is read a second time.
+
+    Examples
+    --------
+    >>> log = read_log("run.jsonl")  # doctest: +SKIP
+    >>> [str(event) for event in log]  # doctest: +SKIP
+    ['n1@1 Stack.push', 'n2@1 Stack.pop']
+    """
+    source = Source(
+        format=format,
+        regex=regex,
+        delimiter=delimiter,
+        fields=fields or {},
+        nodes=nodes,
+        time_unit=time_unit,
+    )
+    return open_source(source, paths, limits)
+
+
+def open_source(
+    source: Source,
+    paths: Iterable[str | os.PathLike[str] | BinaryIO],
+    limits: Limits = DEFAULT,
+) -> Log:
+    """Return the log that `paths` hold, read as `source` says; see `read_log`."""
+    origins = [Origin(path) for path in paths]
+    if not origins:
+        raise SettingError("there is no log to read; name a file, or - for standard input")
+    Shape(source)
+    if source.regex or source.delimiter or source.format == "shiviz":
+        shiviz.check_expressions(source, limits)
+
+    def records() -> Iterator[Record]:
+        pieces = count(1)
+        for origin in origins:
+            yield from _records(origin, source, limits, pieces)
+
+    return Log(records)
+
+
+def _records(
+    origin: Origin, source: Source, limits: Limits, pieces: Iterator[int]
+) -> Iterator[Record]:
+    with origin.opened() as file:
+        chosen = source.format or ("shiviz" if source.regex else None)
+        if chosen == "parquet":
+            yield from tabular.read_parquet(origin.name, file, source, limits)
+            return
+        chunks = origin.chunks(file)
+        if chosen is None:
+            chosen, chunks = found(origin.name, chunks)
+        if source.delimiter and chosen != "shiviz":
+            raise SettingError(
+                f"{origin.name}: delimiter is for ShiViz logs, and the format is {chosen}"
+            )
+        if chosen == "parquet":
+            origin.rewind(file)
+            yield from tabular.read_parquet(origin.name, file, source, limits)
+        elif chosen == "csv":
+            yield from tabular.read_csv(origin.name, chunks, source, limits)
+        elif chosen == "shiviz":
+            yield from shiviz.read_text(origin.name, chunks, source, limits, pieces)
+        else:
+            yield from jsonl.read_lines(origin.name, chunks, source, limits)

@@ -1,0 +1,265 @@
+"""From a decoded record to an event.
+
+A record is a mapping from keys to values, whatever format it was written in. A
+`Shape` says which of its keys hold the event's own fields; every other key is
+an attribute. Nothing is lost: a record that cannot be an event is an
+`EventError` with the reason, and so is one whose attributes collide.
+
+The one rule: what is taken out of a record as an own field is not an attribute
+as well, and everything else is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ketal.errors import EventError, SettingError
+from ketal.event import CONTROL_PREFIX, Control, Event
+from ketal.limits import DEFAULT, Limits
+from ketal.logs.source import FIELDS, TIME_UNITS, Path, Source, path_of
+
+Item = Event | Control
+"""What a well-formed record is."""
+
+PLAIN: Mapping[str, str] = {name: name for name in FIELDS}
+"""Where the fields are by default: under their own names."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_COUNTERS = re.compile(r"\s*;\s*")
+_MISSING_HINT = {
+    "node": " (--field node=PATH says where it is)",
+    "type": " (--field type=PATH says where it is)",
+    "clock": " (--field clock=PATH says where it is)",
+}
+
+
+class Shape:
+    """How the keys of a record become the fields of an event.
+
+    Parameters
+    ----------
+    source : Source
+        The mapping, the nodes of positional clocks, the unit of time.
+    defaults : mapping of str to str
+        The format's own mapping, for the fields that `source` does not map; a
+        field in neither does not exist in the record.
+    limits : Limits
+        `clock_entries_max` bounds a clock.
+
+    Raises
+    ------
+    SettingError
+        If a path is one that only a Kafka source has.
+    """
+
+    def __init__(
+        self, source: Source, defaults: Mapping[str, str] = PLAIN, limits: Limits = DEFAULT
+    ) -> None:
+        for name, path in source.fields.items():
+            if path == "kafka.key" or path.startswith("kafka.header."):
+                raise SettingError(
+                    f"the path {path} of {name} needs a Kafka source: "
+                    "a file's records have no key and no headers"
+                )
+        texts = {**defaults, **source.fields}
+        self.paths: dict[str, Path] = {name: path_of(text) for name, text in texts.items()}
+        """Field → the keys that lead to it."""
+        self._shown = texts
+        self._nodes = source.nodes
+        self._divisor = TIME_UNITS[source.time_unit]
+        self._entries_max = limits.clock_entries_max
+        self._own = [(name, path) for name, path in self.paths.items() if name != "data"]
+        self._data = self.paths.get("data")
+        ends = [path[0] for _, path in self._own if len(path) == 1]
+        self._flat = len(set(ends)) == len(self._own)
+
+    @property
+    def plain(self) -> bool:
+        """Whether a record of this shape is an Event as `Event` spells it."""
+        return self._shown == PLAIN and self._divisor == 1
+
+    def item(self, record: dict[str, Any]) -> Item:
+        """Return the event or control event that a record is; takes the record over.
+
+        Raises
+        ------
+        EventError
+            If it is neither.
+        """
+        try:
+            return self._item(record)
+        except RecursionError:
+            raise EventError("the record is nested too deeply") from None
+        except (ValueError, OverflowError) as fault:
+            # Integers with thousands of digits fail in every conversion.
+            raise EventError(f"a value is out of range: {fault}") from None
+
+    def _item(self, record: dict[str, Any]) -> Item:
+        if self._flat:
+            own = {name: record.pop(path[0], None) for name, path in self._own}
+        else:
+            # Two fields may share a path, so nothing is taken out before all is read.
+            own = {name: _value(record, path) for name, path in self._own}
+            for _, path in self._own:
+                _remove(record, path)
+        type_ = own.get("type")
+        if type_.__class__ is str and type_.startswith(CONTROL_PREFIX):
+            data = self._attributes(record)
+            return Control(
+                kind=type_.removeprefix(CONTROL_PREFIX),
+                node=own.get("node"),
+                members=data.get("members") or (),
+                time=self._time(own.get("time")),
+            )
+        for name in ("clock", "node", "type"):
+            if own.get(name) is None:
+                raise EventError(self._missing(name, record))
+        identifier = own.get("id")
+        if identifier is not None and (
+            isinstance(identifier, bool) or not isinstance(identifier, str | int)
+        ):
+            raise EventError(f"id must be a string or an integer, not {kind_of(identifier)}")
+        return Event(
+            node=own["node"],
+            type=type_,  # type: ignore[arg-type]
+            clock=self._clock(own["clock"]),
+            time=self._time(own.get("time")),
+            data=self._attributes(record),
+            id=None if identifier is None else str(identifier),
+        )
+
+    def _missing(self, name: str, record: Mapping[str, Any]) -> str:
+        shown = self._shown.get(name, name)
+        where = "" if shown == name else f" at {shown}"
+        keys = ", ".join(list(record)[:8])
+        has = f"; its other keys are {keys}" if keys else ""
+        return f"the record has no {name}{where}{_MISSING_HINT[name]}{has}"
+
+    def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:
+        if self._data is None:
+            return record
+        data = _value(record, self._data)
+        if data is None:
+            _remove(record, self._data)
+            return record
+        if data.__class__ is not dict:
+            raise EventError(
+                f"{self._shown['data']} must be an object of attributes, not {kind_of(data)}"
+            )
+        _remove(record, self._data)
+        if not record:
+            return data
+        for key in record:
+            if key in data:
+                raise EventError(
+                    f"the key {key!r} is in the record and in its {self._shown['data']} too"
+                )
+        record.update(data)
+        return record
+
+    def _clock(self, clock: Any) -> Any:
+        if clock.__class__ is str:
+            clock = clock_of_text(clock)
+        if isinstance(clock, list):
+            if self._nodes is None:
+                raise EventError(
+                    "the clock is positional; --nodes A,B,C says whose its entries are"
+                )
+            if len(clock) != len(self._nodes):
+                raise EventError(
+                    f"the clock has {len(clock)} entries, --nodes names {len(self._nodes)}"
+                )
+            clock = dict(zip(self._nodes, clock, strict=True))
+        elif clock.__class__ is not dict:
+            raise EventError(f"clock must map nodes to counters, not be {kind_of(clock)}")
+        if len(clock) > self._entries_max:
+            raise EventError(
+                f"the clock has {len(clock)} entries; clock_entries_max is {self._entries_max}"
+            )
+        return clock
+
+    def _time(self, time: Any) -> Any:
+        if time is None:
+            return None
+        if time.__class__ is str:
+            time = time.strip()
+            if _NUMBER.fullmatch(time):
+                time = float(time)
+        if self._divisor != 1 and isinstance(time, int | float) and not isinstance(time, bool):
+            time = time / self._divisor
+        return time
+
+
+def _value(record: Any, path: Path) -> Any:
+    for key in path:
+        if record.__class__ is not dict:
+            return None
+        record = record.get(key)
+    return record
+
+
+def _remove(record: dict[str, Any], path: Path) -> None:
+    if len(path) == 1:
+        record.pop(path[0], None)
+        return
+    inner = record.get(path[0])
+    if inner.__class__ is dict:
+        had = bool(inner)
+        _remove(inner, path[1:])
+        if had and not inner:
+            # It held nothing but what was taken out.
+            del record[path[0]]
+
+
+def kind_of(value: object) -> str:
+    """Name a value's JSON type, for a message."""
+    if value is None:
+        return "null"
+    for kind, name in (
+        (bool, "a boolean"),
+        (int | float, "a number"),
+        (str, "a string"),
+        (list, "an array"),
+        (Mapping, "an object"),
+    ):
+        if isinstance(value, kind):
+            return name
+    return type(value).__name__
+
+
+def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
+    """Read a clock that is text: JSON, or `node:3;m:2` (split at the last `:`).
+
+    Raises
+    ------
+    EventError
+        If it is neither.
+    """
+    text = text.strip()
+    if text[:1] in ("{", "["):
+        try:
+            decoded = msgspec.json.decode(text)
+        except (ValueError, RecursionError) as fault:
+            raise EventError(f"the clock {brief(text)} is not JSON: {fault}") from None
+        return decoded  # type: ignore[no-any-return]
+    entries: dict[str, Any] = {}
+    for entry in _COUNTERS.split(text.rstrip("; ")) if text else ():
+        node, colon, counter = entry.rpartition(":")
+        node, counter = node.strip(), counter.strip()
+        if not colon or not re.fullmatch(r"-?[0-9]{1,100}", counter):
+            raise EventError(
+                f"the clock {brief(text)} is neither a JSON object nor of the form node:3;m:2"
+            )
+        if node in entries:
+            raise EventError(f"the clock {brief(text)} has two entries of {node!r}")
+        entries[node] = int(counter)
+    return entries
+
+
+def brief(text: str, length: int = 60) -> str:
+    """Return text as a quoted, bounded piece of a message."""
+    return repr(text if len(text) <= length else text[: length - 1] + "…")

@@ -1,0 +1,206 @@
+"""What a log looks like: its format, and where an event's own fields are.
+
+A `Source` is the `[source]` table of a configuration file, or the options of
+the command line that say the same: format, regular expressions, the mapping
+from an event's fields to paths in a record, the nodes of positional clocks, the
+unit of time. The one rule: a source is checked when it is made, so that a wrong
+option is an error before any event is read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ketal.errors import SettingError
+from ketal.limits import DEFAULT, Limits
+
+FORMATS = ("jsonl", "shiviz", "csv", "parquet")
+FIELDS = ("node", "type", "clock", "time", "id", "data")
+TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+TABLES = ("pattern", "engine", "kafka", "source", "output", "state", "time", "limits", "spark")
+
+Path = tuple[str, ...]
+"""The keys that lead to a value in a record."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean …?` for the nearest known name, else what there is."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
+
+
+def path_of(text: str) -> Path:
+    r"""Read a path: keys joined by `.`, `\.` for a literal dot, `\\` for a backslash.
+
+    Raises
+    ------
+    SettingError
+        If a key is empty.
+    """
+    keys, key, rest = [], "", iter(text)
+    for char in rest:
+        if char == "\\":
+            key += next(rest, "\\")
+        elif char == ".":
+            keys.append(key)
+            key = ""
+        else:
+            key += char
+    keys.append(key)
+    if not all(keys):
+        raise SettingError(f"the path {text!r} has an empty key; a path is written as pkt.vc")
+    return tuple(keys)
+
+
+def parse_fields(options: Iterable[str]) -> dict[str, str]:
+    """Read the `NAME=PATH` of `--field` options.
+
+    Raises
+    ------
+    SettingError
+        If one is not of that form, or names a field twice.
+    """
+    out: dict[str, str] = {}
+    for option in options:
+        name, equals, path = option.partition("=")
+        if not equals:
+            raise SettingError(f"--field {option!r} is not NAME=PATH, as clock=pkt.vc")
+        if name in out:
+            raise SettingError(f"--field {name} is given twice")
+        out[name] = path
+    return out
+
+
+def parse_nodes(option: str) -> tuple[str, ...]:
+    """Read the `A,B,C` of `--nodes`."""
+    return tuple(name.strip() for name in option.split(","))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """How a log is read; the `[source]` table of a configuration file.
+
+    Parameters
+    ----------
+    format : str or None
+        `jsonl`, `shiviz`, `csv` or `parquet`; None finds out.
+    regex, delimiter : str or None
+        For ShiViz logs, in JavaScript's or Python's syntax.
+    fields : mapping of str to str
+        Field of the event → path in the record.
+    nodes : sequence of str or None
+        The nodes of positional clocks, in their order.
+    time_unit : str
+        The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
+    topics, keyed_by
+        For Kafka; files have no use for them.
+
+    Raises
+    ------
+    SettingError
+        If an option is unknown or does not go with another one.
+    """
+
+    format: str | None = None
+    regex: str | None = None
+    delimiter: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    nodes: Sequence[str] | None = None
+    time_unit: str = "s"
+    topics: Sequence[str] = ()
+    keyed_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise SettingError(f"there is no format {self.format!r}{near(self.format, FORMATS)}")
+        for name in ("regex", "delimiter"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise SettingError(f"{name} must be a regular expression, not {value!r}")
+            if value and self.format not in (None, "shiviz"):
+                raise SettingError(f"{name} is for ShiViz logs, and the format is {self.format}")
+        if self.time_unit not in tuple(TIME_UNITS):
+            raise SettingError(
+                f"there is no time unit {self.time_unit!r}; there are {', '.join(TIME_UNITS)}"
+            )
+        self._check_fields()
+        self._check_nodes()
+
+    def _check_fields(self) -> None:
+        if not isinstance(self.fields, Mapping):
+            raise SettingError(f"fields must map names to paths, not be {self.fields!r}")
+        for name, path in self.fields.items():
+            if name not in FIELDS:
+                raise SettingError(f"an event has no field {name!r}{near(name, FIELDS)}")
+            if not isinstance(path, str):
+                raise SettingError(f"the path of {name} must be a string, not {path!r}")
+            path_of(path)
+
+    def _check_nodes(self) -> None:
+        if self.nodes is None:
+            return
+        if isinstance(self.nodes, str) or not isinstance(self.nodes, Sequence):
+            raise SettingError(f"nodes must be a list of names, not {self.nodes!r}")
+        names = tuple(str(n) if isinstance(n, int) else n for n in self.nodes)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise SettingError("nodes must be names that are not empty, as A,B,C")
+        if len(set(names)) < len(names):
+            raise SettingError("nodes names a node twice")
+        object.__setattr__(self, "nodes", names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A configuration file: its source, its limits, and the whole document."""
+
+    source: Source = Source()
+    limits: Limits = DEFAULT
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """Read `[source]` and `[limits]` of a TOML file.
+
+    Raises
+    ------
+    SettingError
+        If the file cannot be read, is no TOML, or has an unknown key; the
+        message begins with the file's name.
+    """
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except OSError as fault:
+        raise SettingError(f"{name}: {fault.strerror or fault}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise SettingError(f"{name}: is no TOML: {fault}") from None
+    try:
+        for key in document:
+            if key not in TABLES:
+                raise SettingError(f"unknown key {key!r}{near(key, TABLES)}")
+        source = _table(document, "source")
+        known = [item.name for item in fields(Source)]
+        for key in source:
+            if key not in known:
+                raise SettingError(f"[source] has no key {key!r}{near(key, known)}")
+        return Config(
+            source=Source(**source),
+            limits=Limits.named(_table(document, "limits")),
+            document=document,
+        )
+    except SettingError as fault:
+        raise SettingError(f"{name}: {fault}") from None
+
+
+def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    table = document.get(key, {})
+    if not isinstance(table, dict):
+        raise SettingError(f"{key} must be a table, [{key}]")
+    return table

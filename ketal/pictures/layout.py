@@ -1,0 +1,78 @@
+"""What a layout is given and what it returns.
+
+A layout places boxes and routes links between them. It knows sizes, nothing of
+states and guards; Graphviz (`ketal.pictures.graphviz`) and igraph
+(`ketal.pictures.layered`) are two functions of this one shape.
+
+The one rule: everything is in pixels, x to the right and y down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Point = tuple[float, float]
+
+
+class LayoutError(Exception):
+    """A layout program failed; the message says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box with round ends; a circle where it is as wide as high."""
+
+    half_width: float
+    half_height: float
+
+    @property
+    def radius(self) -> float:
+        """The radius of the ends."""
+        return min(self.half_width, self.half_height)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An arrow between two boxes, given by number, with the size of its label."""
+
+    source: int
+    target: int
+    label_width: float = 0
+    label_height: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is to be placed; `horizontal` layouts run from left to right, others down."""
+
+    boxes: tuple[Box, ...]
+    links: tuple[Link, ...]
+    horizontal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a link runs.
+
+    Attributes
+    ----------
+    curve : tuple of Point
+        A start, then three points (two controls and an end) for each cubic Bézier.
+    tip : Point
+        The point of the arrow, a little after the curve's end.
+    label : Point
+        The middle of the label.
+    """
+
+    curve: tuple[Point, ...]
+    tip: Point
+    label: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The middle of each box and the route of each link, and who found them."""
+
+    centers: tuple[Point, ...]
+    routes: tuple[Route, ...]
+    engine: str

@@ -1,0 +1,101 @@
+r"""A graph as text for other programs: Graphviz's dot and Mermaid.
+
+Both languages give some characters of a label a meaning of their own. In dot a
+quoted string knows `\"`, `\\`, `\l` and HTML's entities; in Mermaid a quoted
+label knows `#35;` and HTML's tags.
+
+The one rule: states are called `s0`, `s1`, …, so a name or a guard stands in
+labels only, and a label reads as its author wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ketal.pictures.wording import clipped, printable, wrapped
+
+if TYPE_CHECKING:
+    from ketal.pictures.graph import Graph, State
+
+ROUND_COLUMNS_MAX = 4
+"""The longest name that stands in a circle; a longer one stands in a rounded box."""
+HORIZONTAL_STATES_MAX = 4
+"""The most states that are laid out from left to right; more read better downwards."""
+
+
+def horizontal(graph: Graph) -> bool:
+    """Return whether the picture runs from left to right, not downwards."""
+    return len(graph.states) <= HORIZONTAL_STATES_MAX
+
+
+def is_round(state: State) -> bool:
+    """Return whether a state is drawn as a circle."""
+    return len(state.name) <= ROUND_COLUMNS_MAX
+
+
+# --- dot --------------------------------------------------------------------
+
+
+def dot(graph: Graph) -> str:
+    """Write a graph in Graphviz's language."""
+    lines = [
+        f"digraph {_dot(printable(graph.pattern))} {{",
+        f"  rankdir={'LR' if horizontal(graph) else 'TB'};",
+        '  node [fontname="monospace", fontsize=13];',
+        '  edge [fontname="monospace", fontsize=11];',
+        '  start [shape=point, label="", width=0.08];',
+    ]
+    for state in graph.states:
+        around = 2 if state.final else 1
+        shape = "shape=circle" if is_round(state) else 'shape=box, style="rounded"'
+        label = _dot(clipped(printable(state.name)))
+        lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
+    lines.append(f"  start -> s{graph.initial};")
+    for edge in graph.edges:
+        # `\l` ends a line that is set to the left.
+        label = "".join(f"{_dot_text(line)}\\l" for line in wrapped(edge.label))
+        lines.append(f'  s{edge.source} -> s{edge.target} [label="{label}"];')
+    return "\n".join([*lines, "}", ""])
+
+
+def _dot(text: str) -> str:
+    return f'"{_dot_text(text)}"'
+
+
+def _dot_text(text: str) -> str:
+    text = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+    # Blanks at the start of a line are kept only if they cannot be broken.
+    return re.sub("^ +", lambda m: "\u00a0" * len(m[0]), text)
+
+
+# --- mermaid ----------------------------------------------------------------
+
+
+def mermaid(graph: Graph) -> str:
+    """Write a graph as a Mermaid flowchart."""
+    lines = [
+        f"flowchart {'LR' if horizontal(graph) else 'TB'}",
+        f"  accTitle: {_mermaid(printable(graph.title))}",
+        "  start@{ shape: f-circ }",
+    ]
+    for state in graph.states:
+        one, two = _shape(state)
+        lines.append(f'  s{state.number}{one}"{_mermaid(clipped(printable(state.name)))}"{two}')
+    lines.append(f"  start --> s{graph.initial}")
+    for edge in graph.edges:
+        label = "<br/>".join(map(_mermaid, wrapped(edge.label)))
+        lines.append(f'  s{edge.source} -->|"{label}"| s{edge.target}')
+    return "\n".join([*lines, ""])
+
+
+def _shape(state: State) -> tuple[str, str]:
+    if state.final:
+        return ("(((", ")))")
+    return ("((", "))") if is_round(state) else ("([", "])")
+
+
+def _mermaid(text: str) -> str:
+    """Write every character that HTML, Markdown or Mermaid could read as an entity."""
+    text = re.sub("^ +", lambda m: "\u00a0" * len(m[0]), text)
+    return "".join(c if c.isalnum() or c in " \u00a0:.,=()" else f"#{ord(c)};" for c in text)

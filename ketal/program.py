@@ -1,0 +1,277 @@
+"""Programs: pattern files, read and compiled.
+
+The way of a pattern's text: `ketal.grammar` parses it, `ketal.resolve` checks
+names and types, `ketal.compiler` makes automata. A `Program` is the patterns of
+a file; one pattern taken out of it is a Program of one.
+
+The one rule: every error of a file is told at once, with its place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from ketal import pattern as syntax
+from ketal.automaton import CompiledPattern
+from ketal.compiler import ParamValue, compile_pattern
+from ketal.errors import Diagnostic, PatternError, SettingError, Source
+from ketal.guards import registered_guards
+from ketal.limits import DEFAULT, Limits
+
+
+class Program:
+    """Compiled patterns, in the order of their file.
+
+    Parameters
+    ----------
+    compiled : tuple of CompiledPattern
+        At least one, with different names.
+    file : File
+        The syntax they came from.
+    warnings : tuple of Diagnostic
+        What `lint` has to say.
+    """
+
+    def __init__(
+        self,
+        compiled: tuple[CompiledPattern, ...],
+        file: syntax.File,
+        warnings: tuple[Diagnostic, ...] = (),
+    ) -> None:
+        self.compiled = compiled
+        self.file = file
+        self.warnings = warnings
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the patterns."""
+        return tuple(c.name for c in self.compiled)
+
+    @property
+    def patterns(self) -> tuple[Program, ...]:
+        """Each pattern as a program of its own."""
+        return tuple(self[name] for name in self.names)
+
+    def __getitem__(self, name: str) -> Program:
+        """Return one pattern.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name; the message names the nearest.
+        """
+        for compiled in self.compiled:
+            if compiled.name == name:
+                kept = tuple(w for w in self.warnings if w.pattern in ("", name))
+                return Program((compiled,), self.file, kept)
+        near = difflib.get_close_matches(name, self.names, 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self.names)}"
+        raise KeyError(f"there is no pattern {name!r}{hint}")
+
+    def __iter__(self) -> Iterator[Program]:
+        return iter(self.patterns)
+
+    def __len__(self) -> int:
+        return len(self.compiled)
+
+    @property
+    def one(self) -> CompiledPattern:
+        """The compiled pattern of a program that holds one.
+
+        Raises
+        ------
+        SettingError
+            If there are several.
+        """
+        if len(self.compiled) != 1:
+            raise SettingError(
+                f"the program holds {len(self.compiled)} patterns "
+                f"({', '.join(self.names)}); take one with program[name]"
+            )
+        return self.compiled[0]
+
+    @property
+    def name(self) -> str:
+        """The name of the one pattern."""
+        return self.one.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the one pattern: 32 hex digits."""
+        return self.one.fingerprint
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether some pattern stands under `order CausalOrder`."""
+        return any(c.causal for c in self.compiled)
+
+    def graph(self) -> Any:
+        """Return the picture of the one pattern's automaton."""
+        from ketal.grammar import render_guard
+        from ketal.pictures import Graph
+
+        return Graph.of(self.one, render_guard)
+
+    def _repr_svg_(self) -> str | None:
+        return str(self.graph().to_svg()) if len(self.compiled) == 1 else None
+
+    def __repr__(self) -> str:
+        return f"<ketal.Program {', '.join(map(repr, self.compiled))}>"
+
+
+def _diagnosed(
+    text: str, name: str, limits: Limits, params: Mapping[str, ParamValue]
+) -> tuple[syntax.File | None, list[CompiledPattern], list[Diagnostic], Source]:
+    """Do all that can be done with a text; return it and everything found wrong."""
+    from ketal.grammar import parse
+    from ketal.resolve import resolve
+
+    source = Source(text, name)
+    try:
+        file = parse(text, name=name, limits=limits)
+    except PatternError as error:
+        return None, [], list(error.diagnostics), source
+    registered = registered_guards()
+    found = resolve(file, registered=registered)
+    if any(d.severity == "error" for d in found):
+        return file, [], found, source
+    compiled: list[CompiledPattern] = []
+    for pattern in file.patterns:
+        try:
+            compiled.append(
+                compile_pattern(
+                    file,
+                    pattern,
+                    params=params,
+                    registered=registered,
+                    limits=limits,
+                    source=source,
+                )
+            )
+            found += compiled[-1].warnings
+        except PatternError as error:
+            found += error.diagnostics
+    return file, compiled, found, source
+
+
+def _place(diagnostic: Diagnostic) -> tuple[int, int, str]:
+    span = diagnostic.span
+    return (span.line, span.column, diagnostic.code) if span else (0, 0, diagnostic.code)
+
+
+def _check_params(file: syntax.File, params: Mapping[str, ParamValue]) -> None:
+    known = {d.name for d in file.params} | {d.name for p in file.patterns for d in p.params}
+    for name in params:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            listed = f"; there are {', '.join(sorted(known))}" if known and not near else ""
+            raise SettingError(f"the file declares no `param {name}`{hint}{listed}")
+
+
+def compile(
+    text: str, *, name: str = "<pattern>", limits: Limits | None = None, **params: ParamValue
+) -> Program:
+    """Compile the text of a pattern file.
+
+    Parameters
+    ----------
+    text : str
+        The patterns.
+    name : str
+        What to call the text in messages.
+    limits : Limits, optional
+        Other limits than the defaults.
+    **params
+        Values for `param` declarations: numbers, strings, booleans, or
+        `ketal.pattern.Duration`.
+
+    Raises
+    ------
+    PatternError
+        If anything is wrong with the text; it holds every finding.
+    SettingError
+        If a parameter is not declared, or of another kind.
+    """
+    file, compiled, found, source = _diagnosed(text, name, limits or DEFAULT, params)
+    errors = sorted((d for d in found if d.severity == "error"), key=_place)
+    if errors:
+        raise PatternError(errors, source)
+    assert file is not None
+    _check_params(file, params)
+    warnings = sorted((d for d in found if d.severity != "error"), key=_place)
+    return Program(tuple(compiled), file, tuple(warnings))
+
+
+def load(
+    path: str | os.PathLike[str] | IO[str],
+    *,
+    limits: Limits | None = None,
+    **params: ParamValue,
+) -> Program:
+    """Compile a pattern file, given its path or the open file.
+
+    Raises
+    ------
+    PatternError
+        If anything is wrong with the text.
+    SettingError
+        If the file cannot be read, or a parameter is wrong.
+    """
+    if not isinstance(path, str | os.PathLike):
+        return compile(path.read(), name=getattr(path, "name", "<file>"), limits=limits, **params)
+    return compile(read_pattern(path, limits or DEFAULT), name=str(path), limits=limits, **params)
+
+
+def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
+    """Return the text of a pattern file.
+
+    Raises
+    ------
+    SettingError
+        If it cannot be read, is no UTF-8, or is longer than `pattern_bytes_max`.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(limits.pattern_bytes_max + 1)
+    except OSError as error:
+        raise SettingError(f"cannot read pattern file {path}: {error.strerror}") from None
+    if len(raw) > limits.pattern_bytes_max:
+        raise SettingError(
+            f"pattern file {path} is longer than {limits.pattern_bytes_max} bytes "
+            "(limit pattern_bytes_max)"
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SettingError(f"pattern file {path} is no UTF-8 at byte {error.start}") from None
+
+
+def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) -> list[Diagnostic]:
+    """Return every error and warning about the text of a pattern file, in its order."""
+    return sorted(_diagnosed(text, name, limits or DEFAULT, {})[2], key=_place)
+
+
+def build(
+    *patterns: syntax.Pattern,
+    events: tuple[syntax.EventDecl, ...] = (),
+    params: tuple[syntax.ParamDecl, ...] = (),
+    limits: Limits | None = None,
+) -> Program:
+    """Make a program from patterns written in code (`ketal.pattern`).
+
+    The automaton and fingerprint are those of the same pattern as text: the
+    syntax is written as text and compiled from it, so every check holds.
+
+    Raises
+    ------
+    PatternError
+        As for `compile`; spans point into the text that the syntax renders to.
+    """
+    from ketal.grammar import render
+
+    return compile(render(syntax.File(tuple(patterns), events, params)), limits=limits)

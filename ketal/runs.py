@@ -1,0 +1,548 @@
+"""Runs: configurations and the steps they take (DESIGN 4 and 6).
+
+A configuration is a value: a state of the automaton and its live registers.
+`step(machine, configuration, seen)` is a pure function of it and an offered
+event: every transition whose guard holds, as (group, configuration). A guard
+is evaluated in two halves: the local atoms once per event (the mask), the
+relational atoms once per configuration, and of those only the ones that decide
+under this mask in this state (a *plan*, made when first needed and kept).
+
+`CheckRun` is the run of a `check`: a set of configurations, violated when it
+becomes empty. The runs of a `find` are in `ketal.finds`.
+
+The one rule: an event that is skipped leaves a configuration as it was, but
+for the events that a pending `not` has met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ketal.atoms import Atom, Formula, evaluate, registers, simplify, variables
+from ketal.automaton import Automaton, CompiledPattern
+from ketal.event import Dot, Event, canonical_key
+from ketal.operators import causal, conc
+from ketal.operators.history import EMPTY, History
+from ketal.pattern import ALL, PRIOR
+
+PLANS_MAX = 65_536
+"""Plans kept for each pattern: (state, mask) pairs met."""
+
+
+class Seen:
+    """An event as one scope was offered it.
+
+    Attributes
+    ----------
+    mask : int
+        The truth of the local atoms, `localhost` included.
+    place : int
+        Its position among the events that the scope was offered, from 0.
+    """
+
+    __slots__ = ("clock", "counter", "event", "mask", "node", "place", "time_us")
+
+    def __init__(self, event: Event, mask: int, place: int) -> None:
+        self.event = event
+        self.mask = mask
+        self.place = place
+        self.node = event.node
+        self.clock = event.clock
+        self.counter = event.clock[event.node]
+        self.time_us = event.time_us
+
+    @property
+    def dot(self) -> Dot:
+        """The event's identity."""
+        return Dot(self.node, self.counter)
+
+    @property
+    def key(self) -> tuple[int, str, int]:
+        """The event's place in the canonical order."""
+        return canonical_key(self.event)
+
+    def __repr__(self) -> str:
+        return f"<{self.dot} at {self.place}>"
+
+
+Bars = tuple[tuple[Seen, ...] | bool, ...]
+"""For each `not` guard: what it has met since the prior event.
+
+Under arrival order, whether it met any; under CausalOrder, the events met.
+"""
+
+
+class Configuration(NamedTuple):
+    """A state and its live registers; those that are not live are None.
+
+    Attributes
+    ----------
+    state : int
+        The automaton's state.
+    prior : Seen or None
+        The last event taken.
+    bound : tuple of Seen or None
+        The last event of each step that some guard reads.
+    history : History or None
+        A summary of all events taken.
+    bars : tuple
+        What pending `not` guards have met; empty for nothing.
+    """
+
+    state: int
+    prior: Seen | None
+    bound: tuple[Seen | None, ...]
+    history: History | None
+    bars: Bars
+
+
+Targets = tuple[tuple[int, int], ...]
+"""(group, state) pairs."""
+
+
+class SubPlan:
+    """A plan once the relation to the prior event is known.
+
+    Attributes
+    ----------
+    variables : tuple of int
+        The relational atoms that are left to decide it.
+    constant : Targets
+        Where it leads, if nothing is left to decide.
+    """
+
+    __slots__ = ("_by_bits", "_residual", "_resolve", "constant", "variables")
+
+    def __init__(
+        self,
+        residual: tuple[tuple[int, Formula], ...],
+        resolve: Callable[[frozenset[int]], Targets],
+    ) -> None:
+        self.variables = tuple(sorted(frozenset().union(*(variables(f) for _, f in residual))))
+        self._residual = residual
+        self._resolve = resolve
+        self._by_bits: dict[int, Targets] = {}
+        self.constant: Targets = () if self.variables else self.targets(0)
+
+    def targets(self, bits: int) -> Targets:
+        """Return where the event leads, given the truth of `variables`."""
+        found = self._by_bits.get(bits)
+        if found is None:
+            held = frozenset(v for v, f in self._residual if evaluate(f, bits))
+            found = self._by_bits[bits] = self._resolve(held) if held else ()
+        return found
+
+
+class Plan(NamedTuple):
+    """What an event with one mask can do in one state.
+
+    Each part is None where the event leads nowhere under that relation of the
+    prior event to it; `reads_prior` is false where all four are the same.
+    """
+
+    reads_prior: bool
+    unbound: SubPlan | None
+    before: SubPlan | None
+    concurrent: SubPlan | None
+    after: SubPlan | None
+
+    def under(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
+        """Return the part for one prior event."""
+        if not self.reads_prior:
+            return self.unbound
+        if prior is None:
+            return self.unbound
+        if causal.fast(seen, prior):
+            return self.before
+        return self.concurrent if conc.fast(seen, prior) else self.after
+
+
+class Machine:
+    """An automaton made ready to run: plans, evaluators, targets. Holds no run.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    """
+
+    def __init__(self, compiled: CompiledPattern) -> None:
+        self.compiled = compiled
+        self.automaton: Automaton = compiled.automaton
+        automaton = self.automaton
+        self.arrival = not compiled.causal
+        read = sorted({s for live in automaton.live for s in live.steps})
+        self.slots = {step: slot for slot, step in enumerate(read)}
+        self.empty_bound: tuple[Seen | None, ...] = (None,) * len(read)
+        self.has_way_on = tuple(any(t >= 0 for t in row) for row in automaton.table)
+        self._plans: dict[tuple[int, int], Plan | None] = {}
+        self._not_plans: dict[tuple[int, int], Any] = {}
+        self._ways = [self._ways_of(state) for state in range(len(automaton.table))]
+        self._prior_atoms = {
+            shape: [
+                n
+                for n, a in enumerate(automaton.atoms)
+                if a.shape == shape and a.payload == (PRIOR,)
+            ]
+            for shape in ("before", "concurrent")
+        }
+        self._evaluators: dict[int, Callable[[Configuration, Seen], bool]] = {
+            n: self._evaluator(n, a) for n, a in enumerate(automaton.atoms) if a.relational
+        }
+        self.pending = tuple(
+            tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
+            for vs in automaton.enabled
+        )
+        self._bare = tuple(
+            Configuration(s, None, self.empty_bound, None, ())
+            if not (live.prior or live.history or live.steps)
+            else None
+            for s, live in enumerate(automaton.live)
+        )
+
+    def _ways_of(self, state: int) -> dict[frozenset[int], Targets]:
+        automaton = self.automaton
+        here = frozenset(automaton.enabled[state])
+        ways: dict[frozenset[int], set[tuple[int, int]]] = {}
+        for (minterm, group), target in zip(automaton.letters, automaton.table[state], strict=True):
+            held = here & frozenset(automaton.minterms[minterm])
+            targets = ways.setdefault(held, set())
+            if target >= 0:
+                targets.add((group, target))
+        return {held: tuple(sorted(targets)) for held, targets in ways.items()}
+
+    # --- relational atoms ---
+
+    def _evaluator(self, number: int, atom: Atom) -> Callable[[Configuration, Seen], bool]:
+        if atom.shape in ("before", "concurrent"):
+            return self._relation(atom.shape, atom.payload[0])
+        if atom.shape == "barred":
+            guard = atom.payload[0]
+
+            def barred(configuration: Configuration, seen: Seen) -> bool:
+                if not configuration.bars:
+                    return False
+                met = configuration.bars[guard]
+                return met if isinstance(met, bool) else any(causal.fast(seen, x) for x in met)
+
+            return barred
+        function = self.compiled.relational[number]
+        names = [(s, self.slots.get(self.automaton.steps.index(s))) for s in registers(atom)[1]]
+
+        def compared(configuration: Configuration, seen: Seen) -> bool:
+            bound: dict[str, Event] = {}
+            for name, slot in names:
+                holder = configuration.bound[slot] if slot is not None else None
+                if holder is None:
+                    return False  # a step that no path to here takes
+                bound[name] = holder.event
+            return function(seen.event, bound)
+
+        return compared
+
+    def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
+        fast = causal.fast if shape == "before" else conc.fast
+        if anchor == PRIOR:
+            return lambda configuration, seen: fast(seen, configuration.prior)
+        if anchor == ALL:
+            if shape == "before":
+                return lambda configuration, seen: (
+                    configuration.history is None
+                    or configuration.history.all_before(seen.node, seen.counter, seen.clock)
+                )
+            return lambda configuration, seen: (
+                configuration.history is None
+                or configuration.history.all_concurrent(seen.node, seen.counter, seen.clock)
+            )
+        step = self.automaton.steps.index(anchor) if anchor in self.automaton.steps else -1
+        slot = self.slots.get(step)
+        if slot is None:
+            return lambda configuration, seen: True  # a step that the body never takes
+        return lambda configuration, seen: fast(seen, configuration.bound[slot])
+
+    # --- plans ---
+
+    def plan(self, state: int, mask: int) -> Plan | None:
+        """Return what an event with this mask can do in a state; None for nothing."""
+        try:
+            return self._plans[(state, mask)]
+        except KeyError:
+            pass
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        made = self._plans[(state, mask)] = self._make_plan(state, mask)
+        return made
+
+    def _local(self, mask: int) -> dict[int, bool]:
+        return {
+            n: bool(mask >> n & 1)
+            for n, atom in enumerate(self.automaton.atoms)
+            if not atom.relational
+        }
+
+    def _make_plan(self, state: int, mask: int) -> Plan | None:
+        known = self._local(mask)
+        residual = []
+        for v in self.automaton.enabled[state]:
+            formula = simplify(self.automaton.formulas[v], known)
+            if formula is not False:
+                residual.append((v, formula))
+        if not residual:
+            return None
+        prior = {n for numbers in self._prior_atoms.values() for n in numbers}
+        if not any(variables(f) & prior for _, f in residual):
+            same = self._sub_plan(state, residual, {})
+            return Plan(False, same, same, same, same) if same is not None else None
+        parts = [
+            self._sub_plan(state, residual, self._known_relation(before, concurrent))
+            for before, concurrent in ((True, True), (True, False), (False, True), (False, False))
+        ]
+        return Plan(True, *parts) if any(p is not None for p in parts) else None
+
+    def _known_relation(self, before: bool, concurrent: bool) -> dict[int, bool]:
+        return {
+            **dict.fromkeys(self._prior_atoms["before"], before),
+            **dict.fromkeys(self._prior_atoms["concurrent"], concurrent),
+        }
+
+    def _sub_plan(
+        self, state: int, residual: Sequence[tuple[int, Formula]], known: Mapping[int, bool]
+    ) -> SubPlan | None:
+        left = [(v, simplify(f, known)) for v, f in residual]
+        left = [(v, f) for v, f in left if f is not False]
+        if not left:
+            return None
+        ways = self._ways[state]
+
+        def resolve(held: frozenset[int]) -> Targets:
+            # Every set that some event satisfies is within a minterm; a missing
+            # one would mean that "unsatisfiable" was no proof.
+            return ways[held]
+
+        made = SubPlan(tuple(left), resolve)
+        return made if made.variables or made.constant else None
+
+    def decide(self, sub: SubPlan, configuration: Configuration, seen: Seen) -> Targets:
+        """Return where an event leads from a configuration under a sub-plan."""
+        if not sub.variables:
+            return sub.constant
+        bits = 0
+        for number in sub.variables:
+            if self._evaluators[number](configuration, seen):
+                bits |= 1 << number
+        return sub.targets(bits)
+
+    # --- configurations ---
+
+    def start(self) -> Configuration:
+        """Return the configuration of a run that has taken nothing."""
+        return Configuration(0, None, self.empty_bound, None, ())
+
+    def take(
+        self, configuration: Configuration, group: int, target: int, seen: Seen
+    ) -> Configuration:
+        """Return the configuration after an event was taken into a group."""
+        bare = self._bare[target]
+        if bare is not None:
+            return bare
+        live = self.automaton.live[target]
+        bound = configuration.bound
+        if bound:
+            kept = [
+                (seen if step == group else bound[slot]) if step in live.steps else None
+                for step, slot in self.slots.items()
+            ]
+            bound = tuple(kept)
+        history = None
+        if live.history:
+            history = (configuration.history or EMPTY).add(seen.node, seen.counter, seen.clock)
+        return Configuration(target, seen if live.prior else None, bound, history, ())
+
+    # --- pending nots ---
+
+    def not_plan(self, state: int, mask: int) -> tuple[tuple[int, Formula], ...]:
+        """Return the `not` guards of a state that an event with this mask may meet."""
+        key = (state, mask)
+        found = self._not_plans.get(key)
+        if found is None:
+            if len(self._not_plans) >= PLANS_MAX:
+                self._not_plans.clear()
+            known = self._local(mask)
+            met = [(n, simplify(self.automaton.nots[n], known)) for n in self.pending[state]]
+            found = self._not_plans[key] = tuple((n, f) for n, f in met if f is not False)
+        plan: tuple[tuple[int, Formula], ...] = found
+        return plan
+
+    def meets(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
+        """Return whether a `not` guard holds of an event, as if it came right after the prior."""
+        bits = 0
+        for number in variables(formula):
+            if self._evaluators[number](configuration, seen):
+                bits |= 1 << number
+        return evaluate(formula, bits)
+
+    def skip(
+        self, configuration: Configuration, prior: Seen | None, seen: Seen
+    ) -> Configuration | None:
+        """Return the configuration after an event was skipped; None where it ends.
+
+        Under arrival order it ends when every way on is barred.
+        """
+        plan = self.not_plan(configuration.state, seen.mask)
+        if not plan:
+            return configuration
+        bars: list[tuple[Seen, ...] | bool] = list(configuration.bars) or [
+            False if self.arrival else () for _ in self.automaton.nots
+        ]
+        changed = False
+        for number, formula in plan:
+            met = bars[number]
+            if met is True or not self.meets(formula, configuration, seen):
+                continue
+            if isinstance(met, bool):
+                bars[number] = changed = True
+            elif (
+                prior is not None
+                and causal.fast(seen, prior)
+                # What comes after a bar is barred by it already.
+                and not any(causal.fast(seen, x) for x in met)
+            ):
+                bars[number] = (*met, seen)
+                changed = True
+        if not changed:
+            return configuration
+        if self.arrival and all(
+            any(bars[n] is True for n in self.automaton.variants[v].nots)
+            for v in self.automaton.enabled[configuration.state]
+        ):
+            return None
+        return configuration._replace(bars=tuple(bars))
+
+
+def step(
+    machine: Machine, configuration: Configuration, seen: Seen
+) -> tuple[tuple[int, Configuration], ...]:
+    """Return every (group, configuration) that an offered event leads to."""
+    plan = machine.plan(configuration.state, seen.mask)
+    if plan is None:
+        return ()
+    sub = plan.under(seen, configuration.prior)
+    if sub is None:
+        return ()
+    return tuple(
+        (group, machine.take(configuration, group, target, seen))
+        for group, target in machine.decide(sub, configuration, seen)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A `check` run met an event that no configuration allows."""
+
+    seen: Seen
+    states: tuple[int, ...]
+    expected: tuple[str, ...]
+    reason: str
+
+
+class CheckRun:
+    """The run of a `check` in one scope.
+
+    Parameters
+    ----------
+    machine : Machine
+        The automaton, made ready.
+    """
+
+    __slots__ = ("configurations", "halted", "machine")
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.configurations: tuple[Configuration, ...] = (machine.start(),)
+        self.halted = False
+
+    def offer(self, seen: Seen) -> Refused | None:
+        """Take the event, or say why it is not allowed."""
+        after = self._after(seen)
+        if after:
+            self.configurations = after
+            return None
+        refused = self._refuse(seen)
+        policy = self.machine.compiled.on_violation
+        if policy == "halt":
+            self.halted = True
+            self.configurations = ()
+        elif policy == "resume":
+            self.configurations = (self.machine.start(),)
+            self.configurations = self._after(seen) or self.configurations
+        return refused
+
+    def _after(self, seen: Seen) -> tuple[Configuration, ...]:
+        configurations = self.configurations
+        if len(configurations) == 1:
+            moved = step(self.machine, configurations[0], seen)
+            if len(moved) == 1:
+                return (moved[0][1],)
+            return tuple(dict.fromkeys(c for _, c in moved))
+        return tuple(
+            dict.fromkeys(c for one in configurations for _, c in step(self.machine, one, seen))
+        )
+
+    def states(self) -> tuple[int, ...]:
+        """Return the states the run may be in."""
+        return tuple(sorted({c.state for c in self.configurations}))
+
+    def complete(self) -> bool:
+        """Return whether some configuration is in a final state."""
+        return any(c.state in self.machine.automaton.finals for c in self.configurations)
+
+    def expected(self) -> tuple[str, ...]:
+        """Return the steps that could come next, in declaration order."""
+        automaton = self.machine.automaton
+        numbers = {automaton.variants[v].step for s in self.states() for v in automaton.enabled[s]}
+        return tuple(automaton.steps[n] for n in sorted(numbers))
+
+    def _refuse(self, seen: Seen) -> Refused:
+        expected = self.expected()
+        said = f"expected {_either(expected)}" if expected else "nothing may follow"
+        near = "; ".join(dict.fromkeys(self._near_misses(seen)))
+        return Refused(seen, self.states(), expected, f"{said}; {near}" if near else said)
+
+    def _near_misses(self, seen: Seen) -> Iterator[str]:
+        """Say of each step that the event would be, but for its relations, what fails."""
+        machine = self.machine
+        automaton = machine.automaton
+        known = machine._local(seen.mask)
+        for configuration in self.configurations:
+            for v in automaton.enabled[configuration.state]:
+                formula = simplify(automaton.formulas[v], known)
+                if formula is False:
+                    continue
+                for number in sorted(variables(formula)):
+                    atom = automaton.atoms[number]
+                    on = machine._evaluators[number](configuration, seen)
+                    if simplify(formula, {number: on}) is False:
+                        name = automaton.steps[automaton.variants[v].step]
+                        yield f"no {name}: {self._missed(atom, on, configuration)}"
+
+    def _missed(self, atom: Atom, on: bool, configuration: Configuration) -> str:
+        anchor = atom.payload[0] if atom.shape in ("before", "concurrent") else None
+        if anchor is None:
+            return "a comparison with an earlier step fails"
+        if anchor == ALL:
+            who = "every earlier event of the run"
+        elif anchor == PRIOR:
+            prior = configuration.prior
+            who = f"{prior.dot}, the event taken before it" if prior else "the prior event"
+        else:
+            slot = self.machine.slots.get(self.machine.automaton.steps.index(anchor))
+            holder = configuration.bound[slot] if slot is not None else None
+            who = f"{anchor} ({holder.dot})" if holder else anchor
+        relation = "causally after" if atom.shape == "before" else "concurrent with"
+        return f"it is {'' if on else 'not '}{relation} {who}"
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]

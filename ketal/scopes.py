@@ -1,0 +1,440 @@
+"""Scopes: which events a pattern's runs are offered, and what comes of it (DESIGN 3).
+
+A `PatternRun` is one pattern over one execution. It is handed released events
+and decides, in this order: is the event in the alphabet, does it have the
+partition keys and the time that the pattern needs, which copies of the pattern
+(`at every node`) see it now, and which scope it belongs to. What a scope's run
+says becomes verdicts.
+
+The one rule: every event handed in is offered, or counted as `unscoped`,
+`untimed` or `halted`, or outside the alphabet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.atoms import base_node, evaluate, glob_regex, kind
+from ketal.automaton import ANONYMOUS, CompiledPattern
+from ketal.event import Event
+from ketal.finds import ForwardFind, Found, JoinFind, Taken, find_runs
+from ketal.limits import Limits
+from ketal.runs import CheckRun, Machine, Seen
+from ketal.verdicts import (
+    Incomplete,
+    Match,
+    Overflow,
+    RunVerdict,
+    ScopeKey,
+    TimedOut,
+    Transition,
+    Violation,
+)
+
+ALPHABET_MASKS_MAX = 65_536
+"""Masks whose membership in the alphabet is remembered."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a pattern's runs came to."""
+
+    matches: int = 0
+    violations: int = 0
+    incomplete: int = 0
+    timed_out: int = 0
+    unscoped: int = 0
+    untimed: int = 0
+    halted: int = 0
+    unknown_types: int = 0
+    listed: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the counts of the summary; the rarer ones where they are not zero."""
+        out = {
+            name: getattr(self, name)
+            for name in ("matches", "violations", "incomplete", "timed_out", "unscoped", "untimed")
+        }
+        out |= {n: getattr(self, n) for n in ("halted", "unknown_types") if getattr(self, n)}
+        return out
+
+
+@dataclass(slots=True)
+class Scope:
+    """One scope: its key, how many events it was offered, its run."""
+
+    key: ScopeKey
+    run: CheckRun | ForwardFind | JoinFind
+    places: int = 0
+
+
+@dataclass(slots=True)
+class Copy:
+    """One node's copy of a pattern: what the node knows of the others."""
+
+    known: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Kept:
+    """An event kept for copies that have not learned of it."""
+
+    event: Event
+    mask: int
+    number: int
+
+
+class PatternRun:
+    """One pattern over one execution.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    limits : Limits
+        The limits of the runs.
+    execution : str
+        The execution's name where a log holds several.
+    listing : bool
+        Whether verdicts are wanted, or counts only.
+    trace : bool
+        Whether to say every transition.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledPattern,
+        limits: Limits,
+        *,
+        execution: str = "",
+        listing: bool = True,
+        trace: bool = False,
+    ) -> None:
+        self.compiled = compiled
+        self.limits = limits
+        self.execution = execution
+        self.listing = listing
+        self.trace = trace
+        self.machine = Machine(compiled)
+        self.counts = Counts()
+        self.scopes: dict[tuple[Any, ...], Scope] = {}
+        self.copies: dict[str, Copy] = {}
+        self.kept: dict[str, dict[int, Kept]] = {}
+        self.kept_count = 0
+        self.number = 0
+        self._mask: Callable[[Event], int] = compiled.mask
+        self._member: dict[int, bool] = {}
+        self._deployment = compiled.pattern.deployment
+        self._returns_count = compiled.pattern.returns is not None and compiled.pattern.returns.count
+        glob = self._deployment.glob if self._deployment is not None else None
+        self._glob = glob_regex(glob, dotted=False) if glob is not None else None
+        self._plain = not (
+            compiled.partition
+            or compiled.window_us is not None
+            or self._deployment is not None
+            or compiled.unknown_types
+        )
+        self.is_check = compiled.kind == "check"
+
+    # --- offering ---
+
+    def offer(self, event: Event) -> list[RunVerdict]:
+        """Hand in one released event; return what it brought about."""
+        mask = self._mask(event)
+        if self._plain:
+            # One scope, nothing to look up: the path that most events of a log take.
+            member = self._member.get(mask)
+            if member is None:
+                member = self._learn(mask)
+            if not member:
+                return []
+            return self._offer((), event, mask)
+        out: list[RunVerdict] = []
+        compiled = self.compiled
+        if compiled.unknown_types is not None and compiled.unknown_types(event):
+            self.counts.unknown_types += 1
+        if self._deployment is None:
+            if self.in_alphabet(mask) and (keyed := self._keyed(event)) is not None:
+                out += self._offer(keyed, event, mask)
+            return out
+        return self._deployed(event, mask)
+
+    def in_alphabet(self, mask: int) -> bool:
+        """Return whether an event with this mask is in the alphabet."""
+        member = self._member.get(mask)
+        return self._learn(mask) if member is None else member
+
+    def _learn(self, mask: int) -> bool:
+        if len(self._member) >= ALPHABET_MASKS_MAX:
+            self._member.clear()
+        member = self._member[mask] = evaluate(self.compiled.alphabet, mask)
+        return member
+
+    def scope_key(self, shown: ScopeKey) -> tuple[Any, ...]:
+        """Return what tells a scope from others: True equals 1 to Python, and is another one."""
+        return tuple((kind(value), value) for _, value in shown)
+
+    def _keyed(self, event: Event) -> ScopeKey | None:
+        """Return the partition of an alphabet event; None (and counted) without one."""
+        compiled = self.compiled
+        values = [(name, read(event)) for name, read in compiled.partition]
+        unscoped = any(value is None for _, value in values)
+        untimed = compiled.window_us is not None and event.time is None
+        self.counts.unscoped += unscoped
+        self.counts.untimed += untimed
+        if unscoped or untimed:
+            return None
+        return tuple(values)
+
+    def _offer(self, shown: ScopeKey, event: Event, mask: int) -> list[RunVerdict]:
+        key = self.scope_key(shown) if shown else ()
+        scope = self.scopes.get(key)
+        if scope is None:
+            if len(self.scopes) >= self.limits.scopes_max:
+                return [self._overflow("scopes_max", "the events of a new scope", shown, event)]
+            run = CheckRun(self.machine) if self.is_check else find_runs(self.machine, self.limits)
+            scope = self.scopes[key] = Scope(shown, run)
+        run = scope.run
+        place = scope.places
+        scope.places = place + 1
+        if isinstance(run, CheckRun):
+            if run.halted:
+                self.counts.halted += 1
+                return []
+            return self._checked(scope, run, Seen(event, mask, place))
+        return self._found(scope, run.offer(Seen(event, mask, place)), event)
+
+    # --- at every node ---
+
+    def _deployed(self, event: Event, mask: int) -> list[RunVerdict]:
+        """Hand an event to the copies that see it (decisions on `at every node`)."""
+        assert self._deployment is not None
+        node = event.node
+        deployed = self._glob is None or self._glob.fullmatch(base_node(node)) is not None
+        own_mask = mask | self.compiled.localhost_bit
+        own, other = deployed and self.in_alphabet(own_mask), self.in_alphabet(mask)
+        keyed = self._keyed(event) if own or other else None
+        self.number += 1
+        new = deployed and node not in self.copies
+        if new:
+            self.copies[node] = Copy()
+        out: list[RunVerdict] = []
+        if self._deployment.everything:
+            if new:
+                for kept in sorted(
+                    (k for line in self.kept.values() for k in line.values()),
+                    key=lambda k: k.number,
+                ):
+                    out += self._to_copy(node, kept.event, kept.mask)
+        elif node in self.copies:
+            out += self._learned(node, event)
+        if keyed is None:
+            return out
+        for name, copy in self.copies.items():
+            if name == node:
+                if own:
+                    out += self._to_copy(name, event, own_mask)
+            elif other and (
+                self._deployment.everything or copy.known.get(node, 0) >= event.counter
+            ):
+                out += self._to_copy(name, event, mask)
+        if other:
+            out += self._keep(event, mask)
+        return out
+
+    def _learned(self, node: str, event: Event) -> list[RunVerdict]:
+        """Offer to a node's copy what the node learns of with its own event."""
+        known = self.copies[node].known
+        learned: list[Kept] = []
+        for other, counter in event.clock.items():
+            before = known.get(other, 0)
+            if other == node or counter <= before:
+                continue
+            known[other] = counter
+            line = self.kept.get(other)
+            if not line:
+                continue
+            if counter - before <= len(line):
+                learned += [line[c] for c in range(before + 1, counter + 1) if c in line]
+            else:
+                learned += [k for c, k in line.items() if before < c <= counter]
+        learned.sort(key=lambda k: k.number)
+        return [v for kept in learned for v in self._to_copy(node, kept.event, kept.mask)]
+
+    def _to_copy(self, node: str, event: Event, mask: int) -> list[RunVerdict]:
+        keyed = self._keyed(event)
+        assert keyed is not None, "kept events have their keys"
+        return self._offer((*keyed, ("node", node)), event, mask)
+
+    def _keep(self, event: Event, mask: int) -> list[RunVerdict]:
+        out: list[RunVerdict] = []
+        if self.kept_count >= self.limits.unlearned_max:
+            line = max(self.kept.values(), key=len)
+            oldest = line.pop(next(iter(line)))
+            self.kept_count -= 1
+            out.append(
+                self._overflow(
+                    "unlearned_max",
+                    f"{oldest.event.dot} for nodes that have not learned of it",
+                    (),
+                    event,
+                )
+            )
+        self.kept.setdefault(event.node, {})[event.counter] = Kept(event, mask, self.number)
+        self.kept_count += 1
+        return out
+
+    # --- verdicts ---
+
+    def _common(self, scope: ScopeKey, time: float | None) -> dict[str, Any]:
+        return {
+            "pattern": self.compiled.name,
+            "fingerprint": self.compiled.fingerprint,
+            "scope": scope,
+            "execution": self.execution,
+            "time": time,
+        }
+
+    def _overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
+        common = self._common(scope, _time(event))
+        return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
+
+    def _checked(self, scope: Scope, run: CheckRun, seen: Seen) -> list[RunVerdict]:
+        before = run.states() if self.trace else ()
+        refused = run.offer(seen)
+        out: list[RunVerdict] = []
+        if refused is not None:
+            self.counts.violations += 1
+            if self.listing:
+                event = seen.event
+                out.append(
+                    Violation(
+                        event=seen.dot,
+                        type=event.type,
+                        expected=refused.expected,
+                        state=self.names(refused.states),
+                        reason=refused.reason,
+                        **self._common(scope.key, _time(event)),
+                    )
+                )
+        elif self.trace:
+            out.append(self._moved(scope, seen, before, run.states(), ""))
+        return out
+
+    def _moved(
+        self, scope: Scope, seen: Seen, before: tuple[int, ...], after: tuple[int, ...], step: str
+    ) -> Transition:
+        return Transition(
+            event=seen.dot,
+            step=step,
+            source=self.names(before),
+            target=self.names(after),
+            **self._common(scope.key, _time(seen.event)),
+        )
+
+    def names(self, states: tuple[int, ...]) -> str:
+        """Return the names of states."""
+        return ",".join(self.machine.automaton.names[s] for s in states)
+
+    def _found(self, scope: Scope, found: Found, event: Event | None) -> list[RunVerdict]:
+        out: list[RunVerdict] = []
+        if self.trace:
+            steps = self.machine.automaton.steps
+            for source, group, target, seen in found.moves:
+                name = steps[group] if group != ANONYMOUS else ""
+                out.append(self._moved(scope, seen, (source,), (target,), name))
+        counts = self.counts
+        counts.matches += len(found.matches)
+        counts.timed_out += len(found.timed_out)
+        if self.listing and not self._returns_count:
+            limit = self.compiled.pattern.limit
+            for taken in found.matches:
+                if limit is not None and counts.listed >= limit:
+                    break
+                counts.listed += 1
+                out.append(self._match(scope, taken, event))
+        if self.listing:
+            out += [
+                TimedOut(
+                    steps=self._steps(taken), **self._common(scope.key, _time(taken[-1][1].event))
+                )
+                for taken in found.timed_out
+            ]
+        for over, what, at in found.overflows:
+            common = self._common(scope.key, _time(at.event) if at else None)
+            dot = at.dot if at else None
+            out.append(Overflow(limit=over, given_up=what, event=dot, **common))
+        return out
+
+    def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
+        names = self.machine.automaton.steps
+        return tuple((names[step], seen.dot) for step, seen in taken)
+
+    def _match(self, scope: Scope, taken: Taken, event: Event | None) -> Match:
+        returns = None
+        if self.compiled.returns is not None:
+            names = self.machine.automaton.steps
+            bound = {names[step]: seen.event for step, seen in taken}
+            returns = {name: value(bound) for name, value in self.compiled.returns}
+        return Match(
+            pattern=self.compiled.name,
+            fingerprint=self.compiled.fingerprint,
+            scope=scope.key,
+            execution=self.execution,
+            time=_time(event) if event is not None else None,
+            steps=self._steps(taken),
+            returns=returns,
+        )
+
+    # --- time and the end ---
+
+    def advance(self, watermark_us: int) -> list[RunVerdict]:
+        """End the windows that a watermark has passed."""
+        return list(self._advanced(watermark_us))
+
+    def _advanced(self, watermark_us: int | None) -> Iterator[RunVerdict]:
+        if self.is_check or (
+            self.compiled.window_us is None and self.compiled.window_events is None
+        ):
+            return
+        for scope in self.scopes.values():
+            if not isinstance(scope.run, CheckRun):
+                found = Found()
+                scope.run.advance(watermark_us, found)
+                if found.timed_out or found.overflows:
+                    yield from self._found(scope, found, None)
+
+    def close(self) -> list[RunVerdict]:
+        """End every window and every run."""
+        out = list(self._advanced(None))
+        if not self.is_check:
+            return out
+        for scope in self.scopes.values():
+            run = scope.run
+            assert isinstance(run, CheckRun)
+            if run.halted or run.complete():
+                continue
+            self.counts.incomplete += 1
+            if self.listing:
+                out.append(
+                    Incomplete(
+                        state=self.names(run.states()),
+                        expected=run.expected(),
+                        **self._common(scope.key, None),
+                    )
+                )
+        return out
+
+    def live_runs(self) -> int:
+        """Return how many partial matches or check runs are live."""
+        return sum(
+            (not s.run.halted) if isinstance(s.run, CheckRun) else s.run.partials
+            for s in self.scopes.values()
+        )
+
+
+def _time(event: Event) -> float | None:
+    time = event.time
+    return time if time is None or isinstance(time, float) else float(time)

@@ -1,0 +1,1021 @@
+"""The slow, obvious meaning of DESIGN sections 3 to 5: the oracle of the tests.
+
+Everything here is brute force over words and events, written from the text and
+from nothing else; it shares no code with the engine and evaluates guards with
+an evaluator of its own. The one rule: where a shorter way and the sentence of
+the design differ, the sentence is written down.
+
+Where each sentence is:
+
+=======================  ====================================================
+`canonical_order`        2, the canonical linear extension; 5, *Finite log*
+`linear_extensions`      2, *A linear extension*
+`released`               5, *Live stream*: causally ready, ties by arrival
+`learned`                3, **at every node**: what a node could have seen
+`_Words`                 3, **Bodies**: the words, by partial derivatives
+`_Judge.value/.truth`    3, *Guards*, **Unknown**, **Causal** and **Conc**
+`_Judge.in_alphabet`     3, **Events and guards**: the alphabet
+`_Judge.scopes`          3, `partition by`, `unscoped`, `untimed`; copies
+`_Scope.fits`            3, `within`
+`_Scope.barred`          4, **A not N B**
+`_Scope.check`           3, **check**
+`_Scope.find_any`        4, first two paragraphs: (1), (2), (3)
+`_Scope.find_runs`       3, **find**; 4, **Configurations**; 7, `TimedOut`
+`_Scope.unmirrored`      4, **One occurrence, one match**
+`_Judge.same_guard`      4, a step's local guard, by probe events
+=======================  ====================================================
+
+A configuration is literally the sequence of (step, event) bound so far, and
+what is left of every word of the body that begins with these steps. Nothing is
+merged, numbered or indexed.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import math
+import operator
+import re
+import typing
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+import re2
+
+from ketal import pattern as ast
+from ketal.event import Dot, Event, canonical_key, concurrent, happened_before
+
+Scope = tuple[tuple[str, typing.Any], ...]
+Steps = tuple[tuple[str, Dot], ...]
+History = tuple[tuple[str, Event], ...]
+"""(step, event), in the order taken."""
+ParamValue = int | float | str | bool | ast.Duration
+Truth = bool | None
+"""Kleene's three values; None is unknown."""
+
+_PROBES_MAX = 500_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one pattern says about one finite execution.
+
+    Attributes
+    ----------
+    matches : list of (scope, steps, returns)
+        After mirror images are removed; without regard to `limit`.
+    violations : list of (scope, dot, expected)
+    incomplete : list of (scope, expected)
+    timed_out : list of (scope, steps)
+    unscoped, untimed, halted : int
+        Events that were not judged.
+    """
+
+    matches: list[tuple[Scope, Steps, dict[str, typing.Any] | None]] = field(default_factory=list)
+    violations: list[tuple[Scope, Dot, tuple[str, ...]]] = field(default_factory=list)
+    incomplete: list[tuple[Scope, tuple[str, ...]]] = field(default_factory=list)
+    timed_out: list[tuple[Scope, Steps]] = field(default_factory=list)
+    unscoped: int = 0
+    untimed: int = 0
+    halted: int = 0
+
+
+class TooLarge(Exception):
+    """Brute force would take more configurations than the caller allowed."""
+
+
+def judge(
+    file: ast.File,
+    name: str,
+    arrival: Seq[Event],
+    *,
+    params: Mapping[str, ParamValue] | None = None,
+    registered: Mapping[str, Callable[..., Truth]] | None = None,
+    work_max: int | None = None,
+) -> Outcome:
+    """Say what pattern `name` of `file` means on one finite execution.
+
+    Control events are events like any others here; `mode` and `limit` are not
+    regarded. A topology changes nothing: a finite log is complete.
+
+    Parameters
+    ----------
+    file : ketal.pattern.File
+        A valid pattern file; nothing is checked here.
+    name : str
+        Which of its patterns.
+    arrival : sequence of Event
+        The whole execution, distinct events, in the order of the file.
+    params : mapping
+        Values set from outside, by name.
+    registered : mapping
+        The functions of registered guards, by name.
+    work_max : int or None
+        How many configurations may be made before `TooLarge` is raised.
+
+    Raises
+    ------
+    TooLarge
+        If `work_max` was not enough.
+    """
+    (pattern,) = (p for p in file.patterns if p.name == name)
+    return _Judge(file, pattern, params or {}, registered or {}, work_max).outcome(arrival)
+
+
+# --- orders (DESIGN 2 and 5) ------------------------------------------------
+
+
+def canonical_order(events: Iterable[Event]) -> list[Event]:
+    """Return the canonical linear extension: sum of the clock, node, counter.
+
+    It is also the order in which CausalOrder releases a finite log.
+    """
+    return sorted(events, key=canonical_key)
+
+
+def linear_extensions(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield every total order of the events that respects happened-before."""
+    left = list(events)
+    if not left:
+        yield []
+    for first in left:
+        if not any(happened_before(other, first) for other in left):
+            for rest in linear_extensions(e for e in left if e is not first):
+                yield [first, *rest]
+
+
+def released(arrival: Iterable[Event]) -> list[Event]:
+    """Return the events in the order in which a live CausalOrder releases them.
+
+    An event is ready when every dot of its past has been released; of several
+    that are ready the one that arrived first goes first. Events that wait for
+    something that never came are missing from the answer.
+    """
+    out: list[Event] = []
+    waiting: list[Event] = []
+    for event in arrival:
+        waiting.append(event)
+        while ready := [e for e in waiting if _past(e) <= {r.dot for r in out}]:
+            waiting.remove(ready[0])
+            out.append(ready[0])
+    return out
+
+
+def _past(event: Event) -> set[Dot]:
+    dots = {Dot(n, c + 1) for n, counter in event.clock.items() for c in range(counter)}
+    return dots - {event.dot}
+
+
+def learned(node: str, order: Iterable[Event]) -> list[Event]:
+    """Return what the copy of `node` is offered when the events come in `order`.
+
+    Its own events, and another node's event just before the first own event
+    whose past contains it, or at once where such an own event came first.
+    """
+    offered: list[Event] = []
+    unlearned: list[Event] = []
+    own: list[Event] = []
+    for event in order:
+        if event.node == node:
+            now = [e for e in unlearned if happened_before(e, event)]
+            unlearned = [e for e in unlearned if not happened_before(e, event)]
+            own.append(event)
+            offered += [*now, event]
+        elif any(happened_before(event, f) for f in own):
+            offered.append(event)
+        else:
+            unlearned.append(event)
+    return offered
+
+
+# --- the words of a body (DESIGN 3, Bodies) -----------------------------------
+
+
+@dataclass(frozen=True)
+class _At:
+    """What is left of an automaton body that is in `state`."""
+
+    body: ast.AutomatonBody
+    state: str
+
+
+_Item = ast.Body | ast.Absent | _At
+Rest = tuple[_Item, ...]
+"""What is left of a word: these, one after the other."""
+First = tuple[frozenset[ast.Guard], str, Rest]
+"""The `not`s just passed, a step, and what is left after it."""
+
+
+class _Words:
+    """The language of a body, read one step at a time."""
+
+    def may_end(self, rest: Rest) -> bool:
+        """Return whether the empty word is among what is left."""
+        return all(self._empty(item) for item in rest)
+
+    @functools.lru_cache(maxsize=10_000)  # noqa: B019 (a judge lives for one call)
+    def firsts(self, rest: Rest) -> tuple[First, ...]:
+        """Return each way in which one more step can be read."""
+        if not rest:
+            return ()
+        head, tail = rest[0], rest[1:]
+        if isinstance(head, ast.Absent):
+            return tuple((nots | {head.guard}, s, r) for nots, s, r in self.firsts(tail))
+        found = [(nots, s, r + tail) for nots, s, r in self._firsts_of(head)]
+        if self._empty(head):
+            found += self.firsts(tail)
+        return tuple(dict.fromkeys(found))
+
+    def _empty(self, item: _Item) -> bool:
+        match item:
+            case ast.Sequence(items) | ast.Together(items):
+                return all(self._empty(i) for i in items)
+            case ast.Alternation(items):
+                return any(self._empty(i) for i in items)
+            case ast.Repeat(inner, least, _):
+                return least == 0 or self._empty(inner)
+            case ast.AutomatonBody():
+                return self._empty(_At(item, item.initial))
+            case _At(body, state):
+                return body.finals is None or state in body.finals
+        return False  # a step, or a `not`, which stands between two of them
+
+    def _firsts_of(self, item: _Item) -> Iterator[First]:
+        match item:
+            case ast.Step(name):
+                yield frozenset(), name, ()
+            case ast.Sequence(items):
+                yield from self.firsts(items)
+            case ast.Alternation(items):
+                for one in items:
+                    yield from self.firsts((one,))
+            case ast.Together(items):
+                for permutation in itertools.permutations(items):
+                    yield from self.firsts(permutation)
+            case ast.Repeat(inner, least, most) if most is None or most > 0:
+                # Empty repetitions may as well come last, so this one is not empty.
+                fewer = ast.Repeat(inner, max(least - 1, 0), None if most is None else most - 1)
+                for nots, step, rest in self.firsts((inner,)):
+                    yield nots, step, (*rest, fewer)
+            case ast.AutomatonBody():
+                yield from self._firsts_of(_At(item, item.initial))
+            case _At(body, state):
+                for edge in body.edges:
+                    if edge.source == state and self._leads_to_end(body, edge.target):
+                        yield frozenset(), edge.step, (_At(body, edge.target),)
+
+    def _leads_to_end(self, body: ast.AutomatonBody, state: str) -> bool:
+        reached, grew = {state}, True
+        while grew:
+            more = {e.target for e in body.edges if e.source in reached} - reached
+            reached, grew = reached | more, bool(more)
+        return any(self._empty(_At(body, s)) for s in reached)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The (step, event) bound so far, and what is left of every such word."""
+
+    bound: History
+    rests: frozenset[Rest]
+
+
+# --- guards (DESIGN 3) --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Where a guard is evaluated: an event, the history before it, a copy.
+
+    `read` gives a field or an attribute, None where it is absent. A probe has
+    no event, and no relational literal is evaluated there.
+    """
+
+    read: Callable[[ast.Field | ast.Attribute], typing.Any]
+    local: bool
+    event: Event | None = None
+    history: History = ()
+
+
+def _read(event: Event, of: ast.Field | ast.Attribute) -> typing.Any:
+    if isinstance(of, ast.Field):
+        return getattr(event, of.name)
+    value: typing.Any = event.data
+    for name in of.path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _last(history: History, step: str) -> Event | None:
+    bound = [event for name, event in history if name == step]
+    return bound[-1] if bound else None
+
+
+_NODE = ast.Field("node")
+_TYPE = ast.Field("type")
+_ORIGIN = ast.Attribute(("origin",))
+_RESULT_TYPE = ast.Attribute(("result_type",))
+_ARG_TYPES = ast.Attribute(("arg_types",))
+
+
+def _all(truths: Iterable[Truth]) -> Truth:
+    seen = list(truths)
+    return False if False in seen else None if None in seen else True
+
+
+def _any(truths: Iterable[Truth]) -> Truth:
+    seen = list(truths)
+    return True if True in seen else None if None in seen else False
+
+
+def _not(truth: Truth) -> Truth:
+    return None if truth is None else not truth
+
+
+def _kind(value: typing.Any) -> str | None:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return None if math.isnan(value) else "number"
+    return "string" if isinstance(value, str) else None
+
+
+_ORDERINGS: dict[str, Callable[[typing.Any, typing.Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
+}  # fmt: skip
+_ARITHMETIC: dict[str, Callable[[typing.Any, typing.Any], typing.Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "/": operator.truediv, "%": operator.mod,
+}  # fmt: skip
+
+
+def _compare(op: str, left: typing.Any, right: typing.Any) -> Truth:
+    kind = _kind(left)
+    if kind is None or kind != _kind(right):
+        return None
+    if op in ("==", "!="):
+        return bool(left == right) is (op == "==")
+    return None if kind == "boolean" else _ORDERINGS[op](left, right)
+
+
+def _calculate(op: str, left: typing.Any, right: typing.Any) -> int | float | None:
+    if _kind(left) != "number" or _kind(right) != "number":
+        return None
+    try:
+        result: int | float = _ARITHMETIC[op](left, right)
+    except (ZeroDivisionError, OverflowError):
+        return None
+    if isinstance(result, int):
+        return result if result.bit_length() <= 1024 else None
+    return result if math.isfinite(result) else None
+
+
+def _glob(glob: str, text: str) -> bool:
+    wild = {"*": ".*", "?": "."}
+    regex = "".join(wild.get(c) or re.escape(c) for c in glob)
+    return re.fullmatch(regex, text, re.DOTALL) is not None
+
+
+def _host(glob: str, node: str) -> bool:
+    return _glob(glob, re.sub(r"#[0-9]+$", "", node))
+
+
+def _types(glob: str, text: str) -> bool:
+    return _glob(glob.replace("?", "\0"), text.replace("?", "\0"))  # only `*` is wild here
+
+
+def _target(target: str, text: str) -> bool:
+    names = [re.escape(n).replace(r"\*", r"[^.]*") for n in target.split("..")]
+    return re.fullmatch(r"\.(?:.+\.)?".join(names), text, re.DOTALL) is not None
+
+
+def _arguments(globs: tuple[str, ...], types: list[str]) -> bool:
+    if not globs:
+        return not types
+    if globs[0] == "..":
+        return any(_arguments(globs[1:], types[n:]) for n in range(len(types) + 1))
+    return bool(types) and _types(globs[0], types[0]) and _arguments(globs[1:], types[1:])
+
+
+def _call(call: ast.Call, at: _Moment) -> Truth:
+    kind: Truth = True
+    if call.result != "*":
+        result = at.read(_RESULT_TYPE)
+        kind = _types(call.result, result) if isinstance(result, str) else None
+    arguments: Truth = True
+    if call.arguments != ("..",):
+        types = at.read(_ARG_TYPES)
+        known = isinstance(types, list) and all(isinstance(t, str) for t in types)
+        arguments = _arguments(call.arguments, types) if known else None
+    return _all([_target(call.target, at.read(_TYPE)), kind, arguments])
+
+
+_KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
+
+
+def _annotated(function: Callable[..., Truth], values: list[typing.Any]) -> bool:
+    """Return whether each value has the kind that the function is annotated with."""
+    hints = typing.get_type_hints(function)
+    for name, value in zip(inspect.signature(function).parameters, values, strict=True):
+        hint = hints.get(name, int | float | str | bool)
+        kinds = {_KINDS.get(t) for t in (typing.get_args(hint) or (hint,))}
+        if _kind(value) is None or _kind(value) not in kinds:
+            return False
+    return True
+
+
+def _mentions_step(node: ast.Node) -> bool:
+    return any(isinstance(n, ast.Reference) for n in ast.walk(node))
+
+
+class _Judge:
+    """One pattern with its parameters; what does not depend on the scope."""
+
+    def __init__(
+        self,
+        file: ast.File,
+        pattern: ast.Pattern,
+        params: Mapping[str, ParamValue],
+        registered: Mapping[str, Callable[..., Truth]],
+        work_max: int | None,
+    ) -> None:
+        self.pattern = pattern
+        self.words = _Words()
+        self.registered = registered
+        self.work_left = math.inf if work_max is None else work_max
+        declared = {p.name: p.value for p in (*file.params, *pattern.params)}
+        self.params: dict[str, ParamValue] = {
+            name: params.get(name, v.value if isinstance(v, ast.Literal) else v)
+            for name, v in declared.items()
+        }
+        declarations = (*file.events, *pattern.declarations)
+        self.guards = {d.name: d.guard for d in declarations}
+        self.index = {d.name: i for i, d in enumerate(declarations)}
+        self.alphabet = [e.name for e in pattern.events]
+        self.alphabet += [e.name for e in file.events if e.name in self._named()]
+        self.causal = pattern.order.kind == "causal"
+        self.strategy = pattern.strategy or ("next" if not self.causal else None)
+        length = pattern.window.length if pattern.window else None
+        if isinstance(length, ast.ParamRef):
+            length = typing.cast("ast.Duration | int", self.params[length.name])
+        self.window_us = length.microseconds if isinstance(length, ast.Duration) else None
+        self.window_events = length if isinstance(length, int) else None
+
+    def _named(self) -> set[str]:
+        """Return what the pattern names directly."""
+        names = set()
+        for node in ast.walk(self.pattern):
+            if isinstance(node, ast.Name | ast.Step):
+                names.add(node.name)
+            elif isinstance(node, ast.Edge):
+                names.add(node.step)
+        return names
+
+    # values and guards
+
+    def moment(self, event: Event, history: History, node: str | None) -> _Moment:
+        """Return where guards over `event` are evaluated in the copy of `node`."""
+        return _Moment(functools.partial(_read, event), event.node == node, event, history)
+
+    def value(self, value: ast.Value, at: _Moment) -> typing.Any:
+        """Return what a value is there; None where it is absent, null or unknown."""
+        match value:
+            case ast.Literal(constant):
+                return constant
+            case ast.Duration(amount, unit):
+                return amount * ast.UNIT_US[unit] / 1e6
+            case ast.Field() | ast.Attribute():
+                return at.read(value)
+            case ast.Reference(step, of):
+                event = _last(at.history, step)
+                return None if event is None else _read(event, of)
+            case ast.ParamRef(name):
+                given = self.params[name]
+                return self.value(given, at) if isinstance(given, ast.Duration) else given
+            case ast.Arithmetic(op, left, right):
+                return _calculate(op, self.value(left, at), self.value(right, at))
+            case ast.Negative(operand):
+                return _calculate("-", 0, self.value(operand, at))
+            case ast.ListOf(items):
+                return [self.value(item, at) for item in items]
+        raise AssertionError(value)
+
+    def truth(self, guard: ast.Guard, at: _Moment) -> Truth:
+        """Return whether a guard holds there: True, False or None for unknown."""
+        match guard:
+            case ast.Truth(constant):
+                return constant
+            case ast.Not(operand):
+                return _not(self.truth(operand, at))
+            case ast.And(operands):
+                return _all(self.truth(g, at) for g in operands)
+            case ast.Or(operands):
+                return _any(self.truth(g, at) for g in operands)
+            case ast.Name(name):
+                return self.truth(self.guards[name], at)
+            case ast.Causal(inner, anchor):
+                return _all([self.truth(inner, at), self.related(happened_before, anchor, at)])
+            case ast.Conc(inner, anchor):
+                return _all([self.truth(inner, at), self.related(concurrent, anchor, at)])
+            case ast.Membership(value, items):
+                return _any(
+                    _compare("==", self.value(value, at), self.value(item, at)) for item in items
+                )
+            case _:
+                return self._literal(guard, at)
+
+    def _literal(self, guard: ast.Guard, at: _Moment) -> Truth:
+        match guard:
+            case ast.Comparison(op, left, right):
+                return _compare(op, self.value(left, at), self.value(right, at))
+            case ast.Matches(value, regex):
+                text = self.value(value, at)
+                return bool(re2.search(regex, text)) if isinstance(text, str) else None
+            case ast.Exists(of):
+                return self.value(of, at) is not None
+            case ast.Host(glob):
+                return _host(glob, at.read(_NODE))
+            case ast.Origin(glob):
+                origin = at.read(_ORIGIN)
+                return _host(glob, origin if isinstance(origin, str) else at.read(_NODE))
+            case ast.Localhost():
+                return at.local
+            case ast.Call():
+                return _call(guard, at)
+            case ast.Registered(name, arguments):
+                values = [self.value(a, at) for a in arguments]
+                function = self.registered[name]
+                answer = function(*values) if _annotated(function, values) else None
+                return answer if isinstance(answer, bool) else None
+        raise AssertionError(guard)
+
+    def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: _Moment) -> bool:
+        """Return whether the anchor's events all stand in the relation; none: true."""
+        assert at.event is not None
+        events: list[Event | None]
+        if anchor == ast.ALL:
+            events = [event for _, event in at.history]
+        elif anchor == ast.PRIOR:
+            events = [event for _, event in at.history[-1:]]
+        else:
+            events = [_last(at.history, anchor)]
+        return all(relation(event, at.event) for event in events if event is not None)
+
+    # alphabet, scopes and copies
+
+    def in_alphabet(self, event: Event, local: bool) -> bool:
+        """Return whether an event satisfies one of the pattern's events in a copy."""
+        at = _Moment(functools.partial(_read, event), local)
+        return any(self.truth(self.guards[name], at) is True for name in self.alphabet)
+
+    def key(self, event: Event) -> tuple[tuple[str, str | None, typing.Any], ...]:
+        """Return (name, kind, value) of each partition key."""
+        found = [(_read(event, of), of) for of in self.pattern.partition]
+        return tuple(
+            (of.name if isinstance(of, ast.Field) else of.path[-1], _kind(value), value)
+            for value, of in found
+        )
+
+    def unscoped(self, event: Event) -> bool:
+        """Return whether an event lacks a partition key."""
+        return any(kind is None for _, kind, _ in self.key(event))
+
+    def untimed(self, event: Event) -> bool:
+        """Return whether an event lacks the time that the window asks for."""
+        return self.window_us is not None and event.time is None
+
+    def _counts(self, event: Event) -> bool:
+        """Return whether an event would be judged, had it its key and its time."""
+        where = self.pattern.deployment
+        if where is None:
+            return self.in_alphabet(event, False)
+        here = where.glob is None or _host(where.glob, event.node)
+        return (here and self.in_alphabet(event, True)) or self.in_alphabet(event, False)
+
+    def scopes(self, order: list[Event]) -> Iterator[_Scope]:
+        """Yield each scope with the alphabet events that it is offered, in order."""
+        where = self.pattern.deployment
+        copies: dict[str | None, list[Event]] = {None: order}
+        if where is not None:
+            nodes = dict.fromkeys(e.node for e in order)
+            copies = {
+                n: order if where.everything else learned(n, order)
+                for n in nodes
+                if where.glob is None or _host(where.glob, n)
+            }
+        for node, events in copies.items():
+            groups: dict[Hashable, list[Event]] = {}
+            for event in events:
+                judged = not self.unscoped(event) and not self.untimed(event)
+                if judged and self.in_alphabet(event, event.node == node):
+                    groups.setdefault(self.key(event), []).append(event)
+            for offered in groups.values():
+                names = tuple((name, value) for name, _, value in self.key(offered[0]))
+                yield _Scope(self, names + ((("node", node),) if node else ()), node, offered)
+
+    def outcome(self, arrival: Seq[Event]) -> Outcome:
+        """Judge the whole execution."""
+        assert len({e.dot for e in arrival}) == len(arrival), "events are distinct"
+        lost = [e for e in arrival if self._counts(e)]
+        out = Outcome(
+            unscoped=sum(self.unscoped(e) for e in lost),
+            untimed=sum(self.untimed(e) for e in lost),
+        )
+        halted = 0
+        for scope in self.scopes(canonical_order(arrival) if self.causal else list(arrival)):
+            if self.pattern.kind == "check":
+                halted += scope.check(out)
+            elif self.strategy == "any":
+                scope.report(list(scope.find_any()), [], out)
+            else:
+                scope.report(*scope.find_runs(), out)
+        return Outcome(**{**vars(out), "halted": halted})
+
+    # local guards (mirror images)
+
+    @functools.lru_cache(maxsize=1_000)  # noqa: B019 (a judge lives for one call)
+    def same_guard(self, first: str, second: str) -> bool:
+        """Return whether two steps have the same local guard, tried on probe events."""
+        guards = [self.guards[first], self.guards[second]]
+        if guards[0] == guards[1]:
+            return True
+        return all(
+            self.can_accept(guards[0], probe) == self.can_accept(guards[1], probe)
+            for probe in _probes(list(self._literals(guards)), self.value)
+        )
+
+    def can_accept(self, guard: ast.Guard, at: _Moment, positive: bool = True) -> bool:
+        """Return whether some history lets the guard (or its negation) be true.
+
+        In negation normal form relational literals, of either sign, are true.
+        """
+        match guard:
+            case ast.Not(operand):
+                return self.can_accept(operand, at, not positive)
+            case ast.And(operands) | ast.Or(operands):
+                every = isinstance(guard, ast.And) is positive
+                return (all if every else any)(self.can_accept(g, at, positive) for g in operands)
+            case ast.Name(name):
+                return self.can_accept(self.guards[name], at, positive)
+            case ast.Causal(inner, _) | ast.Conc(inner, _):
+                return not positive or self.can_accept(inner, at)
+            case ast.Membership(value, items):
+                each: list[ast.Guard] = [ast.Comparison("==", value, item) for item in items]
+                return (any if positive else all)(self.can_accept(g, at, positive) for g in each)
+        return _mentions_step(guard) or self.truth(guard, at) is positive
+
+    def _literals(self, guards: Iterable[ast.Guard]) -> Iterator[ast.Guard]:
+        """Yield the literals that speak of one event alone."""
+        for guard in guards:
+            match guard:
+                case ast.And(operands) | ast.Or(operands):
+                    yield from self._literals(operands)
+                case ast.Not(inner) | ast.Causal(inner, _) | ast.Conc(inner, _):
+                    yield from self._literals([inner])
+                case ast.Name(name):
+                    yield from self._literals([self.guards[name]])
+                case ast.Membership(value, items):
+                    for item in items:
+                        yield from self._literals([ast.Comparison("==", value, item)])
+                case ast.Call(result, target, arguments):
+                    # Its three parts read different things, so they are tried apart.
+                    yield ast.Call("*", target, ("..",))
+                    yield ast.Call(result, "", ("..",))
+                    yield ast.Call("*", "", arguments)
+                case _ if not _mentions_step(guard):
+                    yield guard
+
+
+class _Scope:
+    """One scope of one pattern: the alphabet events that it is offered, in order."""
+
+    def __init__(self, judge: _Judge, name: Scope, node: str | None, offered: list[Event]) -> None:
+        self.judge = judge
+        self.name = name
+        self.node = node
+        self.offered = offered
+        self.place = {event.dot: i for i, event in enumerate(offered)}
+        self.start = Configuration((), frozenset({(judge.pattern.body,)}))
+        self.heeds_not = judge.pattern.kind == "find"
+
+    # one step
+
+    def accepts(self, guard: ast.Guard, event: Event, history: History) -> bool:
+        """Return whether a guard is true of an event after a history."""
+        return self.judge.truth(guard, self.judge.moment(event, history, self.node)) is True
+
+    def fits(self, events: list[Event]) -> bool:
+        """Return whether the window allows these events in one match."""
+        if self.judge.window_us is not None:
+            times = [typing.cast(int, e.time_us) for e in events]
+            return max(times) - min(times) < self.judge.window_us
+        if self.judge.window_events is not None:
+            places = [self.place[e.dot] for e in events]
+            return max(places) - min(places) < self.judge.window_events
+        return True
+
+    def barred(self, absent: ast.Guard, history: History, event: Event) -> bool:
+        """Return whether an event that must be absent bars `event` from coming next."""
+        left = history[-1][1]
+        if self.judge.causal:
+            between = [
+                x for x in self.offered if happened_before(left, x) and happened_before(x, event)
+            ]
+        else:
+            between = self.offered[self.place[left.dot] + 1 : self.place[event.dot]]
+        return any(self.accepts(absent, x, history) for x in between)
+
+    def successors(self, here: Configuration, event: Event) -> list[Configuration]:
+        """Return the configurations after taking `event` by each step that accepts it."""
+        taken: dict[str, set[Rest]] = {}
+        if not self.fits([*(e for _, e in here.bound), event]):
+            return []
+        for rest in here.rests:
+            for nots, step, after in self.judge.words.firsts(rest):
+                if self.accepts(self.judge.guards[step], event, here.bound) and not (
+                    self.heeds_not and any(self.barred(n, here.bound, event) for n in nots)
+                ):
+                    taken.setdefault(step, set()).add(after)
+        self.judge.work_left -= len(taken)
+        if self.judge.work_left < 0:
+            raise TooLarge
+        return [
+            Configuration((*here.bound, (step, event)), frozenset(rests))
+            for step, rests in sorted(taken.items(), key=lambda t: self.judge.index[t[0]])
+        ]
+
+    def final(self, here: Configuration) -> bool:
+        """Return whether the steps bound so far are a word of the body."""
+        return any(self.judge.words.may_end(rest) for rest in here.rests)
+
+    # check
+
+    def expected(self, run: Iterable[Configuration]) -> tuple[str, ...]:
+        """Return the steps that could come next, in the order of declaration."""
+        firsts = self.judge.words.firsts
+        steps = {s for here in run for rest in here.rests for _, s, _ in firsts(rest)}
+        return tuple(sorted(steps, key=self.judge.index.__getitem__))
+
+    def check(self, out: Outcome) -> int:
+        """Judge conformance; return how many events came after a halt."""
+        on_violation = self.judge.pattern.on_violation or "halt"
+        run = [self.start]
+        for i, event in enumerate(self.offered):
+            after = [c for here in run for c in self.successors(here, event)]
+            if after:
+                run = after
+                continue
+            out.violations.append((self.name, event.dot, self.expected(run)))
+            if on_violation == "halt":
+                return len(self.offered) - i - 1
+            if on_violation == "resume":
+                run = self.successors(self.start, event) or [self.start]
+        if not any(self.final(here) for here in run):
+            out.incomplete.append((self.name, self.expected(run)))
+        return 0
+
+    # find
+
+    def find_any(self) -> Iterator[History]:
+        """Yield every match of `find any`, mirror images included."""
+        stack = [self.start]
+        while stack:
+            here = stack.pop()
+            for event in self.offered:
+                if not any(self._too_late(event, earlier) for _, earlier in here.bound):
+                    for after in self.successors(here, event):
+                        stack.append(after)
+                        if self.final(after):
+                            yield after.bound
+
+    def _too_late(self, event: Event, earlier: Event) -> bool:
+        """Return whether `event` cannot stand after `earlier` in a word: (2)."""
+        if self.judge.causal:
+            return event.dot == earlier.dot or happened_before(event, earlier)
+        return self.place[event.dot] <= self.place[earlier.dot]
+
+    def find_runs(self) -> tuple[list[History], list[History]]:
+        """Return the matches of `find next` or `find strict`, and the runs timed out."""
+        matches: list[History] = []
+        timed_out: list[History] = []
+        runs: list[tuple[list[Configuration], bool]] = []
+        for event in self.offered:
+            going = []
+            for run, matched in [*runs, ([self.start], False)]:
+                if self._window_is_over(run, event):
+                    timed_out += self._time_out(run, matched, self.place[event.dot])
+                    continue
+                after = []
+                for here in run:
+                    taken = self.successors(here, event)
+                    done = [c.bound for c in taken if self.final(c)]
+                    matches += done
+                    matched = matched or bool(done)
+                    stays = self.judge.strategy == "next" and here != self.start
+                    after += taken or ([here] if stays else [])
+                if after:
+                    going.append((after, matched))
+            runs = going
+        for run, matched in runs:
+            timed_out += self._time_out(run, matched, len(self.offered))
+        return matches, timed_out
+
+    def _window_is_over(self, run: list[Configuration], event: Event) -> bool:
+        """Return whether a window of events ended before `event`; one of time cannot."""
+        length = self.judge.window_events
+        if length is None or run == [self.start]:
+            return False
+        return self.place[event.dot] - self.place[run[0].bound[0][1].dot] >= length
+
+    def _time_out(self, run: list[Configuration], matched: bool, end: int) -> list[History]:
+        alive = [here.bound for here in run if not self._barred_for_good(here, end)]
+        if matched or not alive or not self.judge.pattern.window:
+            return []
+        return [min(alive, key=lambda bound: (-len(bound), self.rank(bound)))]
+
+    def _barred_for_good(self, here: Configuration, end: int) -> bool:
+        """Return whether every enabled step of a configuration is barred (arrival)."""
+        if self.judge.causal:
+            return False
+        seen = self.offered[self.place[here.bound[-1][1].dot] + 1 : end]
+        return all(
+            any(self.accepts(n, x, here.bound) for n in nots for x in seen)
+            for rest in here.rests
+            for nots, _, _ in self.judge.words.firsts(rest)
+        )
+
+    # reports
+
+    def rank(self, bound: History) -> tuple[list[tuple[int, str, int]], list[int]]:
+        """Return the order among mirror images: canonical keys, then declarations."""
+        return [canonical_key(e) for _, e in bound], [self.judge.index[s] for s, _ in bound]
+
+    def unmirrored(self, matches: list[History]) -> list[History]:
+        """Return one match of each occurrence."""
+        reported: list[History] = []
+        same_events: dict[frozenset[Dot], list[History]] = {}
+        for bound in sorted(matches, key=self.rank):
+            rivals = same_events.setdefault(frozenset(e.dot for _, e in bound), [])
+            if not any(self._mirrors(bound, other) for other in rivals):
+                rivals.append(bound)
+                reported.append(bound)
+        return reported
+
+    def _mirrors(self, one: History, other: History) -> bool:
+        stands = {event.dot: step for step, event in other}
+        return all(self.judge.same_guard(step, stands[event.dot]) for step, event in one)
+
+    def report(self, matches: list[History], timed_out: list[History], out: Outcome) -> None:
+        """Add what was found to the outcome, in the order of the completing events."""
+        if self.judge.strategy == "any" and self.judge.pattern.window:
+            timed_out = self._unmatched(matches)
+        reported = self.unmirrored(matches)
+        reported.sort(key=lambda b: (max(self.place[e.dot] for _, e in b), self.rank(b)))
+        for bound in reported:
+            out.matches.append((self.name, _dots(bound), self.returned(bound)))
+        for bound in sorted(timed_out, key=self.rank):
+            out.timed_out.append((self.name, _dots(bound)))
+
+    def _unmatched(self, matches: list[History]) -> list[History]:
+        """Return the first-step events that are in no match (`find any`)."""
+        matched = {event.dot for bound in matches for _, event in bound}
+        alone = [self.successors(self.start, e) for e in self.offered if e.dot not in matched]
+        return [configurations[0].bound for configurations in alone if configurations]
+
+    def returned(self, bound: History) -> dict[str, typing.Any] | None:
+        """Return what the pattern's `return` names; None without one."""
+        returns = self.judge.pattern.returns
+        if returns is None or returns.count:
+            return None
+        at = self.judge.moment(bound[-1][1], bound, self.node)
+        return {item.name: self.judge.value(item.value, at) for item in returns.items}
+
+
+def _dots(bound: History) -> Steps:
+    return tuple((step, event.dot) for step, event in bound)
+
+
+# --- probe events (DESIGN 4, One occurrence, one match) -------------------------
+
+_Variable = ast.Field | ast.Attribute | ast.Localhost
+
+
+def _variables(literal: ast.Guard) -> set[_Variable]:
+    """Return what a literal reads from its event."""
+    match literal:
+        case ast.Host():
+            return {_NODE}
+        case ast.Origin():
+            return {_NODE, _ORIGIN}
+        case ast.Call(result, target, arguments):
+            found: list[tuple[_Variable, bool]] = [
+                (_TYPE, target != ""),
+                (_RESULT_TYPE, result != "*"),
+                (_ARG_TYPES, arguments != ("..",)),
+            ]
+            return {variable for variable, reads in found if reads}
+    nodes = ast.walk(literal)
+    return {n for n in nodes if isinstance(n, ast.Field | ast.Attribute | ast.Localhost)}
+
+
+def _probes(
+    literals: list[ast.Guard], value: Callable[[ast.Value, _Moment], typing.Any]
+) -> Iterator[_Moment]:
+    """Yield probe events enough to tell two sets of literals apart.
+
+    Variables that meet in a literal draw from the same constants: each constant,
+    values between and beyond them (as many as there are variables), other
+    kinds, something of no kind, nothing. The probes are the product.
+    """
+    groups: list[tuple[set[_Variable], list[ast.Guard]]] = []
+    for literal in literals:
+        variables, members = _variables(literal), [literal]
+        apart = []
+        for group in groups:
+            if group[0] & variables:
+                variables, members = variables | group[0], members + group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (variables, members)]
+    domains: dict[_Variable, list[typing.Any]] = {}
+    for variables, members in groups:
+        numbers, strings = _constants(members, value)
+        around, after = _around(numbers, len(variables)), _after(strings, len(variables))
+        domains |= {variable: _domain(variable, around, after) for variable in variables}
+    assert math.prod(map(len, domains.values())) <= _PROBES_MAX, "too many probe events"
+    for values in itertools.product(*domains.values()):
+        probe = dict(zip(domains, values, strict=True))
+        yield _Moment(probe.get, bool(probe.get(ast.Localhost())))
+
+
+def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> list[typing.Any]:
+    match variable:
+        case ast.Localhost():
+            return [False, True]
+        case ast.Field("node" | "type"):
+            return strings
+        case ast.Field("id"):
+            return [*strings, None]
+        case ast.Field("time"):
+            return [*numbers, None]
+        case ast.Attribute(("arg_types",)):
+            pairs = itertools.product(strings, repeat=2)
+            return [None, [], *([s] for s in strings), *map(list, pairs)]
+    return [*numbers, *strings, True, False, (), None]
+
+
+def _constants(
+    literals: list[ast.Guard], value: Callable[[ast.Value, _Moment], typing.Any]
+) -> tuple[set[float], set[str]]:
+    numbers: set[float] = set()
+    strings: set[str] = set()
+    globs: set[str] = set()
+    nowhere = _Moment(lambda _: None, False)
+    for node in itertools.chain.from_iterable(map(ast.walk, literals)):
+        match node:
+            case ast.Literal() | ast.Duration() | ast.ParamRef():
+                constant = value(node, nowhere)
+                if _kind(constant) == "number":
+                    numbers.add(constant)
+                elif isinstance(constant, str):
+                    strings.add(constant)
+            case ast.Host(glob) | ast.Origin(glob):
+                globs.add(glob)
+            case ast.Call(result, target, arguments):
+                globs |= {result, target, *arguments}
+            case ast.Matches(_, regex):
+                words = re.findall(r"\w+", regex)
+                # A character alone too: a class like [ab] matches one of its letters.
+                globs |= {*words, *"".join(words), "*".join(words)}
+            case ast.Arithmetic():
+                numbers |= {0, 1}
+    if any(isinstance(n, ast.Arithmetic) for g in literals for n in ast.walk(g)):
+        pairs = list(itertools.product(numbers, repeat=2))
+        results = [_calculate(op, a, b) for op in _ARITHMETIC for a, b in pairs]
+        numbers |= {n for n in results if n is not None}
+    pieces = {piece for glob in globs for piece in re.split(r"[*?]+|\.\.", glob)} | {"~"}
+    for glob, piece in itertools.product(globs, pieces):
+        for dots in (".", ".~."):
+            strings.add(glob.replace("..", dots).replace("*", piece).replace("?", "~"))
+    return numbers, strings
+
+
+def _around(constants: set[float], count: int) -> list[float]:
+    """Return the constants, and `count` numbers in every gap and beyond."""
+    ordered = sorted(constants) or [0]
+    ends = [ordered[0] - 1, *ordered, ordered[-1] + 1]
+    inside = [
+        low + (high - low) * i / (count + 1)
+        for low, high in itertools.pairwise(ends)
+        for i in range(1, count + 1)
+    ]
+    return [*ordered, *inside]
+
+
+def _after(constants: set[str], count: int) -> list[str]:
+    """Return the constants, and `count` strings in every gap and beyond."""
+    starts = {"", *constants}
+    return sorted({s + "\0" * i for s in starts for i in range(count + 1)})

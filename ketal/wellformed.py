@@ -1,0 +1,175 @@
+"""Bodies that cannot mean what they say, told from their syntax alone.
+
+A body is a regular expression over steps or an automaton written out. Whether
+it accepts the empty word, whether a `not` has two neighbours that are there,
+whether a state is reachable and leads to a final one: all of that can be read
+off without compiling. What depends on guards (a step that no event satisfies, a
+reference unbound on some path) is the compiler's.
+
+The one rule: nothing here needs to know a declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from ketal import pattern as ast
+from ketal.errors import Span
+
+Finding: TypeAlias = tuple[str, str, str, Span | None, str]
+"""Code, severity, message, span and hint."""
+
+
+def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
+    """Yield what is wrong with the body of a `check` or a `find`."""
+    if isinstance(body, ast.AutomatonBody):
+        yield from _automaton(kind, body)
+        return
+    if kind == "find" and nullable(body):
+        yield (
+            "K141", "error", "the body of this find accepts the empty word", body.span,
+            "a match has at least one event: write `A+` or `A B*`",
+        )  # fmt: skip
+    for node in ast.walk(body):
+        if isinstance(node, ast.Repeat):
+            yield from _repeat(node)
+        elif isinstance(node, ast.Sequence):
+            yield from _absents(kind, node)
+
+
+def nullable(body: ast.Body | ast.Absent) -> bool:
+    """Return whether a body accepts the empty word."""
+    match body:
+        case ast.Step():
+            return False
+        case ast.Repeat(item=item, least=least):
+            return least == 0 or nullable(item)
+        case ast.Alternation(items=items):
+            return any(nullable(item) for item in items)
+        case ast.Sequence(items=parts) | ast.Together(items=parts):
+            return all(nullable(item) for item in parts)
+        case ast.AutomatonBody(initial=initial, finals=finals):
+            return finals is None or initial in finals
+        case ast.Absent():
+            return True
+
+
+def _repeat(node: ast.Repeat) -> Iterator[Finding]:
+    if node.most is not None and node.least > node.most:
+        yield (
+            "K140", "error", f"`{{{node.least},{node.most}}}` asks for at least {node.least} "
+            f"and at most {node.most}", node.span, f"write `{{{node.most},{node.least}}}`",
+        )  # fmt: skip
+    elif node.most == 0:
+        yield (
+            "K140", "error", "a repetition of zero times says nothing", node.span,
+            "remove it; `not N` bars an event between two steps",
+        )  # fmt: skip
+
+
+def _absents(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
+    items = sequence.items
+    for index, item in enumerate(items):
+        if not isinstance(item, ast.Absent):
+            continue
+        if index in (0, len(items) - 1):
+            end = "begin" if index == 0 else "end"
+            yield (
+                "K142", "error", f"`not` cannot {end} a sequence", item.span,
+                "it bars an event between its two neighbours: `A not N B`",
+            )  # fmt: skip
+            continue
+        if kind == "check":
+            yield (
+                "K144", "warning", "`not` changes nothing in a check", item.span,
+                "a check bars every event of the alphabet that its automaton does not allow",
+            )  # fmt: skip
+        for side, neighbour in (("left", items[index - 1]), ("right", items[index + 1])):
+            if isinstance(neighbour, ast.Absent):
+                if side == "right":
+                    yield (
+                        "K143", "error", "two `not` stand side by side", neighbour.span,
+                        "write `not (N || M)`",
+                    )  # fmt: skip
+            elif nullable(neighbour):
+                yield (
+                    "K143", "error",
+                    f"the {side} neighbour of this `not` may be empty", item.span,
+                    "`not` speaks of the two events that it stands between; write both "
+                    "cases out: `A not N B | A`",
+                )  # fmt: skip
+
+
+def _automaton(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
+    leaving = {edge.source for edge in body.edges}
+    if not body.initial:
+        yield (
+            "K150", "error", "the automaton has no initial state", body.span,
+            "write `initial q0;`",
+        )  # fmt: skip
+    elif body.initial not in leaving:
+        yield (
+            "K150", "error", f"no edge leaves the initial state `{body.initial}`", body.span,
+            "write `q0 -> q1 on A;`",
+        )  # fmt: skip
+    if kind == "find" and not body.finals:
+        yield (
+            "K151", "error", "the automaton of a find needs a final state", body.span,
+            "write `final q1;`: a match is reported on reaching it",
+        )  # fmt: skip
+    elif kind == "find" and nullable(body):
+        yield (
+            "K141", "error", "the body of this find accepts the empty word", body.span,
+            f"a match has at least one event: `{body.initial}` cannot be final",
+        )  # fmt: skip
+    yield from _states(body)
+    seen = set()
+    for edge in body.edges:
+        if edge in seen:
+            yield "K154", "warning", "this edge stands twice", edge.span, "remove one"
+        seen.add(edge)
+
+
+def _states(body: ast.AutomatonBody) -> Iterator[Finding]:
+    first: dict[str, Span | None] = {}
+    for edge in body.edges:
+        first.setdefault(edge.source, edge.span)
+        first.setdefault(edge.target, edge.span)
+    for state in body.finals or ():
+        if state not in first and state != body.initial:
+            yield (
+                "K151", "error", f"the final state `{state}` is on no edge", body.span,
+                f"the states are {', '.join(f'`{name}`' for name in first)}" if first else "",
+            )  # fmt: skip
+    reached = _closure({body.initial}, [(e.source, e.target) for e in body.edges])
+    useful = _closure(
+        set(first) if body.finals is None else set(body.finals),
+        [(e.target, e.source) for e in body.edges],
+    )
+    for state, span in first.items():
+        if body.initial and state not in reached:
+            yield (
+                "K152", "warning", f"no path leads to the state `{state}`", span,
+                f"no event can bring the automaton from `{body.initial}` there",
+            )  # fmt: skip
+        elif state not in useful:
+            yield (
+                "K153", "warning", f"no final state can be reached from the state `{state}`",
+                span, "a run that gets there can never be complete",
+            )  # fmt: skip
+
+
+def _closure(start: set[str], edges: list[tuple[str, str]]) -> set[str]:
+    """Return what can be reached from `start`."""
+    reached = set(start)
+    following: dict[str, list[str]] = {}
+    for source, target in edges:
+        following.setdefault(source, []).append(target)
+    todo = list(start)
+    while todo:
+        for target in following.get(todo.pop(), ()):
+            if target not in reached:
+                reached.add(target)
+                todo.append(target)
+    return reached

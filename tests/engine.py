@@ -1,0 +1,56 @@
+"""The engine's answers in the oracle's terms, for tests that hold the two equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ketal import semantics
+from ketal.compiler import compile_pattern
+from ketal.event import Event
+from ketal.limits import DEFAULT
+from ketal.operators.causal_order import canonical
+from ketal.pattern import File
+from ketal.scopes import PatternRun
+from ketal.verdicts import Incomplete, Match, TimedOut, Violation
+
+
+def outcome(
+    file: File,
+    events: Sequence[Event],
+    *,
+    params: Mapping[str, Any] | None = None,
+    released: Sequence[Event] | None = None,
+    name: str = "P",
+) -> semantics.Outcome:
+    """Return what the engine says of one pattern over one finite execution.
+
+    Parameters
+    ----------
+    released : sequence of Event, optional
+        The order to offer the events in; default the pattern's own order.
+    """
+    (pattern,) = [p for p in file.patterns if p.name == name]
+    if pattern.returns is not None and pattern.returns.count:
+        # The oracle lists what `return count` only counts.
+        pattern = replace(pattern, returns=None)
+    compiled = compile_pattern(file, pattern, params=params)
+    run = PatternRun(compiled, DEFAULT)
+    if released is None:
+        released = canonical(events) if compiled.causal else events
+    verdicts = [v for event in released for v in run.offer(event)]
+    return collected(run, [*verdicts, *run.close()])
+
+
+def collected(run: PatternRun, verdicts: Sequence[Any]) -> semantics.Outcome:
+    """Return a run's verdicts and counts as an Outcome."""
+    return semantics.Outcome(
+        matches=[(v.scope, v.steps, v.returns) for v in verdicts if isinstance(v, Match)],
+        violations=[(v.scope, v.event, v.expected) for v in verdicts if isinstance(v, Violation)],
+        incomplete=[(v.scope, v.expected) for v in verdicts if isinstance(v, Incomplete)],
+        timed_out=[(v.scope, v.steps) for v in verdicts if isinstance(v, TimedOut)],
+        unscoped=run.counts.unscoped,
+        untimed=run.counts.untimed,
+        halted=run.counts.halted,
+    )

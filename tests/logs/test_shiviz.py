@@ -1,0 +1,222 @@
+"""ShiViz logs: expressions of JavaScript and Python, delimiters, and what is left over."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ketal.errors import SettingError
+from ketal.event import Control, Event
+from ketal.limits import Limits
+from ketal.logs import compile_regex, place, read_log
+
+ONE_LINE = r"(?<host>\S+) (?<clock>{.*}) (?<event>.*)"
+
+
+def records(text: str | bytes, **options: Any) -> list[Any]:
+    raw = text if isinstance(text, bytes) else text.encode()
+    return list(read_log(io.BytesIO(raw), format="shiviz", **options).records())
+
+
+def test_text_between_matches_is_rejected_with_its_place() -> None:
+    text = 'stray\n\na {"a":1} x\n\nlost 1\nlost 2\na {"a":2} y\n  \ntail\n'
+    read = records(text, regex=ONE_LINE)
+    assert [place(r).rpartition(":")[2] for r in read] == ["1", "3", "5", "7", "9"]
+    assert read[0][1].reason == "the regular expression does not match the text 'stray'"
+    assert read[2][1].reason.endswith("'lost 1' (2 lines)")
+    assert [r[1].dot.counter for r in read if isinstance(r[1], Event)] == [1, 2]
+
+
+def test_an_expression_that_matches_nothing_says_so() -> None:
+    (only,) = records("\n\nwhat is this\nline\n", regex=ONE_LINE)
+    assert only[1].reason.startswith("the regular expression '(?<host>")
+    assert "matches nothing here (--regex gives another one" in only[1].reason
+    assert place(only).endswith(":3")
+    assert records("", regex=ONE_LINE) == []
+    assert records("\n \n", regex=ONE_LINE) == []
+
+
+def test_a_log_without_an_expression_has_the_default_one() -> None:
+    assert [r[1] for r in records('hello\na {"a":1}\n')] == [Event("a", "hello", {"a": 1})]
+    (only,) = records("no clocks in here\n")
+    assert "matches nothing here" in only[1].reason
+
+
+@pytest.mark.parametrize(
+    ("clock", "reason"),
+    [
+        ("{}", "clock: the own entry of node 'a' is missing"),
+        ('{"a":0}', "clock: the own entry of node 'a' is zero"),
+        ('{"a":-4}', "clock: the entry of 'a' is negative"),
+        ('{"a":"1"}', "clock: the entry of 'a' must be an integer"),
+        ('{"a":1000000000000000000000000000000}', "clock: the entry of 'a' is too large"),
+        ("{a:1}", "the clock '{a:1}' is not JSON"),
+    ],
+)
+def test_a_bad_clock_is_rejected_in_its_place(clock: str, reason: str) -> None:
+    read = records(f'a {{"a":1}} x\na {clock} y\na {{"a":2}} z\n', regex=ONE_LINE)
+    assert [type(r[1]).__name__ for r in read] == ["Event", "Rejected", "Event"]
+    assert read[1][1].reason.startswith(reason)
+    assert read[1][1].place.endswith(":2")
+
+
+def test_invalid_utf_8_spoils_its_own_event_only() -> None:
+    text = b'a {"a":1} x\na {"a":2} y\xff\na {"a":3} z\n\xfe\n'
+    read = records(text, regex=ONE_LINE)
+    assert [type(r[1]).__name__ for r in read] == ["Event", "Rejected", "Event", "Rejected"]
+    assert "not valid UTF-8" in read[1][1].reason
+    assert read[3][1].place.endswith(":4")
+
+
+def test_line_ends_and_mark() -> None:
+    text = b'\xef\xbb\xbfa {"a":1} x\r\na {"a":2} y\r\n'
+    assert [r[1].type for r in records(text, regex="^" + ONE_LINE + "$")] == ["x", "y"]
+
+
+def test_groups_that_did_not_match_are_absent() -> None:
+    regex = r"(?<host>\S+) (?<clock>{.*?})( at (?<where>\w+))? : (?<event>.*)"
+    first, second = records('a {"a":1} at home : x\na {"a":2} : y', regex=regex)
+    assert (first[1].data, second[1].data) == ({"where": "home"}, {})
+
+
+def test_fields_rename_groups() -> None:
+    regex = r"(?<pid>\d+) (?<vc>{.*}) (?<what>\S+) (?<event>.*)"
+    (one,) = records(
+        '7 {"7":1} T rest', regex=regex, fields={"node": "pid", "clock": "vc", "type": "what"}
+    )
+    assert one[1] == Event("7", "T", {"7": 1}, data={"event": "rest"})
+
+
+def test_positional_and_short_clocks() -> None:
+    regex = r"(?<host>\S+) (?<clock>\S+) (?<event>.*)"
+    read = records("b [1,2] x\nb a:1;b:3 y\n", regex=regex, nodes=("a", "b"))
+    assert [r[1].clock for r in read] == [{"a": 1, "b": 2}, {"a": 1, "b": 3}]
+
+
+def test_control_events_need_no_clock() -> None:
+    regex = r"(?<host>\S+) (?<clock>{.*})? ?(?<event>.*)"
+    read = records('a {"a":1} x\nb ketal.leave\n', regex=regex)
+    assert read[1][1] == Control("leave", node="b")
+
+
+def test_delimiters() -> None:
+    text = 'a {"a":1} x\n--\n--\na {"a":1} y\n--\nb {"b":1} z\nstray'
+    read = records(text, regex=ONE_LINE, delimiter="^--$")
+    assert [(r[0], place(r).rpartition(":")[2]) for r in read] == [
+        ("1", "1"),
+        ("2", "4"),
+        ("3", "6"),
+        ("3", "7"),
+    ]
+    assert read[3][1].execution == "3"
+    assert {r[0] for r in records(text, regex=ONE_LINE, delimiter="^==$")} == {""}
+
+
+def test_pieces_of_one_name_are_told_apart_in_a_file_and_joined_across_files() -> None:
+    text = b'= r =\na {"a":1} x\n= r =\na {"a":1} y\n'
+    other = b'= r =\nb {"b":1} z\n'
+    log = read_log(
+        io.BytesIO(text), io.BytesIO(other), regex=ONE_LINE, delimiter="^= (?<trace>.*) =$"
+    )
+    assert {name: [e.type for e in part] for name, part in log.executions.items()} == {
+        "r": ["x", "z"],
+        "r (2)": ["y"],
+    }
+
+
+def test_numbers_of_pieces_go_on_through_the_files() -> None:
+    files = [io.BytesIO(b'a {"a":1} x\n--\na {"a":1} y\n') for _ in range(2)]
+    log = read_log(*files, regex=ONE_LINE, delimiter="^--$")
+    assert list(log.executions) == ["1", "2", "3", "4"] == list(log.executions)
+
+
+def test_a_file_may_begin_with_its_expressions() -> None:
+    text = ONE_LINE + '\n^--$\na {"a":1} x\n--\na {"a":1} y\n'
+    assert [(r[0], r[1].type, r[3]) for r in records(text)] == [("1", "x", 3), ("2", "y", 5)]
+    # Options from outside go before those of the file, whose lines are still no events.
+    assert [r[0] for r in records(text, regex=ONE_LINE, delimiter="^=$")] == ["", "", ""]
+
+
+SAME = [
+    # JavaScript's spelling, a text, whether it is found there
+    (r"(?<x>\d+)", "a12", True),
+    (r"(?P<x>\d+)", "a12", True),
+    (r"[^]", "\n", True),
+    (r"a[]", "a", False),
+    (r"\u0041\u{42}\x43", "ABC", True),
+    (r"\cJ", "\n", True),
+    (r"[\b]", "\b", True),
+    (r"\/[/]", "//", True),
+    (r"{.*}", "{}", True),
+    (r"[(?=]+x", "(?=x", True),
+    (r"\(?<b", "(<b", True),
+    (r"[\]a]b", "]b", True),
+    (r"é.“$", "éx“\nnext", True),
+    (r"^b$", "a\nb\nc", True),
+    (r"end\Z", "the end", True),
+    (r"\0", "\0", True),
+]
+
+
+@pytest.mark.parametrize(("regex", "text", "found"), SAME)
+def test_spellings_of_javascript(regex: str, text: str, found: bool) -> None:
+    assert (compile_regex(regex).search(text.encode()) is not None) is found
+
+
+UNABLE = [
+    (r"a(?=b)", "uses lookahead at column 2, which cannot be matched in linear time"),
+    (r"a(?!b)", "uses lookahead"),
+    (r"(?<=a)b", "uses lookbehind"),
+    (r"(?<!a)b", "uses lookbehind"),
+    (r"(a)\1", "uses a backreference at column 4"),
+    (r"(?<x>a)\k<x>", "uses a backreference"),
+    (r"(?P<x>a)(?P=x)", "uses a backreference"),
+    (r"(?>a)", "uses an atomic group"),
+    (r"a++", "is no regular expression of RE2: bad repetition operator"),
+    (r"(a", "is no regular expression of RE2: missing )"),
+    (r"a{1,5000}", "is no regular expression of RE2: "),
+    (r"((a{1000}){1000}){1000}", "is no regular expression of RE2: "),
+    (r"(?<x>a)(?<x>b)", "has two groups named 'x'"),
+    ("a" * 10_001, "is longer than regex_bytes_max (10000)"),
+    ("\\", "is no regular expression of RE2: "),
+]
+
+
+@pytest.mark.parametrize(("regex", "reason"), UNABLE, ids=range(len(UNABLE)))
+def test_what_cannot_be_matched_is_said_at_once(regex: str, reason: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        read_log(io.BytesIO(b""), regex=regex)
+    assert str(caught.value).startswith("regex " + reason)
+    with pytest.raises(SettingError, match=r"^delimiter "):
+        read_log(io.BytesIO(b""), delimiter=regex)
+
+
+def test_an_expression_without_the_groups_it_needs() -> None:
+    with pytest.raises(SettingError, match="regex has no group 'clock'; it needs the named"):
+        read_log(io.BytesIO(b""), regex="(?<event>.*) (?<host>.*)")
+
+
+def test_a_hostile_text_does_not_stall() -> None:
+    regex = r"(?<host>(a*)*b) (?<clock>{.*}) (?<event>.*)"
+    started = time.monotonic()
+    (only,) = records("a" * 200_000, regex=regex)
+    assert "matches nothing" in only[1].reason
+    assert time.monotonic() - started < 10
+
+
+def test_a_file_beyond_the_limit() -> None:
+    with pytest.raises(SettingError, match=r"log_bytes_max \(10 bytes\)"):
+        records('a {"a":1} x\n', limits=Limits(log_bytes_max=10))
+
+
+def test_a_real_file_has_its_name_in_places(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text('a {"a":1} x\noops')
+    assert [place(r) for r in read_log(path, regex=ONE_LINE).records()] == [
+        f"{path}:1",
+        f"{path}:2",
+    ]

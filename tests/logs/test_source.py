@@ -1,0 +1,157 @@
+"""Options, configuration files, and finding out a log's format."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ketal.errors import SettingError
+from ketal.logs import load_config, open_source, parse_fields, parse_nodes, read_log
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"format": "jsonlines"}, "there is no format 'jsonlines'; did you mean jsonl?"),
+    ({"format": "xml"}, "there is no format 'xml'; there are jsonl, shiviz, csv, parquet"),
+    ({"format": "csv", "regex": "x"}, "regex is for ShiViz logs, and the format is csv"),
+    ({"fields": {"clok": "x"}}, "an event has no field 'clok'; did you mean clock?"),
+    ({"fields": {"clock": ""}}, "the path '' has an empty key"),
+    ({"fields": {"clock": "a..b"}}, "the path 'a..b' has an empty key"),
+    ({"fields": {"clock": 3}}, "the path of clock must be a string, not 3"),
+    ({"fields": {"node": "kafka.key"}}, "the path kafka.key of node needs a Kafka source"),
+    ({"fields": {"id": "kafka.header.x"}}, "the path kafka.header.x of id needs a Kafka source"),
+    ({"nodes": []}, "nodes must be names that are not empty"),
+    ({"nodes": ["a", "a"]}, "nodes names a node twice"),
+    ({"nodes": "a,b"}, "nodes must be a list of names"),
+    ({"time_unit": "h"}, "there is no time unit 'h'; there are s, ms, us, ns"),
+]
+
+
+@pytest.mark.parametrize(("options", "reason"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_option_is_an_error_before_anything_is_read(
+    options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        read_log(io.BytesIO(b""), **options)
+    assert str(caught.value).startswith(reason)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.log"
+    with pytest.raises(SettingError, match=r"missing\.log: no such file"):
+        read_log(missing)
+    with pytest.raises(SettingError, match="is a folder"):
+        read_log(tmp_path)
+    with pytest.raises(SettingError, match="there is no log to read"):
+        read_log()
+    with pytest.raises(SettingError, match="must be opened in binary mode"):
+        list(read_log(io.StringIO("{}")))  # type: ignore[arg-type]
+    gone = tmp_path / "gone.jsonl"
+    gone.write_text("")
+    log = read_log(gone)
+    gone.unlink()
+    with pytest.raises(SettingError, match=r"gone\.jsonl: no such file"):
+        list(log)
+
+
+def test_options_as_text() -> None:
+    assert parse_fields(["type=event", r"clock=a\.b.vc"]) == {"type": "event", "clock": r"a\.b.vc"}
+    assert parse_nodes("A, B,C") == ("A", "B", "C")
+    with pytest.raises(SettingError, match="is not NAME=PATH"):
+        parse_fields(["type"])
+    with pytest.raises(SettingError, match="--field type is given twice"):
+        parse_fields(["type=a", "type=b"])
+
+
+JSON_LINE = '{"node":"a","type":"T","clock":{"a":1}}\n'
+CSV_TEXT = "node,type,clock\na,T,a:1\n"
+SHIVIZ_TEXT = 'T\na {"a":1}\n'
+HEADED = '(?<host>\\S+) (?<clock>{.*}) (?<event>.*)\n\na {"a":1} T\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.jsonl", JSON_LINE),
+        ("x.ndjson", JSON_LINE),
+        ("x.log", "\n\n" + JSON_LINE),
+        ("x", JSON_LINE),
+        ("x.csv", CSV_TEXT),
+        ("x.txt", CSV_TEXT),
+        ("x.tsv", CSV_TEXT.replace(",", "\t")),
+        ("x.log", SHIVIZ_TEXT),
+        ("x.log", HEADED),
+        ("x.shiviz", SHIVIZ_TEXT),
+    ],
+)
+def test_formats_are_found_out(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    log = read_log(path)
+    assert [str(event) for event in log] == ["a@1 T"]
+    assert not log.rejected
+
+
+def test_the_name_goes_before_the_first_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(SHIVIZ_TEXT)
+    assert len(read_log(path).rejected) == 2
+
+
+def test_a_delimiter_without_executions_to_divide(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(JSON_LINE)
+    with pytest.raises(SettingError, match="delimiter is for ShiViz logs, and the format is jsonl"):
+        list(read_log(path, delimiter="--"))
+
+
+def test_configuration(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text('{"event":"T","node":"b","pkt":{"vc":[1,2],"k":3},"time":1500}\n')
+    path = tmp_path / "job.toml"
+    path.write_text(
+        'pattern = "x.ketal"\n'
+        "[source]\n"
+        'fields = { type = "event", clock = "pkt.vc", data = "pkt" }\n'
+        'nodes = ["a", "b"]\n'
+        'time_unit = "ms"\n'
+        'topics = ["blocks"]\n'
+        "[limits]\n"
+        "line_bytes_max = 100\n"
+    )
+    config = load_config(path)
+    assert config.limits.line_bytes_max == 100
+    assert config.document["pattern"] == "x.ketal"
+    (event,) = open_source(config.source, [log], config.limits)
+    assert (event.clock, event.data, event.time) == ({"a": 1, "b": 2}, {"k": 3}, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[sorce]\n", "unknown key 'sorce'; did you mean source?"),
+        ("[source]\nfield = {}\n", "[source] has no key 'field'; did you mean fields?"),
+        ("source = 3\n", "source must be a table, [source]"),
+        ("[source]\nfields = 3\n", "fields must map names to paths"),
+        ("[source]\nregex = 3\n", "regex must be a regular expression, not 3"),
+        ("[source]\ntime_unit = 3\n", "there is no time unit 3"),
+        ("[source]\ntime_unit = []\n", "there is no time unit []"),
+        ("[source]\nformat = []\n", "there is no format []"),
+        ("[source]\nnodes = [[1]]\n", "nodes must be names"),
+        ("[limits]\nline_bytes = 3\n", "there is no limit 'line_bytes'"),
+        ("[limits]\nline_bytes_max = 0\n", "limit line_bytes_max must be a positive integer"),
+        ("[source\n", "is no TOML"),
+    ],
+)
+def test_wrong_configuration(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    with pytest.raises(SettingError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}: {reason}")
+
+
+def test_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"none\.toml: No such file"):
+        load_config(tmp_path / "none.toml")

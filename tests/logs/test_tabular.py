@@ -1,0 +1,189 @@
+"""CSV and Parquet."""
+
+from __future__ import annotations
+
+import io
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ketal.errors import SettingError
+from ketal.event import Control, Event
+from ketal.limits import Limits
+from ketal.logs import place, read_log
+from ketal.verdicts import Rejected
+
+
+def records(text: str | bytes, **options: Any) -> list[Any]:
+    raw = text if isinstance(text, bytes) else text.encode()
+    return list(read_log(io.BytesIO(raw), format="csv", **options).records())
+
+
+def test_cells() -> None:
+    text = (
+        "node,type,clock,time,id,n,word,flag,code,none\r\n"
+        'n1,T,"{""n1"": 1}",1.5,07,-2.5e1,hi,true,007,\r\n'
+        "2,ketal,n1:1;2:3,1970-01-01T00:00:02Z,,12,12a,false,+1,\r\n"
+    )
+    assert [r[1] for r in records(text)] == [
+        Event(
+            "n1",
+            "T",
+            {"n1": 1},
+            time=1.5,
+            id="07",
+            data={"n": -25.0, "word": "hi", "flag": True, "code": "007"},
+        ),
+        Event(
+            "2",
+            "ketal",
+            {"n1": 1, "2": 3},
+            time=2.0,
+            data={"n": 12, "word": "12a", "flag": False, "code": "+1"},
+        ),
+    ]
+
+
+def test_tabs_positional_clocks_and_renamed_columns() -> None:
+    text = 'pid\twhat\tvc\nb\tT\t"[0, 2]"\n'
+    fields = {"node": "pid", "type": "what", "clock": "vc"}
+    (one,) = records(text, fields=fields, nodes=["a", "b"])
+    assert one[1] == Event("b", "T", {"b": 2})
+
+
+def test_a_data_column_is_a_json_object() -> None:
+    text = 'node,type,clock,data,x\na,T,a:1,"{""k"": 1}",2\na,T,a:2,oops,2\na,T,a:3,7,2\n'
+    read = [r[1] for r in records(text)]
+    assert read[0].data == {"k": 1, "x": 2}
+    assert read[1].reason == "the column data is no JSON object: 'oops'"
+    assert read[2].reason == "data must be an object of attributes, not a number"
+
+
+def test_control_events() -> None:
+    text = "node,type,clock,time,members\nb,ketal.join,,,\n,ketal.watermark,,7,\n"
+    assert [r[1] for r in records(text)] == [
+        Control("join", node="b"),
+        Control("watermark", time=7),
+    ]
+
+
+def test_bad_rows_are_rejected_in_their_place() -> None:
+    text = (
+        b"node,type,clock,x\n"
+        b"a,T,a:1,1\n"
+        b"a,T,a:2\n"
+        b"a,T,,1\n"
+        b"\n"
+        b"a,T,a:0,1\n"
+        b"a,T,a:x,1\n"
+        b'a,T,a:4,"two\nlines"\n'
+        b"a,T,a:5,\xff\n"
+        b'a,T,a:6,"x"y\n'
+        b"a,T,a:7;a:8,1\n"
+        b"a,T,a:1000000000000000000000000000000,1\n"
+        b"a,T,a:9,1\n"
+        b'a,T,a:10,"open\n'
+    )
+    read = records(text)
+    assert [(r[3], r[1].reason if isinstance(r[1], Rejected) else r[1].counter) for r in read] == [
+        (2, 1),
+        (3, "the row has 3 cells, the header has 4"),
+        (
+            4,
+            "the record has no clock (--field clock=PATH says where it is); its other keys are x",
+        ),
+        (6, "clock: the own entry of node 'a' is zero; a node counts from 1"),
+        (7, "the clock 'a:x' is neither a JSON object nor of the form node:3;m:2"),
+        (8, 4),
+        (10, "line 10 is not valid UTF-8 (byte 9)"),
+        (11, "the row is no CSV: ',' expected after '\"'"),
+        (12, "the clock 'a:7;a:8' has two entries of 'a'"),
+        (13, "clock: the entry of 'a' is too large; counters end at 2^63 - 1"),
+        (14, 9),
+        (15, "the row is no CSV: unexpected end of data"),
+    ]
+
+
+def test_a_quote_that_is_not_closed_is_bounded() -> None:
+    rows = "".join(f"a,T,a:{n},{'x' * 50}\n" for n in range(2, 200))
+    text = 'node,type,clock,x\na,T,a:1,"open\n' + rows
+    read = records(text, limits=Limits(line_bytes_max=2000))
+    assert "longer than line_bytes_max (2000 bytes)" in read[0][1].reason
+    assert place(read[0]).endswith(":2")
+    assert isinstance(read[1][1], Event)
+
+
+def test_a_cell_may_be_long() -> None:
+    (one,) = records(f"node,type,clock,x\na,T,a:1,{'y' * 500_000}\n")
+    assert len(one[1].data["x"]) == 500_000
+
+
+def test_headers() -> None:
+    assert records("") == []
+    assert records("\n\n") == []
+    assert records("node,type,clock\n") == []
+    (twice,) = records("node,type,clock,x,x\na,T,a:1,1,2\n")
+    assert twice[1].reason == "the header has two columns 'x', so no row can be read"
+    (bad,) = records(b"node,\xff\na,T\n")
+    assert bad[1].reason.startswith("no row can be read without the header: line 1 is not valid")
+
+
+def table(path: Path, **columns: Any) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=2)
+    return path
+
+
+def test_parquet_with_maps_and_structs(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = table(
+        tmp_path / "x.parquet",
+        node=["a", "b", "a"],
+        type=["T", "U", "V"],
+        clock=pyarrow.array(
+            [[("a", 1)], [("a", 1), ("b", 1)], None],
+            pyarrow.map_(pyarrow.string(), pyarrow.int64()),
+        ),
+        time=[datetime(1970, 1, 1, 0, 0, 3, tzinfo=UTC), None, None],
+        data=[{"x": 1, "y": None}, {"x": 2, "y": "s"}, None],
+        more=[1.5, None, 2.0],
+    )
+    log = read_log(path)
+    assert list(log) == [
+        Event("a", "T", {"a": 1}, time=3.0, data={"x": 1, "more": 1.5}),
+        Event("b", "U", {"a": 1, "b": 1}, data={"x": 2, "y": "s"}),
+    ]
+    (lost,) = log.rejected
+    assert lost.reason.startswith("the record has no clock")
+    assert lost.place == f"{path}:3"
+
+
+def test_parquet_with_struct_text_and_positional_clocks(tmp_path: Path) -> None:
+    struct = table(tmp_path / "s.parquet", node=["a"], type=["T"], clock=[{"a": 1, "b": None}])
+    assert list(read_log(struct)) == [Event("a", "T", {"a": 1})]
+    text = table(
+        tmp_path / "t.parquet", node=[1], type=["T"], clock=['{"1":2}'], data=['{"k":[1]}']
+    )
+    assert list(read_log(text)) == [Event("1", "T", {"1": 2}, data={"k": [1]})]
+    listed = table(tmp_path / "noname", node=["b"], type=["T"], clock=[[3, 4]])
+    assert list(read_log(listed, nodes=["a", "b"])) == [Event("b", "T", {"a": 3, "b": 4})]
+
+
+def test_damaged_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"PAR1 nothing")
+    pytest.importorskip("pyarrow")
+    (lost,) = read_log(path).rejected
+    assert lost.reason.startswith("the Parquet data is damaged from here on")
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SettingError, match=r"pip install 'ketal\[parquet\]'"):
+        list(read_log(path))

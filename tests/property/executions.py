@@ -1,0 +1,107 @@
+"""Random executions with valid vector clocks, made by simulating message passing.
+
+`execution` takes a `random.Random`, so that one generator serves plain seeded
+loops and, through `executions`, Hypothesis (whose randoms shrink). Values come
+from small domains, so that guards are often true and often unknown.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ketal.event import Event, happened_before
+
+TYPES = ("S.a", "S.b", "S.c")
+_ABSENT = object()
+_DOMAINS: dict[str, tuple[Any, ...]] = {
+    "x": (1, 1, 2, 2, 3, "a", True, None, 1.0, _ABSENT),
+    "y": (1, 2, "a", _ABSENT),
+    "key": (1, 1, 1, 2, 2, 2, _ABSENT),
+}
+
+
+def execution(
+    rng: random.Random,
+    *,
+    nodes_max: int = 5,
+    events_max: int = 10,
+    types: tuple[str, ...] = TYPES,
+    linear: bool | None = None,
+    untimed: float = 0.1,
+) -> list[Event]:
+    """Return a random execution in a random order.
+
+    Parameters
+    ----------
+    rng : random.Random
+        Where the choices come from.
+    nodes_max, events_max : int
+        How large it may be.
+    types : tuple of str
+        The types of the events.
+    linear : bool or None
+        True: a random linear extension; False: any order; None: either.
+    untimed : float
+        The share of events without a time.
+    """
+    names = [f"n{i}" for i in range(1, rng.randint(1, nodes_max) + 1)]
+    clocks: dict[str, dict[str, int]] = {n: {} for n in names[: rng.randint(1, len(names))]}
+    unborn = [n for n in names if n not in clocks]
+    sent: list[dict[str, int]] = []
+    chatter = rng.choice((0.1, 0.35, 0.7))
+    events = []
+    for moment in range(max(rng.randint(0, events_max), rng.randint(0, events_max))):
+        node = rng.choice(sorted(clocks))
+        clock = clocks[node]
+        if sent and rng.random() < chatter:
+            for other, counter in rng.choice(sent).items():
+                clock[other] = max(clock.get(other, 0), counter)
+        clock[node] = clock.get(node, 0) + 1
+        events.append(_event(rng, node, clock, moment, types, untimed))
+        if rng.random() < chatter:
+            sent.append(dict(clock))
+        if unborn and rng.random() < 0.3:
+            # A fork: the child's first event comes after all that its parent has seen.
+            clocks[unborn.pop()] = dict(clock)
+    if linear is None:
+        linear = rng.random() < 0.5
+    return linear_extension(rng, events) if linear else rng.sample(events, len(events))
+
+
+def _event(
+    rng: random.Random,
+    node: str,
+    clock: dict[str, int],
+    moment: int,
+    types: tuple[str, ...],
+    untimed: float,
+) -> Event:
+    data = {name: rng.choice(domain) for name, domain in _DOMAINS.items()}
+    # Local clocks are skewed: times need not respect happened-before.
+    time = None if rng.random() < untimed else moment + rng.choice((-1.5, 0.0, 0.0, 0.5))
+    return Event(
+        node=node,
+        type=rng.choice(types),
+        clock=dict(clock),
+        time=time,
+        data={name: value for name, value in data.items() if value is not _ABSENT},
+    )
+
+
+def linear_extension(rng: random.Random, events: list[Event]) -> list[Event]:
+    """Return the events in a random order that respects happened-before."""
+    left = list(events)
+    order = []
+    while left:
+        ready = [e for e in left if not any(happened_before(other, e) for other in left)]
+        order.append(rng.choice(ready))
+        left.remove(order[-1])
+    return order
+
+
+def executions(**knobs: Any) -> st.SearchStrategy[list[Event]]:
+    """Return a strategy of executions; `knobs` are those of `execution`."""
+    return st.randoms(use_true_random=False).map(lambda rng: execution(rng, **knobs))

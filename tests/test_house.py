@@ -1,0 +1,307 @@
+"""The house: layout, imports, what is tracked, what the papers of the house say (DESIGN 8, 9)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ketal.limits import Limits
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS_ABOVE = ("grammar", "operators", "streaming")
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def command(*words: str | Path, cwd: Path = ROOT, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of this Python's environment."""
+    environment = {**os.environ, "NO_COLOR": "1", **extra}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        words, cwd=cwd, env=environment, text=True, capture_output=True, check=False, timeout=120
+    )
+
+
+def tracked() -> list[Path]:
+    """Return the files that git tracks or would track."""
+    listed = command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    paths = (ROOT / name for name in sorted(set(listed.stdout.split("\0"))) if name)
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+# --- layout -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", ROOMS_ABOVE)
+def test_a_room_stands_at_the_top_and_is_linked_into_the_package(room: str) -> None:
+    assert (ROOT / room / "__init__.py").is_file()
+    assert not (ROOT / room).is_symlink()
+    assert os.readlink(ROOT / "ketal" / room) == f"../{room}"
+
+
+@pytest.mark.parametrize("room", ROOMS_ABOVE)
+def test_the_link_is_a_link_in_git_too(room: str) -> None:
+    listed = command("git", "ls-files", "--stage", f"ketal/{room}")
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    assert listed.stdout.startswith("120000 ")
+
+
+def test_every_package_on_disk_is_listed_for_the_distribution() -> None:
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for top in ("ketal", *ROOMS_ABOVE)
+        for path in (ROOT / top).rglob("*.py")
+        if not (ROOT / "ketal" / path.relative_to(ROOT).parts[1]).is_symlink()
+    }
+    dotted = {name if name.startswith("ketal") else f"ketal.{name}" for name in found}
+    assert dotted == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_every_data_file_is_listed_for_the_distribution() -> None:
+    where = PROJECT["tool"]["setuptools"]["package-dir"]
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    for package in PROJECT["tool"]["setuptools"]["packages"]:
+        folder = ROOT / where.get(package, package.replace(".", "/"))
+        listed = {path for glob in data.get(package, []) for path in folder.glob(glob)}
+        others = {path for path in folder.iterdir() if path.is_file() and path.suffix != ".py"}
+        assert others == listed
+
+
+def test_a_room_is_imported_under_one_name_only() -> None:
+    for room in ROOMS_ABOVE:
+        text = f"import {room}\nfrom {room} import anything\n"
+        checked = subprocess.run(
+            [Path(sys.executable).with_name("ruff"), "check", "--stdin-filename", "a.py", "-"],
+            cwd=ROOT,
+            input=text,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert checked.stdout.count("TID251") == 2, checked.stdout
+
+
+PUBLIC_NAMES = """
+import importlib, inspect, pkgutil, json, ketal
+clashes = []
+for info in pkgutil.walk_packages(ketal.__path__, "ketal."):
+    if info.name.startswith("ketal.streaming") or info.name.endswith(".__main__"):
+        continue
+    importlib.import_module(info.name)
+for info in [None, *pkgutil.walk_packages(ketal.__path__, "ketal.")]:
+    name = info.name if info else "ketal"
+    if name.startswith("ketal.streaming") or (info and not info.ispkg):
+        continue
+    package = importlib.import_module(name)
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name in ("streaming", "__main__"):
+            continue
+        if not inspect.ismodule(getattr(package, module.name)):
+            clashes.append(f"{name}.{module.name}")
+for name in ketal.__all__:
+    if not inspect.ismodule(getattr(ketal, name)) and importlib.util.find_spec(f"ketal.{name}"):
+        clashes.append(f"ketal.{name}")
+print(json.dumps(clashes))
+"""
+
+
+def test_no_module_bears_a_public_name() -> None:
+    """`ketal.run` is the function, whatever was imported before."""
+    run = command(sys.executable, "-c", PUBLIC_NAMES)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == []
+
+
+# --- imports ----------------------------------------------------------------
+
+
+def test_import_ketal_is_light() -> None:
+    """What a command does not need it does not wait for."""
+    run = command(
+        sys.executable, "-c", "import ketal, sys; print(*{m.split('.')[0] for m in sys.modules})"
+    )
+    assert run.returncode == 0, run.stderr
+    heavy = {"lark", "automata", "pyspark", "kafka", "pandas", "pyarrow", "rich", "networkx"}
+    assert heavy & set(run.stdout.split()) == set()
+
+
+def test_import_ketal_loads_few_modules() -> None:
+    count = "import sys; old = len(sys.modules); import ketal; print(len(sys.modules) - old)"
+    run = command(sys.executable, "-c", count)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) < 150
+
+
+PLANTED = {
+    "ketal/logs/planted.py": ["import lark", "from ketal import compiler", "import ketal.grammar"],
+    "ketal/planted.py": [],
+    "ketal/semantics.py": ["from ketal import alphabet"],
+    "grammar/planted.py": ["import automata.fa.dfa", "from ketal.runs import nothing"],
+    "operators/planted.py": ["import ketal", "from ketal.streaming import nothing"],
+    "ketal/monitor.py": ["def f():\n    import pyspark.sql", "import kafka"],
+}
+CAUGHT = [
+    "ketal.logs.planted imports lark",
+    "ketal.logs.planted imports ketal.compiler",
+    "ketal.logs.planted imports ketal.grammar",
+    "ketal.planted: the room planted has no row",
+    "ketal.semantics imports ketal.alphabet",
+    "ketal.grammar.planted imports automata",
+    "ketal.grammar.planted imports ketal.runs",
+    "ketal.operators.planted imports ketal ",
+    "ketal.operators.planted imports ketal.streaming",
+    "ketal.monitor imports pyspark",
+    "ketal.monitor imports kafka",
+    "ketal.semantics is not allowed to import ketal.alphabet",
+]
+
+
+def test_the_import_table_holds() -> None:
+    run = command("lint-imports", "--no-cache")
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_import_table_sees_through_the_links(tmp_path: Path) -> None:
+    """Plant forbidden imports in a copy of the tree: each is found."""
+    copy_tree(tmp_path)
+    for name, imports in PLANTED.items():
+        with (tmp_path / name).open("a") as file:
+            file.write("\n" + "\n".join(imports) + "\n")
+    run = command("lint-imports", "--no-cache", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert run.returncode == 1, run.stdout + run.stderr
+    text = " ".join(run.stdout.split())
+    assert [caught for caught in CAUGHT if caught not in text] == []
+
+
+def copy_tree(target: Path) -> None:
+    """Copy what import-linter reads, links as links."""
+    skip = shutil.ignore_patterns("__pycache__")
+    for top in ("ketal", *ROOMS_ABOVE):
+        shutil.copytree(ROOT / top, target / top, symlinks=True, ignore=skip)
+    (target / "tests").mkdir()
+    for name in ("pyproject.toml", "tests/import_rooms.py"):
+        shutil.copy(ROOT / name, target / name)
+
+
+# --- what is tracked ----------------------------------------------------------
+
+# Written in pieces, so that this file does not hold what it looks for.
+REGISTRIES = re.compile(
+    r"py[p]i\.(?:org|io)|python[h]osted|mav[e]n\.org|mav[e]n\.apache|sonat[y]pe|npm[j]s|anac[o]nda"
+    r"|crat[e]s\.io|doc[k]er\.io|gh[c]r\.io",
+    re.IGNORECASE,
+)
+MACHINE_PATHS = re.compile(r"(?<![\w.\-/}~])/(?:[w]ork|[h]ome|[r]oot|[t]mp|[U]sers)/\w")
+
+
+def test_no_registry_and_no_path_of_a_machine_is_tracked() -> None:
+    found = []
+    for path in tracked():
+        text = path.read_bytes().decode(errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            if REGISTRIES.search(line) or MACHINE_PATHS.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line[:100]}")
+    assert found == []
+
+
+def test_the_build_needs_no_host_of_code() -> None:
+    assert [path for path in tracked() if path.relative_to(ROOT).parts[0] == ".github"] == []
+
+
+# --- versions -----------------------------------------------------------------
+
+
+def requirements() -> list[str]:
+    project = PROJECT["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return [*PROJECT["build-system"]["requires"], *(one for group in groups for one in group)]
+
+
+def test_every_dependency_has_both_bounds() -> None:
+    open_ended = [one for one in requirements() if ">=" not in one or "<" not in one]
+    assert open_ended == []
+
+
+def test_one_dependency_has_the_same_bounds_everywhere() -> None:
+    bounds: dict[str, set[str]] = {}
+    for one in requirements():
+        name = re.split(r"[\[<>=]", one)[0]
+        bounds.setdefault(name, set()).add(one)
+    assert {name: texts for name, texts in bounds.items() if len(texts) > 1} == {}
+
+
+def test_the_tested_versions_are_exact_and_within_the_bounds() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    names = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
+    optional = PROJECT["project"]["optional-dependencies"]
+    for one in [*PROJECT["project"]["dependencies"], *optional["dev"], *optional["stream"]]:
+        name, low, high = re.match(r"([\w-]+).*>=([\d.]+),<([\d.]+)$", one).groups()  # type: ignore[union-attr]
+        assert numbers(low) <= numbers(names[name]) < numbers(high), one
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+# --- what the papers say --------------------------------------------------------
+
+
+def test_every_limit_is_documented() -> None:
+    rows = [
+        f"| `{limit.name}` | {limit.default:,} | {limit.metadata['unit']} "
+        f"| {limit.metadata['meaning']} |"
+        for limit in fields(Limits)
+    ]
+    text = (ROOT / "docs" / "limits.md").read_text()
+    assert [line for line in text.splitlines() if line.startswith("| `")] == rows
+
+
+def blocks(language: str) -> list[str]:
+    text = (ROOT / "README.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_quick_start_says_what_ketal_says(tmp_path: Path) -> None:
+    shell = command("bash", "-euc", blocks("sh")[0], cwd=tmp_path)
+    assert shell.returncode == 0, shell.stderr
+    told = re.sub(r'"id":"[0-9a-f]{32}"', '"id":"…"', shell.stdout)
+    assert told == blocks("json")[0]
+    (tmp_path / "quick.py").write_text(blocks("python")[0])
+    python = command(sys.executable, "quick.py", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert python.returncode == 0, python.stderr
+    assert python.stdout.startswith("match Conflict (key=x): First=a@1, Second=b@1")
+
+
+def test_the_targets_that_the_readme_names_exist() -> None:
+    targets = re.findall(r"^make (\w+)", "".join(blocks("sh")), re.MULTILINE)
+    assert {"run", "test"} <= set(targets)
+    for target in targets:
+        assert command("make", "--dry-run", target).returncode == 0
+
+
+def test_the_example_of_make_run_exists() -> None:
+    shown = command("make", "--dry-run", "--always-make", "run").stdout
+    line = next(line for line in shown.splitlines() if "/ketal run " in line)
+    names = [word for word in line.split() if word.startswith("examples/")]
+    assert names
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_files_and_folders_that_the_readme_names_exist() -> None:
+    text = (ROOT / "README.md").read_text()
+    named = re.findall(r"`((?:examples|docs)/[\w./]*|[A-Z]+\.md)`", text)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
