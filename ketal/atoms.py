@@ -660,6 +660,10 @@ def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str,
     if isinstance(value, syntax.ListOf):
         items = [compile_value(item, limits) for item in value.items]
         return lambda bound: [item(bound) for item in items]
+    if isinstance(value, syntax.Reference) and isinstance(value.of, syntax.Attribute):
+        # Reported as it is, lists and mappings too.
+        step, path = value.step, value.of.path
+        return lambda bound: dig(bound[step].data, path)
     writer = _Writer(limits, {})
     name = writer.value(value)
     function: Callable[[Mapping[str, Event]], Any] = writer.function(

@@ -17,6 +17,7 @@ unequal size are no reason to deliver.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 
 from ketal.event import Dot, Event, canonical_key, happened_before
@@ -53,8 +54,9 @@ class HoldBack:
     def __init__(self, held_back_max: int) -> None:
         self.held_back_max = held_back_max
         self.released: dict[str, int] = {}
-        self._waiting: dict[tuple[str, int], list[Event]] = {}
+        self._waiting: dict[tuple[str, int], list[tuple[int, Event]]] = {}
         self._held = 0
+        self._arrivals = 0
 
     def __len__(self) -> int:
         return self._held
@@ -76,29 +78,38 @@ class HoldBack:
         list of Event or None
             None where the queue is full and the event would have to wait.
         """
+        self._arrivals += 1
         dot = self.missing(event)
         if dot is not None:
             if self._held >= self.held_back_max:
                 return None
-            self._wait(dot, event)
+            self._wait(dot, self._arrivals, event)
             return []
-        out = [event]
-        for ready in out:
-            self.released[ready.node] = ready.counter
-            freed = self._waiting.pop((ready.node, ready.counter), ())
-            for waiter in freed:
+        out = []
+        ready = [(self._arrivals, event)]
+        while ready:
+            _, least = heapq.heappop(ready)
+            out.append(least)
+            self.released[least.node] = least.counter
+            for arrival, waiter in self._waiting.pop((least.node, least.counter), ()):
                 self._held -= 1
                 dot = self.missing(waiter)
                 if dot is None:
-                    out.append(waiter)
+                    heapq.heappush(ready, (arrival, waiter))
                 else:
-                    self._wait(dot, waiter)
+                    self._wait(dot, arrival, waiter)
         return out
 
-    def _wait(self, dot: Dot, event: Event) -> None:
-        self._waiting.setdefault((dot.node, dot.counter), []).append(event)
+    def _wait(self, dot: Dot, arrival: int, event: Event) -> None:
+        self._waiting.setdefault((dot.node, dot.counter), []).append((arrival, event))
         self._held += 1
 
     def held_back(self) -> list[tuple[Event, Dot]]:
-        """Return each waiting event with a dot that it waits for."""
-        return [(event, Dot(*dot)) for dot, events in self._waiting.items() for event in events]
+        """Return each waiting event with a dot that it waits for, in order of arrival."""
+        waiting = [
+            (arrival, event, Dot(*dot))
+            for dot, events in self._waiting.items()
+            for arrival, event in events
+        ]
+        waiting.sort(key=lambda item: item[0])
+        return [(event, dot) for _, event, dot in waiting]

@@ -9,11 +9,17 @@ from typing import Any
 from ketal import semantics
 from ketal.compiler import compile_pattern
 from ketal.event import Event
-from ketal.limits import DEFAULT
+from ketal.limits import Limits
 from ketal.operators.causal_order import canonical
 from ketal.pattern import File
 from ketal.scopes import PatternRun
-from ketal.verdicts import Incomplete, Match, TimedOut, Violation
+from ketal.verdicts import Incomplete, Match, Overflow, TimedOut, Violation
+
+LIMITS = Limits(matches_per_event_max=5_000)
+
+
+class TooManyError(Exception):
+    """The case has more matches than a test of equality needs: a limit was reached."""
 
 
 def outcome(
@@ -36,10 +42,12 @@ def outcome(
         # The oracle lists what `return count` only counts.
         pattern = replace(pattern, returns=None)
     compiled = compile_pattern(file, pattern, params=params)
-    run = PatternRun(compiled, DEFAULT)
+    run = PatternRun(compiled, LIMITS)
     if released is None:
         released = canonical(events) if compiled.causal else events
     verdicts = [v for event in released for v in run.offer(event)]
+    if any(isinstance(v, Overflow) for v in verdicts):
+        raise TooManyError
     return collected(run, [*verdicts, *run.close()])
 
 

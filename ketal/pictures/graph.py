@@ -16,6 +16,12 @@ from dataclasses import dataclass
 
 from ketal import pattern as syntax
 from ketal.automaton import ANONYMOUS, Automaton, CompiledPattern
+from ketal.pictures.wording import columns
+
+ROUND_COLUMNS_MAX = 4
+"""The longest name that stands in a circle; a longer one stands in a rounded box."""
+HORIZONTAL_STATES_MAX = 4
+"""The most states that are laid out from left to right; more read better downwards."""
 
 GuardText = Callable[[syntax.Guard], str]
 
@@ -29,6 +35,11 @@ class State:
     initial: bool
     final: bool
     expected: tuple[str, ...] = ()
+
+    @property
+    def round(self) -> bool:
+        """Whether it is drawn as a circle."""
+        return columns(self.name) <= ROUND_COLUMNS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,11 @@ class Graph:
         count = len(self.states)
         return f"{self.pattern}: automaton of {count} state{'s' if count != 1 else ''}"
 
+    @property
+    def horizontal(self) -> bool:
+        """Whether pictures run from left to right, not downwards."""
+        return len(self.states) <= HORIZONTAL_STATES_MAX
+
     def to_json(self) -> str:
         """Write it as JSON, two blanks an indent."""
         said = {
@@ -243,7 +259,7 @@ class _Words:
         self.guards = dict(compiled.guards)
         self.guard_text = guard_text
         # The compiler numbers `not` guards as they stand in the body, equal ones once.
-        absent = [n.guard for n in syntax.walk(compiled.syntax.body) if isinstance(n, syntax.Absent)]
+        absent = [n.guard for n in syntax.walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
         self.nots = tuple(map(self._absent, dict.fromkeys(absent)))
         assert len(self.nots) == len(self.automaton.nots), "a `not` guard is numbered otherwise"
 

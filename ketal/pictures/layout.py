@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Point = tuple[float, float]
+CORNER = 11.0
 
 
 class LayoutError(Exception):
@@ -20,15 +21,15 @@ class LayoutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box with round ends; a circle where it is as wide as high."""
+    """A box with round corners; a circle where it is as wide as high."""
 
     half_width: float
     half_height: float
 
     @property
     def radius(self) -> float:
-        """The radius of the ends."""
-        return min(self.half_width, self.half_height)
+        """The radius of the corners."""
+        return self.half_width if self.half_width == self.half_height else CORNER
 
 
 @dataclass(frozen=True, slots=True)

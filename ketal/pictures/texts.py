@@ -18,22 +18,6 @@ from ketal.pictures.wording import clipped, printable, wrapped
 if TYPE_CHECKING:
     from ketal.pictures.graph import Graph, State
 
-ROUND_COLUMNS_MAX = 4
-"""The longest name that stands in a circle; a longer one stands in a rounded box."""
-HORIZONTAL_STATES_MAX = 4
-"""The most states that are laid out from left to right; more read better downwards."""
-
-
-def horizontal(graph: Graph) -> bool:
-    """Return whether the picture runs from left to right, not downwards."""
-    return len(graph.states) <= HORIZONTAL_STATES_MAX
-
-
-def is_round(state: State) -> bool:
-    """Return whether a state is drawn as a circle."""
-    return len(state.name) <= ROUND_COLUMNS_MAX
-
-
 # --- dot --------------------------------------------------------------------
 
 
@@ -41,14 +25,14 @@ def dot(graph: Graph) -> str:
     """Write a graph in Graphviz's language."""
     lines = [
         f"digraph {_dot(printable(graph.pattern))} {{",
-        f"  rankdir={'LR' if horizontal(graph) else 'TB'};",
+        f"  rankdir={'LR' if graph.horizontal else 'TB'};",
         '  node [fontname="monospace", fontsize=13];',
         '  edge [fontname="monospace", fontsize=11];',
         '  start [shape=point, label="", width=0.08];',
     ]
     for state in graph.states:
         around = 2 if state.final else 1
-        shape = "shape=circle" if is_round(state) else 'shape=box, style="rounded"'
+        shape = "shape=circle" if state.round else 'shape=box, style="rounded"'
         label = _dot(clipped(printable(state.name)))
         lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
     lines.append(f"  start -> s{graph.initial};")
@@ -75,9 +59,10 @@ def _dot_text(text: str) -> str:
 def mermaid(graph: Graph) -> str:
     """Write a graph as a Mermaid flowchart."""
     lines = [
-        f"flowchart {'LR' if horizontal(graph) else 'TB'}",
+        f"flowchart {'LR' if graph.horizontal else 'TB'}",
         f"  accTitle: {_mermaid(printable(graph.title))}",
-        "  start@{ shape: f-circ }",
+        '  start((" "))',
+        "  style start fill:#888,stroke:#888",
     ]
     for state in graph.states:
         one, two = _shape(state)
@@ -92,7 +77,7 @@ def mermaid(graph: Graph) -> str:
 def _shape(state: State) -> tuple[str, str]:
     if state.final:
         return ("(((", ")))")
-    return ("((", "))") if is_round(state) else ("([", "])")
+    return ("((", "))") if state.round else ("([", "])")
 
 
 def _mermaid(text: str) -> str:

@@ -10,6 +10,7 @@ of a label for its length is marked with an ellipsis.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ ELLIPSIS = "…"
 INDENT = "  "
 
 # Quoted strings are kept whole, so an operator inside of one is no place to break.
-_PARTS = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|\S)(?:"(?:\\.|[^"\\])*"|[^\s"])*')
+_PARTS = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|\S)+')
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -47,10 +48,14 @@ def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
 
 def wrapped(label: Iterable[str]) -> tuple[str, ...]:
     """Return a label as lines of at most `LABEL_COLUMNS_MAX` columns."""
-    lines = [line for entry in label for line in _wrap(printable(entry))]
+    columns_max = LABEL_COLUMNS_MAX * LABEL_LINES_MAX
+    lines = [
+        line
+        for entry in itertools.islice(label, LABEL_LINES_MAX + 1)
+        for line in _wrap(clipped(printable(entry), columns_max))
+    ]
     if len(lines) > LABEL_LINES_MAX:
-        more = len(lines) - LABEL_LINES_MAX + 1
-        lines[LABEL_LINES_MAX - 1 :] = [f"{ELLIPSIS} {more} more lines"]
+        lines[LABEL_LINES_MAX - 1 :] = [ELLIPSIS]
     return tuple(lines)
 
 
@@ -64,17 +69,18 @@ def _wrap(text: str) -> list[str]:
         elif columns(INDENT + clause.strip()) <= LABEL_COLUMNS_MAX:
             lines.append(INDENT + clause.strip())
         else:
+            if lines[-1]:
+                lines.append(INDENT)
             for part in _PARTS.findall(clause):
                 _append(lines, part)
     return [line for line in lines if line.strip()]
 
 
 def _clauses(text: str) -> list[str]:
-    """Split before each `&&` and `||`, and behind the step's name."""
+    """Split before each `&&` and `||`."""
     clauses = [""]
     for part in _PARTS.findall(text):
-        named = len(clauses) == 1 and clauses[0].endswith(":")
-        if part.strip() in ("&&", "||") or named:
+        if part.strip() in ("&&", "||"):
             clauses.append("")
         clauses[-1] += part
     return clauses
@@ -82,6 +88,8 @@ def _clauses(text: str) -> list[str]:
 
 def _append(lines: list[str], part: str) -> None:
     """Put a word behind the last line, or on lines of its own."""
+    if lines[-1] == INDENT:
+        part = part.lstrip()
     if columns(lines[-1] + part) <= LABEL_COLUMNS_MAX:
         lines[-1] += part
         return

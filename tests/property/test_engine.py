@@ -19,13 +19,12 @@ from ketal import semantics
 from ketal.compiler import compile_pattern
 from ketal.errors import PatternError
 from ketal.event import Event
-from ketal.limits import DEFAULT
 from ketal.monitor import Monitor
 from ketal.pattern import File
 from ketal.program import Program
 from ketal.scopes import PatternRun
 from tests.cases import CASES, Case, facts
-from tests.engine import collected, outcome
+from tests.engine import LIMITS, TooManyError, collected, outcome
 from tests.property.executions import execution, linear_extension
 from tests.property.patterns import pattern_file
 
@@ -45,6 +44,10 @@ def cases(
         except PatternError as error:
             # The generator makes contradictions now and then; they are refused.
             assert {d.code for d in error.diagnostics} <= {"K203", "K204"}, (seed, str(error))
+            continue
+        try:
+            outcome(file, events)
+        except TooManyError:
             continue
         yield seed, file, events
 
@@ -110,7 +113,7 @@ def extensions(events: list[Event]) -> list[list[Event]] | None:
 
 def verdicts_of(compiled: Any, order: list[Event]) -> list[tuple[Any, ...]]:
     """Return (id, return, place of the completing event) of each match, sorted."""
-    run = PatternRun(compiled, DEFAULT)
+    run = PatternRun(compiled, LIMITS)
     found = []
     for place, event in enumerate(order):
         for verdict in run.offer(event):

@@ -1,0 +1,7 @@
+"""`python -m ketal` is `ketal`."""
+
+import sys
+
+from ketal.cli import main
+
+sys.exit(main())

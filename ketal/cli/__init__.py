@@ -1,0 +1,186 @@
+"""The command line: `ketal COMMAND`.
+
+Each command is a module of this package with two functions, `add_arguments` and
+`execute`; this one picks the command, and turns what was raised into an exit
+code. Nothing heavy is imported before a command needs it, so that `--help` and
+`--version` answer at once.
+
+The one rule: the exit code says what happened. 0 fine, 1 found, 2 could not
+run, 3 saved state does not fit, 130 Ctrl-C; whoever reads 2 finds the reason on
+standard error, and an error of a user is never a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+FINE, FOUND, COULD_NOT_RUN, STATE_DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
+
+COMMANDS = {
+    "run": ("running", "run the patterns of a file over a log"),
+    "lint": ("linting", "errors and warnings of pattern files"),
+    "fmt": ("formatting", "canonical layout of pattern files"),
+    "graph": ("graphing", "the automaton of a pattern, as a picture or as data"),
+    "limits": ("listing", "every limit: name, default, unit"),
+}
+"""Command → (its module in this package, what it does)."""
+
+_EXAMPLE = """\
+example:
+  ketal run stack.ketal run.jsonl
+
+`ketal COMMAND --help` says more. Exit codes: 0 fine; 1 found (a violation, a lint error, a
+difference in fmt --check); 2 could not run; 3 saved state does not fit; 130 Ctrl-C.
+"""
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """A parser that takes no abbreviated options and reads options in any place."""
+
+    def __init__(self, command: str, about: str) -> None:
+        super().__init__(
+            prog=f"ketal {command}",
+            description=f"{about[0].upper()}{about[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The words after `ketal`; default those this process was started with.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except SystemExit as stop:
+        # argparse has said everything already.
+        code = stop.code if isinstance(stop.code, int) else COULD_NOT_RUN
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        leave_closed_pipe()
+        code = FINE
+    except Exception as error:
+        code = _reported(error)
+        _flush_or_leave()
+    return code
+
+
+def _open_closed_streams() -> None:
+    """Put nothing in the place of standard streams that this process was started without."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _flush_or_leave() -> None:
+    # Python would complain once more of an output that cannot be written.
+    try:
+        sys.stdout.flush()
+    except OSError:
+        leave_closed_pipe()
+
+
+def _dispatch(words: list[str]) -> int:
+    head = words[0] if words else ""
+    if head in COMMANDS:
+        module_name, about = COMMANDS[head]
+        module = importlib.import_module(f"ketal.cli.{module_name}")
+        parser = _CommandParser(head, about)
+        module.add_arguments(parser)
+        return int(module.execute(parser.parse_intermixed_args(words[1:])))
+    top = _top_parser()
+    if head and not head.startswith("-"):
+        _no_such_command(top, head)
+    top.parse_args(words)
+    top.print_help(sys.stderr)
+    return COULD_NOT_RUN
+
+
+def _top_parser() -> argparse.ArgumentParser:
+    from ketal import __version__
+
+    width = max(map(len, COMMANDS))
+    listed = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="ketal",
+        usage="ketal COMMAND ...",
+        description=f"Causal complex event detection.\n\ncommands:\n{listed}",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"ketal {__version__}")
+    return parser
+
+
+def _no_such_command(parser: argparse.ArgumentParser, name: str) -> NoReturn:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+    parser.error(f"there is no command {name!r}; {hint}")
+
+
+def complain(message: str) -> None:
+    """Say on standard error why something could not be done."""
+    _say_error(f"ketal: {message}")
+
+
+def complain_of_pattern(error: Exception) -> None:
+    """Show the diagnostics of a PatternError on standard error."""
+    _say_error(str(error))
+
+
+def _say_error(text: str) -> None:
+    from ketal.cli.output import printable
+
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
+
+
+def leave_closed_pipe() -> None:
+    """Leave a pipe that nobody reads any more, without a word.
+
+    Python flushes standard output once more when it exits; it then writes to
+    nowhere.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _reported(error: Exception) -> int:
+    """Say what an error means for the user; return the exit code."""
+    from ketal.errors import KetalError, PatternError, StateError
+
+    if isinstance(error, PatternError):
+        complain_of_pattern(error)
+    elif isinstance(error, KetalError):
+        complain(str(error))
+    elif isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        complain(f"{name}{error.strerror or error}")
+    elif isinstance(error, MemoryError):
+        complain("the memory of this machine does not suffice; `ketal limits` lists what bounds it")
+    else:
+        import traceback
+
+        traceback.print_exception(error)
+        complain("this is a fault of ketal itself, please report it")
+    return STATE_DOES_NOT_FIT if isinstance(error, StateError) else COULD_NOT_RUN

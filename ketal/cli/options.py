@@ -1,0 +1,233 @@
+"""Options that commands share, and what they mean together.
+
+A `--config` file is read first and flags override it, one by one: a `--field`
+replaces the path of that field only, a `--limit` that limit only.
+
+The one rule: options are settled, and their faults told, before any event is
+read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from ketal.errors import SettingError
+from ketal.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from ketal.compiler import ParamValue
+    from ketal.logs import Source
+    from ketal.program import Program
+
+STDIN = "-"
+STDIN_NAME = "<stdin>"
+
+_NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DURATION = re.compile(r"(\d+|\d+\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)", re.ASCII)
+_OWN_NAMES = ("text", "name", "limits")
+
+
+# --- what a command takes ------------------------------------------------------
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add `--limit`."""
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a limit; `ketal limits` lists them",
+    )
+
+
+def add_params(parser: argparse.ArgumentParser) -> None:
+    """Add `--set`."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="the value of a `param`: 30s, 1.5, true, text",
+    )
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a log is read."""
+    group = parser.add_argument_group("reading a log")
+    group.add_argument(
+        "--format",
+        metavar="FORMAT",
+        help="jsonl, shiviz, csv or parquet (default: the name tells, then the first lines)",
+    )
+    group.add_argument("--regex", metavar="RE", help="what an event of a ShiViz log looks like")
+    group.add_argument(
+        "--delimiter", metavar="RE", help="what stands between two executions in a ShiViz log"
+    )
+    group.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="where node, type, clock, time, id or data is in a record: clock=pkt.vc",
+    )
+    group.add_argument(
+        "--nodes", metavar="A,B,C", help="whose the entries of positional clocks are"
+    )
+    group.add_argument(
+        "--time-unit", metavar="UNIT", help="unit of times that are numbers: s, ms, us, ns"
+    )
+    group.add_argument(
+        "--config", metavar="FILE", help="a TOML file with these in [source], limits in [limits]"
+    )
+
+
+# --- what they mean --------------------------------------------------------------
+
+
+def pair(option: str, text: str, example: str) -> tuple[str, str]:
+    """Split NAME=VALUE.
+
+    Raises
+    ------
+    SettingError
+        If there is no `=`, or nothing before it.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingError(f"{option} {text!r} is not NAME=VALUE, as {option} {example}")
+    return name.strip(), value.strip()
+
+
+def limits_of(words: list[str], base: Limits = DEFAULT) -> Limits:
+    """Return the limits that `--limit` options make of `base`.
+
+    Raises
+    ------
+    SettingError
+        If one is no limit, or its value no positive integer.
+    """
+    given: dict[str, Any] = {}
+    for text in words:
+        name, value = pair("--limit", text, "held_back_max=100000")
+        digits = value.replace("_", "")
+        given[name] = int(digits) if re.fullmatch(r"-?\d{1,30}", digits, re.ASCII) else value
+    # The names are checked against the defaults, the values against the type.
+    Limits.named(given)
+    return replace(base, **given)
+
+
+def params_of(words: list[str]) -> dict[str, ParamValue]:
+    """Return the values that `--set` options give to parameters.
+
+    Raises
+    ------
+    SettingError
+        If one is not NAME=VALUE.
+    """
+    given: dict[str, ParamValue] = {}
+    for text in words:
+        name, value = pair("--set", text, "w=30s")
+        if name in given:
+            raise SettingError(f"--set {name} is given twice")
+        if name in _OWN_NAMES:
+            raise SettingError(f"a parameter called {name!r} cannot be set; give it another name")
+        given[name] = value_of(value)
+    return given
+
+
+def value_of(text: str) -> ParamValue:
+    """Read the value of a parameter: a duration, a number, a boolean, else text.
+
+    Quotes make text of anything: `"30s"`.
+    """
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text):
+        return int(text) if re.fullmatch(r"[+-]?\d{1,300}", text) else float(text)
+    if match := _DURATION.fullmatch(text):
+        from ketal.pattern import Duration
+
+        amount, unit = match.groups()
+        return Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
+    """Return how the log is read and which limits hold.
+
+    Raises
+    ------
+    SettingError
+        If an option or the configuration file is wrong.
+    """
+    from ketal.logs import Source, load_config, parse_fields, parse_nodes
+
+    source, limits = Source(), DEFAULT
+    if args.config is not None:
+        config = load_config(args.config)
+        source, limits = config.source, config.limits
+    given: dict[str, Any] = {
+        "format": args.format,
+        "regex": args.regex,
+        "delimiter": args.delimiter,
+        "time_unit": args.time_unit,
+        "nodes": None if args.nodes is None else parse_nodes(args.nodes),
+    }
+    changed = {name: value for name, value in given.items() if value is not None}
+    if args.field:
+        changed["fields"] = {**source.fields, **parse_fields(args.field)}
+    return replace(source, **changed), limits_of(args.limit, limits)
+
+
+def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
+    """Return the text of a pattern file, or of standard input, and its name.
+
+    Raises
+    ------
+    SettingError
+        If it cannot be read, is no UTF-8, or is too long.
+    """
+    if path != STDIN:
+        from ketal.program import read_pattern
+
+        return read_pattern(path, limits), path
+    raw = sys.stdin.buffer.read(limits.pattern_bytes_max + 1)
+    if len(raw) > limits.pattern_bytes_max:
+        raise SettingError(
+            f"{STDIN_NAME} is longer than {limits.pattern_bytes_max} bytes "
+            "(limit pattern_bytes_max)"
+        )
+    try:
+        return raw.decode("utf-8-sig"), STDIN_NAME
+    except UnicodeDecodeError as fault:
+        raise SettingError(f"{STDIN_NAME} is no UTF-8 at byte {fault.start}") from None
+
+
+def program_of(path: str, *, words: list[str], chosen: str | None, limits: Limits) -> Program:
+    """Compile a pattern file with its `--set` options; take the one pattern chosen.
+
+    Raises
+    ------
+    PatternError
+        If the file has an error.
+    SettingError
+        If it cannot be read, or holds no pattern of that name.
+    """
+    import ketal
+
+    params = params_of(words)
+    text, name = pattern_text(path, limits)
+    program = ketal.compile(text, name=name, limits=limits, **params)
+    if chosen is None:
+        return program
+    try:
+        return program[chosen]
+    except KeyError as missing:
+        raise SettingError(f"{name}: {missing.args[0]}") from None

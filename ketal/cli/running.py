@@ -1,0 +1,267 @@
+"""`ketal run`: patterns over one execution.
+
+A finite log goes through `ketal.run`; with `--live` a `Monitor` is fed record by
+record, and each verdict is handed over as it comes. Either way the summary comes
+last, also after Ctrl-C, `--first` or a closed pipe, and then tells of what was
+read so far.
+
+The one rule: the exit code is read off the summary, never off what was printed,
+so that `--count`, `limit n` and `return count` cannot hide a violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli import (
+    COULD_NOT_RUN,
+    FINE,
+    FOUND,
+    INTERRUPTED,
+    complain,
+    leave_closed_pipe,
+    options,
+    summing_up,
+)
+from ketal.cli.output import Progress, Sink, add_output, as_json, counted, opened, printable
+from ketal.errors import SettingError
+
+if TYPE_CHECKING:
+    from ketal.event import Dot, Event
+    from ketal.logs import Log
+    from ketal.monitor import Monitor
+    from ketal.program import Program
+    from ketal.verdicts import Rejected, Verdict
+
+CAUSES = ("violation", "match", "incomplete", "rejected", "gap", "late", "held_back")
+"""What `--fail-on` may name."""
+
+_EXAMPLE = """\
+examples:
+  ketal run stack.ketal run.jsonl
+  ketal run --output json --fail-on match forks.ketal n1.jsonl n2.jsonl.gz
+  ketal run --regex '(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})' barrier.ketal simpledb.log
+  ketal run --field type=event --field clock=pkt.vc --field data=pkt token.ketal trace.ndjson
+  program | ketal run --live stack.ketal -
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+    parser.add_argument(
+        "--pattern", dest="chosen", metavar="NAME", help="run this pattern of the file only"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="judge each event as it comes; do not wait for the end"
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
+    parser.add_argument("--count", action="store_true", help="print the summary only")
+    parser.add_argument("--first", type=_positive, metavar="N", help="stop after so many verdicts")
+    parser.add_argument(
+        "--stats", action="store_true", help="add held-back events and what each waits for"
+    )
+    parser.add_argument("--trace", action="store_true", help="show every transition of every run")
+    parser.add_argument(
+        "--fail-on",
+        type=_causes,
+        default=("violation",),
+        metavar="WHAT,...",
+        help=f"exit with 1 on any of {', '.join(CAUSES)} (default violation)",
+    )
+    options.add_params(parser)
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
+
+
+def _causes(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in CAUSES:
+            raise argparse.ArgumentTypeError(
+                f"there is no {name!r} to fail on; there are {', '.join(CAUSES)}"
+            )
+    return names
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the patterns; return the exit code."""
+    import ketal
+    from ketal.logs import Log, open_source
+
+    if args.pattern == options.STDIN and options.STDIN in args.logs:
+        raise SettingError("the pattern and the log cannot both be standard input")
+    source, limits = options.source_and_limits(args)
+    program = options.program_of(args.pattern, words=args.set, chosen=args.chosen, limits=limits)
+    log = open_source(source, args.logs, limits)
+    listing = not args.count or args.first is not None
+    progress = None
+    if args.live:
+        monitor = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
+        verdicts: Any = _Live(monitor, log)
+    else:
+        progress = Progress()
+        watched = Log(lambda: progress.counted(log.records()))
+        verdicts = ketal.run(program, watched, limits=limits, listing=listing, trace=args.trace)
+    # Opened last: what could not run has emptied no file.
+    with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
+        try:
+            return _Run(args, program, sink, progress).judge(verdicts)
+        finally:
+            if progress is not None:
+                progress.stop()
+
+
+class _Live:
+    """The verdicts of a stream, each as soon as its event is there."""
+
+    def __init__(self, monitor: Monitor, log: Log) -> None:
+        self._monitor = monitor
+        self._log = log
+
+    def __iter__(self) -> Iterator[Verdict]:
+        from ketal.event import Control, Event
+
+        for execution, item, name, line in self._log.records():
+            if execution:
+                raise SettingError(f"--live judges one execution, and {name} holds several")
+            if isinstance(item, Event | Control):
+                yield from self._monitor.feed(item, place=f"{name}:{line}")
+                if isinstance(item, Control) and item.kind == "end":
+                    return
+            else:
+                yield from self._monitor.reject(item)
+        yield from self._monitor.close()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return self._monitor.summary
+
+    def held_back(self) -> list[tuple[Event, Dot]]:
+        return self._monitor.held_back()
+
+
+class _Run:
+    """One run of the command: says the verdicts, then the summary."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        program: Program,
+        sink: Sink,
+        progress: Progress | None,
+    ) -> None:
+        self._args = args
+        self._program = program
+        self._sink = sink
+        self._progress = progress
+        self._json = args.output == "json"
+        self._first_rejected: Rejected | None = None
+
+    def judge(self, verdicts: Any) -> int:
+        """Say everything; return the exit code."""
+        interrupted = False
+        try:
+            whole = self._say(verdicts)
+        except KeyboardInterrupt:
+            interrupted, whole = True, False
+        except BrokenPipeError:
+            leave_closed_pipe()
+            return self._code(verdicts.summary)
+        if self._progress is not None:
+            self._progress.stop()
+        summary = verdicts.summary
+        try:
+            self._say_summary(summary, self._held_back(verdicts))
+            self._sink.flush()
+        except BrokenPipeError:
+            leave_closed_pipe()
+        if interrupted:
+            return INTERRUPTED
+        if whole and (reason := self._nothing_read(summary)):
+            complain(reason)
+            return COULD_NOT_RUN
+        return self._code(summary)
+
+    def _say(self, verdicts: Any) -> bool:
+        """Write the verdicts; return whether that was all of them."""
+        args, sink = self._args, self._sink
+        for said, verdict in enumerate(verdicts, 1):
+            if self._first_rejected is None and verdict.kind == "rejected":
+                self._first_rejected = verdict
+            if not args.count:
+                if self._progress is not None:
+                    self._progress.give_way()
+                sink.line(as_json(verdict.to_dict()) if self._json else printable(str(verdict)))
+                if args.live:
+                    sink.flush()
+            if said == args.first:
+                return False
+        return True
+
+    def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot]]:
+        if not self._args.stats or not self._args.live:
+            # A finite log holds nothing back: everything is known.
+            return []
+        held: list[tuple[Event, Dot]] = verdicts.held_back()
+        return sorted(held, key=lambda pair: pair[0].dot)
+
+    def _say_summary(self, summary: dict[str, Any], held: list[tuple[Event, Dot]]) -> None:
+        if self._json:
+            said: dict[str, Any] = {"summary": summary}
+            if self._args.stats:
+                said["held_back"] = [
+                    {"event": str(event.dot), "waits_for": str(dot)} for event, dot in held
+                ]
+            self._sink.line(as_json(said))
+            return
+        for event, dot in held:
+            self._sink.line(printable(f"held back {event}: waits for {dot}"))
+        if self._args.stats and not held:
+            self._sink.line("held back: nothing")
+        rejected = self._first_rejected if self._args.count else None
+        for line in summing_up.lines(summary, self._program, rejected):
+            self._sink.line(printable(line))
+
+    def _code(self, summary: dict[str, Any]) -> int:
+        events, patterns = summary["events"], summary["patterns"].values()
+        found = {
+            "violation": sum(counts["violations"] for counts in patterns),
+            "match": sum(counts["matches"] for counts in patterns),
+            "incomplete": sum(counts["incomplete"] for counts in patterns),
+            "rejected": events["rejected"],
+            "gap": summary["gaps"],
+            "late": events["late"],
+            "held_back": events["held_back"],
+        }
+        return FOUND if any(found[cause] for cause in self._args.fail_on) else FINE
+
+    def _nothing_read(self, summary: dict[str, Any]) -> str:
+        """Return why no event was read; empty where one was."""
+        events = summary["events"]
+        if events["read"] > events["rejected"]:
+            return ""
+        logs = ", ".join(options.STDIN_NAME if n == options.STDIN else n for n in self._args.logs)
+        if not events["read"]:
+            return f"no event was read: there is none in {logs}"
+        why = ""
+        if self._first_rejected is not None:
+            why = f"; the first is {self._first_rejected.place}: {self._first_rejected.reason}"
+        records = counted(events["rejected"], "record was", "records were all")
+        return f"no event was read: {records} rejected{printable(why)}\n{summing_up.MAPPING_HINT}"
