@@ -12,6 +12,7 @@ The one rule: `read` is the sum of the other counts.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -67,22 +68,24 @@ class Intake:
         self.forgotten: dict[str, int] = {}
         self._beyond_count = 0
         self._contents: dict[tuple[str, int], Event | bytes] = {}
+        self._oldest: deque[tuple[str, int]] = deque()
 
     def admit(self, event: Event) -> str:
         """Return what an event is: new, duplicate, contradiction or forgotten."""
         node = event.node
         counter = event.clock[node]
+        dot = (node, counter)
         upto = self.upto.get(node, 0)
         if counter == upto + 1 and node not in self.beyond:
             self.upto[node] = counter
         elif counter <= upto or counter in self.beyond.get(node, ()):
-            return self._again(event, (node, counter))
+            return self._again(event, dot)
         else:
             self._out_of_order(node, counter)
-        contents = self._contents
-        contents[(node, counter)] = event
-        if len(contents) > self.contents_max:
-            del contents[next(iter(contents))]
+        self._contents[dot] = event
+        self._oldest.append(dot)
+        if len(self._oldest) > self.contents_max:
+            del self._contents[self._oldest.popleft()]
         return NEW
 
     def _again(self, event: Event, dot: tuple[str, int]) -> str:
@@ -155,4 +158,5 @@ class Intake:
         self.forgotten = state["forgotten"]
         self._beyond_count = sum(map(len, self.beyond.values()))
         self._contents = {(n, c): digest for n, c, digest in state["contents"]}
+        self._oldest = deque(self._contents)
         return self

@@ -199,6 +199,7 @@ class Monitor:
         ]
         self._direct = [r for r in self._runs if not r.compiled.causal or r.compiled.order_free]
         self._ordered = [r for r in self._runs if r not in self._direct]
+        self._single = self._direct[0] if len(self._runs) == len(self._direct) == 1 else None
         self._needs_time = any(c.window_us is not None for c in program.compiled)
         self._intake = Intake(self.limits)
         self._queue = HoldBack(self.limits.held_back_max)
@@ -260,6 +261,8 @@ class Monitor:
             tally.late += 1
             return [_late(event, self.execution)]
         tally.accepted += 1
+        if self._single is not None:
+            return self._single.offer(event)  # type: ignore[return-value]
         out: list[Verdict] = []
         for run in self._direct:
             out += run.offer(event)
@@ -576,7 +579,9 @@ class _Judge:
                 )
             if item.__class__ is Event:
                 out = monitor._feed(item, "")
-                if out and isinstance(out[0], Rejected) and name:
+                if not out:
+                    continue
+                if isinstance(out[0], Rejected) and name:
                     out = [_placed(v, f"{name}:{line}") for v in out]
             elif isinstance(item, Rejected):
                 out = monitor.reject(item)

@@ -336,6 +336,18 @@ class Machine:
 
     # --- configurations ---
 
+    def quick(self, state: int, mask: int) -> tuple[Configuration, ...] | None:
+        """Return the one configuration that an event with this mask leads to.
+
+        None where that depends on registers, or where there is not just one.
+        """
+        plan = self.plan(state, mask)
+        if plan is None or plan.reads_prior or plan.unbound is None:
+            return None
+        targets = plan.unbound.constant
+        bare = self._bare[targets[0][1]] if len(targets) == 1 else None
+        return (bare,) if bare is not None else None
+
     def start(self) -> Configuration:
         """Return the configuration of a run that has taken nothing."""
         return Configuration(0, None, self.empty_bound, None, ())

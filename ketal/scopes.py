@@ -21,7 +21,7 @@ from ketal.automaton import ANONYMOUS, CompiledPattern
 from ketal.event import Event
 from ketal.finds import ForwardFind, Found, JoinFind, Taken, find_runs
 from ketal.limits import Limits
-from ketal.runs import CheckRun, Machine, Seen
+from ketal.runs import CheckRun, Configuration, Machine, Seen
 from ketal.verdicts import (
     Incomplete,
     Match,
@@ -137,6 +137,9 @@ class PatternRun:
             or compiled.unknown_types
         )
         self.is_check = compiled.kind == "check"
+        self._quick: dict[tuple[int, int], tuple[Configuration, ...] | None] | None = (
+            {} if self.is_check and not trace else None
+        )
 
     # --- offering ---
 
@@ -191,6 +194,21 @@ class PatternRun:
     def _offer(self, shown: ScopeKey, event: Event, mask: int) -> list[RunVerdict]:
         key = self.scope_key(shown) if shown else ()
         scope = self.scopes.get(key)
+        if scope is not None and self._quick is not None:
+            # A check that needs no register: one look-up says where it goes.
+            run = scope.run
+            assert isinstance(run, CheckRun)
+            configurations = run.configurations
+            if len(configurations) == 1:
+                at = (configurations[0].state, mask)
+                try:
+                    after = self._quick[at]
+                except KeyError:
+                    after = self._learn_quick(at)
+                if after is not None:
+                    run.configurations = after
+                    scope.places += 1
+                    return []
         if scope is None:
             if len(self.scopes) >= self.limits.scopes_max:
                 return [self._overflow("scopes_max", "the events of a new scope", shown, event)]
@@ -205,6 +223,14 @@ class PatternRun:
                 return []
             return self._checked(scope, run, Seen(event, mask, place))
         return self._found(scope, run.offer(Seen(event, mask, place)), event)
+
+    def _learn_quick(self, at: tuple[int, int]) -> tuple[Configuration, ...] | None:
+        """Return where a check goes from (state, mask), None if that takes a closer look."""
+        assert self._quick is not None
+        if len(self._quick) >= ALPHABET_MASKS_MAX:
+            self._quick.clear()
+        after = self._quick[at] = self.machine.quick(*at)
+        return after
 
     # --- at every node ---
 

@@ -95,8 +95,12 @@ def _append(lines: list[str], part: str) -> None:
         return
     rest = part.strip()
     while rest:
-        line, rest = _cut(rest, LABEL_COLUMNS_MAX - len(INDENT))
+        line, after = _cut(rest, LABEL_COLUMNS_MAX - len(INDENT))
+        blank = line.rfind(" ") + 1
+        if after and blank > len(line) // 2:
+            line, after = rest[:blank], rest[blank:]
         lines.append(INDENT + line)
+        rest = after
 
 
 def _cut(text: str, columns_max: int) -> tuple[str, str]:

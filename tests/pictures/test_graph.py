@@ -1,0 +1,231 @@
+"""The description of an automaton, and its forms as text: dot, Mermaid, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ketal.pictures import Edge, Graph, State, Way
+from ketal.program import compile
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STACK = """
+pattern ReplicatedStack {
+    order CausalOrder;
+    at every node;
+    event On   = call(* ReplicatedStack.on(..)) && localhost;
+    event Push = call(* ReplicatedStack.push(..));
+    event Pop  = call(* ReplicatedStack.pop(..));
+    event Off  = call(* ReplicatedStack.off(..)) && localhost;
+    A = On;
+    B = Causal(Push, A) || Causal(Pop, A);
+    C = Causal(Off, all);
+    check (A B* C)*;
+}
+"""
+NOTS = """
+pattern Nots {
+    event E = exists(k);
+    event N = k == 9;
+    A = k == 1;
+    B = k == 2;
+    D = k == 4;
+    find next A not N B not (k == 7 || k == 8) D;
+}
+"""
+SPELLED = """
+pattern Spelled {
+    event E = exists(k);
+    A = k == "1";
+    B = k == "2";
+    check automaton { initial end; final end; end -> Waiting on A; Waiting -> end on B; }
+}
+"""
+HOSTILE = r"""
+pattern Hostile {
+    event E = exists(k);
+    A = k == "\"\\ <i> & ; # | `x` {y} %% --> ]] é 日本";
+    B = k matches /^"[^"]*"\\$/;
+    find next A B;
+}
+"""
+
+
+def graph(text: str) -> Graph:
+    return compile(text).graph()
+
+
+def labels(of: Graph) -> dict[tuple[int, int], tuple[str, ...]]:
+    return {(edge.source, edge.target): edge.label for edge in of.edges}
+
+
+# --- what it says -------------------------------------------------------------
+
+
+def test_guards_stand_on_the_edges_as_written() -> None:
+    assert labels(graph(STACK)) == {
+        (0, 1): ("A: On",),
+        (1, 1): ("B: Causal(Push, A) || Causal(Pop, A)",),
+        (1, 0): ("C: Causal(Off, all)",),
+    }
+
+
+def test_a_not_stands_before_the_step_it_guards() -> None:
+    assert labels(graph(NOTS)) == {
+        (0, 1): ("A: k == 1",),
+        (1, 2): ("not N, B: k == 2",),
+        (2, 3): ("not (k == 7 || k == 8), D: k == 4",),
+    }
+
+
+def test_steps_that_are_alternatives_are_ways_of_one_edge() -> None:
+    text = "pattern P { event E = exists(k); A = k == 1; B = k == 2; find next (A | B) A; }"
+    assert labels(graph(text))[0, 1] == ("A: k == 1", "B: k == 2")
+
+
+def test_steps_that_hold_at_once_are_one_way() -> None:
+    text = (
+        "pattern P { event E = exists(k); A = k > 1; B = k < 9;"
+        " check A A | B B; }"
+    )
+    ways = {edge.ways for edge in graph(text).edges}
+    assert (Way(("A", "B"), (), "k > 1 && k < 9"),) in ways
+
+
+def test_or_keeps_its_parentheses_in_a_conjunction() -> None:
+    text = (
+        "pattern P { event E = exists(k); A = k > 1 || x == 1; B = k < 9;"
+        " check A A | B B; }"
+    )
+    said = {way.guard for edge in graph(text).edges for way in edge.ways}
+    assert "(k > 1 || x == 1) && k < 9" in said
+
+
+def test_a_step_with_a_register_is_no_part_of_the_anonymous_way() -> None:
+    text = (
+        "pattern P { event E = exists(k); A = k > 1; B = k < 9; C = k == A.k;"
+        " check A C | B; }"
+    )
+    heads = {way.head for edge in graph(text).edges for way in edge.ways}
+    assert heads == {"A", "B", "C"}
+
+
+def test_an_event_used_as_a_step_is_not_named_twice() -> None:
+    text = "pattern P { event First = k == 1; event Second = k == 2; find next First Second; }"
+    assert labels(graph(text)) == {(0, 1): ("First",), (1, 2): ("Second",)}
+
+
+def test_states_keep_their_names() -> None:
+    assert [(s.name, s.initial, s.final) for s in graph(SPELLED).states] == [
+        ("end", True, True),
+        ("Waiting", False, False),
+    ]
+
+
+# --- dot ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [STACK, NOTS, SPELLED, HOSTILE])
+def test_dot_holds_every_state_and_edge(text: str) -> None:
+    of = graph(text)
+    said = of.to_dot()
+    for state in of.states:
+        assert re.search(rf"^  s{state.number} \[.*peripheries={1 + state.final}", said, re.M)
+    for edge in of.edges:
+        assert f"  s{edge.source} -> s{edge.target} [" in said
+    assert f"start -> s{of.initial};" in said
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+@pytest.mark.parametrize("text", [STACK, NOTS, SPELLED, HOSTILE])
+def test_graphviz_reads_the_dot(text: str) -> None:
+    of = graph(text)
+    done = subprocess.run(
+        ["dot", "-Tplain"], input=of.to_dot(), capture_output=True, encoding="utf-8", check=True
+    )
+    lines = done.stdout.splitlines()
+    assert not done.stderr
+    assert sum(line.startswith("node ") for line in lines) == len(of.states) + 1
+    assert sum(line.startswith("edge ") for line in lines) == len(of.edges) + 1
+
+
+def test_dot_escapes_what_its_strings_give_a_meaning() -> None:
+    way = Way(("A",), (), r'k == "\l&lt;"')
+    said = Graph("P", "next", "", (State(0, 'a"b', True, False),), (Edge(0, 0, (way,)),)).to_dot()
+    assert r'label="A: k == \"\\l&amp;lt;\"\l"' in said
+    assert r'label="a\"b"' in said
+
+
+# --- mermaid ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [STACK, NOTS, SPELLED, HOSTILE])
+def test_mermaid_holds_every_state_and_edge(text: str) -> None:
+    of = graph(text)
+    said = of.to_mermaid()
+    for state in of.states:
+        one = r"\(\(\(" if state.final else r"(\(\(|\(\[)"
+        assert re.search(rf'^  s{state.number}{one}"', said, re.M)
+    for edge in of.edges:
+        assert re.search(rf'^  s{edge.source} -->\|"[^"|]+"\| s{edge.target}$', said, re.M)
+    assert f"  start --> s{of.initial}\n" in said
+
+
+def test_mermaid_labels_hold_no_character_with_a_meaning() -> None:
+    for label in re.findall(r'\|"(.*?)"\|', graph(HOSTILE).to_mermaid()):
+        plain = re.sub(r"#\d+;|<br/>", "", label)
+        assert not re.search(r"[^\w\s:.,=()]", plain)
+        read = re.sub(r"#(\d+);", lambda m: chr(int(m[1])), label).replace("<br/>", "")
+        assert '"' in read
+
+
+# --- JSON ---------------------------------------------------------------------------
+
+
+def test_json_says_everything() -> None:
+    program = compile(NOTS)
+    said = json.loads(program.graph().to_json())
+    assert said["pattern"] == "Nots"
+    assert said["kind"] == "next"
+    assert said["fingerprint"] == program.fingerprint
+    assert (said["initial"], said["finals"]) == (0, [3])
+    assert [s["name"] for s in said["states"]] == ["q0", "q1", "q2", "q3"]
+    assert said["states"][1]["expected"] == ["B"]
+    assert said["steps"][0] == {"name": "A", "guard": "k == 1"}
+    assert said["nots"] == ["N", "(k == 7 || k == 8)"]
+    edge = said["edges"][1]
+    assert (edge["source"], edge["target"]) == (1, 2)
+    assert edge["ways"] == [{"steps": ["B"], "nots": ["N"], "guard": "k == 2"}]
+    for number in edge["minterms"]:
+        assert "not N, B" in said["minterms"][number]["holds"]
+        assert "A" in said["minterms"][number]["fails"]
+
+
+def test_every_form_is_the_same_under_every_hash_seed() -> None:
+    script = (
+        "from ketal.program import compile\n"
+        "from ketal.pictures import svg, graphviz\n"
+        f"for text in {[STACK, NOTS, SPELLED, HOSTILE]!r}:\n"
+        "    graph = compile(text).graph()\n"
+        "    print(graph.to_dot(), graph.to_mermaid(), graph.to_json(), ascii(graph.to_svg()))\n"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert len(said[0]) > 5_000
