@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -257,21 +257,78 @@ def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) ->
 
 
 def build(
-    *patterns: syntax.Pattern,
-    events: tuple[syntax.EventDecl, ...] = (),
-    params: tuple[syntax.ParamDecl, ...] = (),
+    name: str,
+    *,
+    events: Mapping[str, str | syntax.Guard],
+    transitions: Iterable[tuple[str, str, str]],
+    initial: str,
+    steps: Mapping[str, str | syntax.Guard] | None = None,
+    finals: Iterable[str] | None = None,
+    find: str | None = None,
+    clauses: Iterable[str] = (),
     limits: Limits | None = None,
+    **params: ParamValue,
 ) -> Program:
-    """Make a program from patterns written in code (`ketal.pattern`).
+    """Make a pattern in code, from states, transitions and guards.
 
-    The automaton and fingerprint are those of the same pattern as text: the
-    syntax is written as text and compiled from it, so every check holds.
+    This is how the paper sets an automaton up (Fig. 13). The pattern is written
+    as text and compiled from it, so the automaton and the fingerprint are those
+    of the text, and every check holds.
+
+    Parameters
+    ----------
+    name : str
+        The pattern's name.
+    events, steps : mapping of str to str or Guard
+        Guards by name, as text (`"call(* Stack.on(..)) && localhost"`) or as
+        nodes of `ketal.pattern`.
+    transitions : iterable of (str, str, str)
+        (state, step, state).
+    initial : str
+        The initial state.
+    finals : iterable of str, optional
+        The final states; left out, in a check, all of them.
+    find : str, optional
+        `strict`, `next` or `any`; left out, the pattern is a check.
+    clauses : iterable of str
+        The other statements, as text: `"order CausalOrder"`, `"within 5 s"`.
+    limits : Limits, optional
+        Other limits than the defaults.
+    **params
+        Values for `param` clauses.
 
     Raises
     ------
     PatternError
-        As for `compile`; spans point into the text that the syntax renders to.
-    """
-    from ketal.grammar import render
+        As for `compile`; spans point into the text that was written.
 
-    return compile(render(syntax.File(tuple(patterns), events, params)), limits=limits)
+    Examples
+    --------
+    >>> program = build(
+    ...     "Stack",
+    ...     events={"On": 'type == "on"', "Push": 'type == "push"'},
+    ...     transitions=[("q0", "On", "q1"), ("q1", "Push", "q1")],
+    ...     initial="q0",
+    ... )
+    >>> program.name
+    'Stack'
+    """
+    from ketal.grammar import render_guard
+
+    def text(guard: str | syntax.Guard) -> str:
+        return guard if isinstance(guard, str) else render_guard(guard)
+
+    lines = [f"    {clause.strip().rstrip(';')};" for clause in clauses]
+    lines += [f"    event {event} = {text(guard)};" for event, guard in events.items()]
+    lines += [f"    {step} = {text(guard)};" for step, guard in (steps or {}).items()]
+    lines.append(f"    {'check' if find is None else f'find {find}'} automaton {{")
+    lines.append(f"        initial {initial};")
+    if finals is not None:
+        lines.append(f"        final {', '.join(finals)};")
+    lines += [f"        {source} -> {target} on {step};" for source, step, target in transitions]
+    written = "\n".join([f"pattern {name} {{", *lines, "    }", "}", ""])
+    program = compile(written, name=f"<built {name}>", limits=limits, **params)
+    declared = [d.name for d in program.one.pattern.declarations]
+    if declared != [*events, *(steps or {})]:
+        raise SettingError(f"a guard of {name} holds more than a guard: declared {declared}")
+    return program

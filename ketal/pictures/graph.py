@@ -199,9 +199,7 @@ class Graph:
                 {
                     "source": e.source,
                     "target": e.target,
-                    "ways": [
-                        {"steps": w.steps, "nots": w.nots, "guard": w.guard} for w in e.ways
-                    ],
+                    "ways": [{"steps": w.steps, "nots": w.nots, "guard": w.guard} for w in e.ways],
                     "minterms": e.minterms,
                 }
                 for e in self.edges
@@ -259,7 +257,9 @@ class _Words:
         self.guards = dict(compiled.guards)
         self.guard_text = guard_text
         # The compiler numbers `not` guards as they stand in the body, equal ones once.
-        absent = [n.guard for n in syntax.walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
+        absent = [
+            n.guard for n in syntax.walk(compiled.pattern.body) if isinstance(n, syntax.Absent)
+        ]
         self.nots = tuple(map(self._absent, dict.fromkeys(absent)))
         assert len(self.nots) == len(self.automaton.nots), "a `not` guard is numbered otherwise"
 

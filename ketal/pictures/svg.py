@@ -172,9 +172,7 @@ class _Picture:
         for edge, route in zip(self.graph.edges, routes, strict=True):
             said = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
             label = self._label(edge, route.label)
-            yield (
-                f'<g class="edge"><title>{_text(said)}</title>{self._arrow(route)}{label}</g>'
-            )
+            yield (f'<g class="edge"><title>{_text(said)}</title>{self._arrow(route)}{label}</g>')
 
     def _arrow(self, route: Route) -> str:
         for point in (*route.curve, route.tip):

@@ -92,28 +92,19 @@ def test_steps_that_are_alternatives_are_ways_of_one_edge() -> None:
 
 
 def test_steps_that_hold_at_once_are_one_way() -> None:
-    text = (
-        "pattern P { event E = exists(k); A = k > 1; B = k < 9;"
-        " check A A | B B; }"
-    )
+    text = "pattern P { event E = exists(k); A = k > 1; B = k < 9; check A A | B B; }"
     ways = {edge.ways for edge in graph(text).edges}
     assert (Way(("A", "B"), (), "k > 1 && k < 9"),) in ways
 
 
 def test_or_keeps_its_parentheses_in_a_conjunction() -> None:
-    text = (
-        "pattern P { event E = exists(k); A = k > 1 || x == 1; B = k < 9;"
-        " check A A | B B; }"
-    )
+    text = "pattern P { event E = exists(k); A = k > 1 || x == 1; B = k < 9; check A A | B B; }"
     said = {way.guard for edge in graph(text).edges for way in edge.ways}
     assert "(k > 1 || x == 1) && k < 9" in said
 
 
 def test_a_step_with_a_register_is_no_part_of_the_anonymous_way() -> None:
-    text = (
-        "pattern P { event E = exists(k); A = k > 1; B = k < 9; C = k == A.k;"
-        " check A C | B; }"
-    )
+    text = "pattern P { event E = exists(k); A = k > 1; B = k < 9; C = k == A.k; check A C | B; }"
     heads = {way.head for edge in graph(text).edges for way in edge.ways}
     assert heads == {"A", "B", "C"}
 

@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 import time
+import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,9 +94,7 @@ def label_boxes(scene: Scene, layout: Layout) -> list[tuple[float, float, float,
     ]
 
 
-def overlap(
-    one: tuple[float, float, float, float], two: tuple[float, float, float, float]
-) -> bool:
+def overlap(one: tuple[float, float, float, float], two: tuple[float, float, float, float]) -> bool:
     return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
 
 
@@ -168,12 +167,12 @@ def test_no_line_of_the_layered_layout_crosses_a_label_or_a_foreign_state(
             ends = (link.source, link.target)
             others = [b for n, b in enumerate(boxes(scene, layout)) if n not in ends]
             for at in range(0, len(route.curve) - 1, 3):
-                one, control, other, two = route.curve[at : at + 4]
+                corners = route.curve[at : at + 4]
                 for step in range(17):
                     t = step / 16
                     weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
                     x, y = (
-                        sum(w * p[axis] for w, p in zip(weights, (one, control, other, two)))
+                        sum(w * p[axis] for w, p in zip(weights, corners, strict=True))
                         for axis in (0, 1)
                     )
                     assert not any(overlap((x, y, x, y), box) for box in (*others, *labels))
@@ -190,7 +189,8 @@ def test_a_long_guard_breaks_before_its_operators() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x" * 500, "A: " + " && ".join(f"k{n} == {n}" for n in range(500)), '"' * 20_000, "界" * 99]
+    "text",
+    ["x" * 500, "A: " + " && ".join(f"k{n} == {n}" for n in range(500)), '"' * 20_000, "界" * 99],
 )
 def test_lines_are_bounded_in_width_and_number(text: str) -> None:
     lines = wrapped([text] * 3)
@@ -249,20 +249,16 @@ def test_too_many_states_or_edges_name_the_limit() -> None:
         assert len(said.splitlines()) > 999
 
 
-def test_the_largest_picture_is_drawn_in_seconds(engine: str) -> None:
+def test_the_largest_picture_is_drawn_in_seconds(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     back = [(n, 0) for n in range(1, SVG_STATES_MAX)]
     graph = made(SVG_STATES_MAX, [(n, n + 1) for n in range(SVG_STATES_MAX - 1)] + back)
+    pytest.importorskip("igraph")
+    monkeypatch.setattr("ketal.pictures.graphviz.DOT_TIMEOUT_S", 5)
     begin = time.monotonic()
-    if engine == "Graphviz":
-        # It may take too long; the answer is then igraph's, and says so.
-        pytest.importorskip("igraph")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ketal.pictures.graphviz.DOT_TIMEOUT_S", 5)
-            import warnings
-
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", LayoutWarning)
-                ElementTree.fromstring(graph.to_svg())
-    else:
+    with warnings.catch_warnings():
+        # Graphviz may take too long; the picture is then igraph's.
+        warnings.simplefilter("ignore", LayoutWarning)
         ElementTree.fromstring(graph.to_svg())
     assert time.monotonic() - begin < 30
