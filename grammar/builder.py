@@ -262,9 +262,15 @@ class Builder:
     def _topology(self, tree: _Tree, make: Expressions) -> dict[str, Any]:
         edges = []
         for link in _trees(tree):
-            source, target, relaxed = cast("list[Token | None]", link.children)
-            ends = (make.name_or_string(cast(Token, end)) for end in (source, target))
-            edges.append(ast.TopologyEdge(*ends, relaxed is not None, span=span_of(link)))
+            source, target, relaxed = cast("tuple[Token, Token, Token | None]", link.children)
+            edges.append(
+                ast.TopologyEdge(
+                    make.name_or_string(source),
+                    make.name_or_string(target),
+                    relaxed is not None,
+                    span=span_of(link),
+                )
+            )
         is_open = isinstance(tree.children[0], Token)
         return {"topology": ast.Topology(tuple(edges), is_open, span=span_of(tree))}
 
@@ -335,9 +341,7 @@ class Builder:
         value = make.value(cast(_Tree, tree.children[0]))
         if isinstance(value, ast.Literal) and type(value.value) is int and value.value >= 0:
             return {"limit": value.value}
-        self.fault(
-            "K013", "a limit is a whole number", span_of(tree), "write `limit 10`"
-        )
+        self.fault("K013", "a limit is a whole number", span_of(tree), "write `limit 10`")
         return {}
 
     def _mode(self, tree: _Tree, make: Expressions) -> dict[str, Any]:
@@ -346,9 +350,7 @@ class Builder:
     def _on_violation(self, tree: _Tree, make: Expressions) -> dict[str, Any]:
         return self._choice("on_violation", "reaction", tree, ("halt", "resume", "skip"))
 
-    def _choice(
-        self, key: str, what: str, tree: _Tree, choices: tuple[str, ...]
-    ) -> dict[str, Any]:
+    def _choice(self, key: str, what: str, tree: _Tree, choices: tuple[str, ...]) -> dict[str, Any]:
         word = cast(Token, tree.children[0])
         if word not in choices:
             self._unknown(what, word, choices)

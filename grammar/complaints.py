@@ -20,8 +20,11 @@ from ketal.errors import Diagnostic, Span
 from ketal.grammar.names import near
 
 STATEMENTS = frozenset(
-    "event param order at partition topology check find within return limit mode on".split()
-)
+    {
+        "event", "param", "order", "at", "partition", "topology", "check", "find", "within",
+        "return", "limit", "mode", "on",
+    }
+)  # fmt: skip
 LABELS = {
     "event": "the event", "param": "the parameter", "order": "the order", "at": "`at`",
     "partition": "the partition", "topology": "the topology", "check": "the check",
@@ -31,13 +34,12 @@ LABELS = {
 }  # fmt: skip
 _FOUND = re.compile(
     r'"(?:[^"\\\n]|\\[^\n])*"|'
-    r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|&&|\|\||==|!=|<=|>=|->|\.\.|.", re.DOTALL
+    r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|&&|\|\||==|!=|<=|>=|->|\.\.|.",
+    re.DOTALL,
 )
 _OPERATORS = frozenset({"AND", "OR", "COMPARE", "STAR", "SLASH", "PERCENT", "PLUS", "MINUS"})
 _VALUE = frozenset({"STRING", "NUMBER", "TRUE", "FALSE", "MINUS", "LSQB", "LPAR", "NAME"})
-_GUARD = frozenset(
-    {"CALL", "HOST", "ORIGIN", "EXISTS", "CAUSAL", "CONC", "LOCALHOST", "BANG"}
-)
+_GUARD = frozenset({"CALL", "HOST", "ORIGIN", "EXISTS", "CAUSAL", "CONC", "LOCALHOST", "BANG"})
 _REPETITION = frozenset({"STAR", "PLUS", "QUESTION", "REPETITION"})
 _BODY = frozenset({"NAME", "LPAR", "LBRACE", "NOT", "AUTOMATON", "STRICT", "NEXT", "ANY"})
 _STATEMENT = frozenset(word.upper() for word in STATEMENTS) | {"NAME"}
@@ -204,7 +206,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K002",
-        lambda s: s.found in ("'", "“", "”", "„", "‘", "’", "`"),
+        lambda s: s.found in ("'", "“", "”", "„", "\u2018", "\u2019", "`"),
         "a string stands in double quotes",
         'write "text"',
         ("pattern P { event E = type == 'x'; }", "pattern P { event E = type == “x”; }"),
@@ -303,17 +305,22 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
-        lambda s: s.after_operand
-        and s.found in ("==", "!=", "<", "<=", ">", ">=", "in", "matches", "=")
-        and "COMPARE" not in s.expects,
+        lambda s: (
+            s.after_operand
+            and s.found in ("==", "!=", "<", "<=", ">", ">=", "in", "matches", "=")
+            and "COMPARE" not in s.expects
+        ),
         "comparisons do not chain",
         "write `a < b && b < c`",
         ("pattern P { event E = 1 < a < 3; }", "pattern P { event E = a == b == c; }"),
     ),
     Rule(
         "K001",
-        lambda s: s.after_operand
-        and s.found in ("is", "equals", "eq", "like", "contains", "startswith", "xor", "implies"),
+        lambda s: (
+            s.after_operand
+            and s.found
+            in ("is", "equals", "eq", "like", "contains", "startswith", "xor", "implies")
+        ),
         "`{found}` is no operator",
         "guards have `==`, `!=`, `<`, `<=`, `>`, `>=`, `in […]` and `matches /…/`",
         ('pattern P { event E = type is "x"; }', 'pattern P { event E = type like "x%"; }'),
@@ -339,8 +346,10 @@ RULES: tuple[Rule, ...] = (
     # --- guards that are words ---
     Rule(
         "K010",
-        lambda s: s.before in ("host", "origin", "exists", "call", "Causal", "Conc")
-        and s.expects == {"LPAR"},
+        lambda s: (
+            s.before in ("host", "origin", "exists", "call", "Causal", "Conc")
+            and s.expects == {"LPAR"}
+        ),
         "`{before}` is a guard and wants its argument in parentheses",
         "write `{before}(…)`; an attribute of that name is `data.{before}`",
         (
@@ -374,8 +383,12 @@ RULES: tuple[Rule, ...] = (
     # --- bodies ---
     Rule(
         "K001",
-        lambda s: s.in_body and s.found in (";", ")") and "SEMICOLON" not in s.expects
-        and s.before in ("check", "find", "strict", "next", "any", "("),
+        lambda s: (
+            s.in_body
+            and s.found in (";", ")")
+            and "SEMICOLON" not in s.expects
+            and s.before in ("check", "find", "strict", "next", "any", "(")
+        ),
         "the body is empty",
         "name at least one step: `find next A B`",
         ("pattern P { check ; }", "pattern P { find any; }", "pattern P { check A (); }"),
@@ -389,16 +402,24 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
-        lambda s: s.before == "{" and s.in_body and s.found[:1].isdigit()
-        and s.statement[-2:-1] in (("*",), ("+",), ("?",)),
+        lambda s: (
+            s.before == "{"
+            and s.in_body
+            and s.found[:1].isdigit()
+            and s.statement[-2:-1] in (("*",), ("+",), ("?",))
+        ),
         "a repetition cannot be repeated",
         "write `(A*){2}`, with parentheses",
         ("pattern P { check A*{2}; }",),
     ),
     Rule(
         "K001",
-        lambda s: s.before == "{" and s.open is not None
-        and s.in_body and (s.found[:1].isdigit() or s.found in (",", "-", ".")),
+        lambda s: (
+            s.before == "{"
+            and s.open is not None
+            and s.in_body
+            and (s.found[:1].isdigit() or s.found in (",", "-", "."))
+        ),
         "a repetition count is written `{2}`, `{2,5}` or `{2,}`, in whole numbers",
         "for at most five write `{0,5}`",
         ("pattern P { check A{,3}; }", "pattern P { check A{1.5}; }", "pattern P { check A{-1}; }"),
@@ -518,11 +539,16 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
-        lambda s: s.expects == {"EQUAL"} and s.statement == (s.before,)
-        and bool(_near_statement(s)),
+        lambda s: (
+            s.expects == {"EQUAL"} and s.statement == (s.before,) and bool(_near_statement(s))
+        ),
         "`{before}` begins no statement",
         "did you mean `{near}`?",
-        ("pattern P { odrer CausalOrder; }", "pattern P { checks A; }", "pattern P { evnt E = 1; }"),
+        (
+            "pattern P { odrer CausalOrder; }",
+            "pattern P { checks A; }",
+            "pattern P { evnt E = 1; }",
+        ),
     ),
     Rule(
         "K001",
@@ -547,8 +573,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
-        lambda s: "PATTERN" in s.expects and near(s.found, {"pattern", "event", "param"}, 0.7)
-        is not None,
+        lambda s: (
+            "PATTERN" in s.expects and near(s.found, {"pattern", "event", "param"}, 0.7) is not None
+        ),
         "`{found}` begins nothing",
         "did you mean `{near_top}`?",
         ("patern P { }", "events E = true;"),
@@ -649,8 +676,10 @@ def _describe(s: Situation) -> str:
     if {"STAR", "QUESTION"} <= left:
         take(_REPETITION, "a repetition")
     if {"STRING", "BANG"} <= left:
-        take(_VALUE | _GUARD, "a guard" if s.keyword not in LABELS or s.keyword == "event"
-             else "a value")
+        take(
+            _VALUE | _GUARD,
+            "a guard" if s.keyword not in LABELS or s.keyword == "event" else "a value",
+        )
     elif {"STRING", "NUMBER"} <= left:
         take(_VALUE | _GUARD, "a value")
     if "AND" in left:

@@ -28,9 +28,11 @@ _Tree: TypeAlias = Tree[Token]
 Fault: TypeAlias = Callable[..., None]
 
 GUARDS = frozenset(
-    "or and not comparison membership matches localhost registered call host origin exists "
-    "causal conc".split()
-)
+    {
+        "or", "and", "not", "comparison", "membership", "matches", "localhost", "registered",
+        "call", "host", "origin", "exists", "causal", "conc",
+    }
+)  # fmt: skip
 UNITS = {
     "sec": "s", "secs": "s", "second": "s", "seconds": "s", "S": "s", "m": "min",
     "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h", "hr": "h",
@@ -407,7 +409,7 @@ class Expressions:
         items: list[ast.Body | ast.Absent] = []
         for child in children:
             part = self._block(child, inner)
-            items.extend(part.items if _inlines(part) else (part,))
+            items.extend(_inlined(part))
         return ast.Sequence(tuple(items), span=span)
 
     def _absent(self, tree: _Tree, depth: int) -> ast.Guard:
@@ -438,15 +440,17 @@ class Expressions:
         return least, int(self.number(Token.new_borrow_pos("NUMBER", second.strip(), token)))
 
 
-def _inlines(part: Any) -> bool:
-    """Return whether a group's items may join the sequence around it.
+def _inlined(part: ast.Body | ast.Absent) -> tuple[ast.Body | ast.Absent, ...]:
+    """Return a part of a sequence as the items that it adds to it.
 
-    A group that begins or ends with `not` is left as it is: joined, its `not`
-    would find a neighbour that the author's parentheses keep away.
+    A group's items join the sequence around it, except where the group begins or
+    ends with `not`: joined, its `not` would find a neighbour that the author's
+    parentheses keep away.
     """
-    return isinstance(part, ast.Sequence) and not (
-        isinstance(part.items[0], ast.Absent) or isinstance(part.items[-1], ast.Absent)
-    )
+    if not isinstance(part, ast.Sequence):
+        return (part,)
+    ends = (part.items[0], part.items[-1])
+    return (part,) if any(isinstance(end, ast.Absent) for end in ends) else part.items
 
 
 def _unescaped(text: str) -> str:
@@ -474,10 +478,10 @@ def regex_fault(regex: str, limits: Limits) -> str:
         reason = error.args[0] if error.args else ""
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         if "too large" in text:
-            return f"it needs more memory than the limit regex_memory_max, {limits.regex_memory_max}"
+            return (
+                f"it needs more memory than the limit regex_memory_max, {limits.regex_memory_max}"
+            )
         return text
     except UnicodeEncodeError:
         return "it holds half of a surrogate pair"
     return ""
-
-

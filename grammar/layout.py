@@ -116,8 +116,10 @@ class _Layout:
         """Return the comments between statements; those behind one join it."""
         pieces = []
         for comment in self._take(start, end):
-            if before and not before[0].comment and (
-                "\n" not in self.text[before[0].end : comment.start]
+            if (
+                before
+                and not before[0].comment
+                and ("\n" not in self.text[before[0].end : comment.start])
             ):
                 before[0].behind.append(comment)
             else:

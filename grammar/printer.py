@@ -35,9 +35,7 @@ def render(file: ast.File) -> str:
 
 def file_scope(file: ast.File) -> Scope:
     """Return the names that a file's own declarations make known."""
-    return Scope(
-        frozenset(p.name for p in file.params), frozenset(e.name for e in file.events)
-    )
+    return Scope(frozenset(p.name for p in file.params), frozenset(e.name for e in file.events))
 
 
 def pattern_scope(pattern: ast.Pattern, shared: Scope) -> Scope:
@@ -53,8 +51,10 @@ def _pattern(pattern: ast.Pattern, shared: Scope) -> str:
     groups = [
         _head(pattern, scope),
         [declaration(d, scope) for d in pattern.declarations],
-        [body_statement(pattern.kind, pattern.strategy, pattern.body, scope)]
-        + _tail(pattern, scope),
+        [
+            body_statement(pattern.kind, pattern.strategy, pattern.body, scope),
+            *_tail(pattern, scope),
+        ],
     ]
     text = "\n\n".join("\n".join(lines) for lines in groups if lines)
     return f"pattern {pattern.name} {{\n{indented(text)}\n}}"
@@ -300,10 +300,10 @@ def _anchored(guard: ast.Guard, anchor: str, scope: Scope) -> str:
 
 
 def _regex(regex: str) -> str:
-    """Write a regular expression between slashes.
+    r"""Write a regular expression between slashes.
 
     A slash is escaped; what cannot stand there is written in another form that
-    means the same: `\\/` as a slash, a line end as `\\n`, none at all as `(?:)`.
+    means the same: `\/` as a slash, a line end as `\n`, none at all as `(?:)`.
     """
     parts = []
     at = 0
@@ -348,8 +348,10 @@ def _value(value: ast.Value, strength: int, scope: Scope) -> str:
             own = _SIGN
             # `-3` is read as a number, so the number that is negated is set apart.
             apart = isinstance(operand, ast.Literal | ast.Negative)
-            text = f"-({render_value(operand, scope)})" if apart else (
-                "-" + _value(operand, _SIGN, scope)
+            text = (
+                f"-({render_value(operand, scope)})"
+                if apart
+                else ("-" + _value(operand, _SIGN, scope))
             )
         case ast.ListOf(items=items):
             text = _list(items, scope)

@@ -50,9 +50,7 @@ class Reading:
 def language() -> Lark:
     """Return the parser of the language; made once, at first use."""
     text = importlib.resources.files("ketal.grammar").joinpath("pattern.lark").read_text("utf-8")
-    return Lark(
-        text, parser="lalr", strict=True, propagate_positions=True, maybe_placeholders=True
-    )
+    return Lark(text, parser="lalr", strict=True, propagate_positions=True, maybe_placeholders=True)
 
 
 @dataclass(slots=True)
@@ -77,10 +75,9 @@ class _Progress:
             if block:
                 self._turn(token)
                 return
-        elif text in OPENING.values() and self.brackets:
-            if self.brackets.pop().block:
-                self._turn(token)
-                return
+        elif text in OPENING.values() and self.brackets and self.brackets.pop().block:
+            self._turn(token)
+            return
         if self.statement == ["pattern"]:
             self.pattern = text
         if text == ";":
@@ -96,9 +93,7 @@ class _Progress:
         self.count += 1
 
     def _opens_block(self) -> bool:
-        return (
-            self.statement[0] in ("pattern", "topology") or str(self.last or "") == "automaton"
-        )
+        return self.statement[0] in ("pattern", "topology") or str(self.last or "") == "automaton"
 
 
 def read(text: str, *, name: str, limits: Limits) -> Reading:

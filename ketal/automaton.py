@@ -123,24 +123,6 @@ class Automaton:
             self.steps[s] for s in sorted({self.variants[v].step for v in self.enabled[state]})
         )
 
-    def edges(self) -> tuple[tuple[int, int, tuple[tuple[str, ...], ...]], ...]:
-        """Return (source, target, alternatives); an alternative is the steps that hold at once."""
-        ways: dict[tuple[int, int], set[tuple[int, ...]]] = {}
-        for state, row in enumerate(self.table):
-            here = set(self.enabled[state])
-            for (minterm, group), target in zip(self.letters, row, strict=True):
-                if target < 0:
-                    continue
-                held = {self.variants[v].step for v in self.minterms[minterm] if v in here}
-                chosen = (group,) if group != ANONYMOUS else tuple(sorted(held))
-                ways.setdefault((state, target), set()).add(chosen)
-        out = []
-        for (state, target), sets in sorted(ways.items()):
-            least = [s for s in sets if not any(set(o) < set(s) for o in sets)]
-            names = tuple(tuple(self.steps[i] for i in s) for s in sorted(least))
-            out.append((state, target, names))
-        return tuple(out)
-
 
 def plain(value: Any) -> Any:
     """Return syntax and formulas as plain JSON, spans left out: the same in every process."""

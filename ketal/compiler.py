@@ -140,8 +140,11 @@ class _Glushkov:
         return self.out
 
     def _link(self, last: set[int], first: set[int], nots: tuple[int, ...] = ()) -> None:
+        edges_max = self.limits.states_max * EDGES_PER_STATE_MAX
+        if len(last) * len(first) > edges_max:
+            raise self._too_many()  # before they are made
         self.out.edges.update((p, nots, q) for p in last for q in first)
-        if len(self.out.edges) > self.limits.states_max * EDGES_PER_STATE_MAX:
+        if len(self.out.edges) > edges_max:
             raise self._too_many()
 
     def _too_many(self) -> PatternError:

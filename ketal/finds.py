@@ -448,14 +448,14 @@ class ForwardFind(_Find):
                 last = watermark_us - self.window.us
                 self._purge(lambda p: p.low_us is not None and p.low_us <= last)
             return
-        for run in list(self.runs.values()):
-            time = run.start.time_us
-            if watermark_us is None or (
-                time is not None
-                and self.window.us is not None
-                and time + self.window.us <= watermark_us
-            ):
-                self._end(run, found)
+        over = list(self.runs.values())
+        if watermark_us is not None and self.window.us is not None:
+            # In event-time order, as `_Firsts` does.
+            last = watermark_us - self.window.us
+            timed = [(run.start.time_us, run) for run in over if run.start.time_us is not None]
+            over = [run for time, run in sorted(timed, key=lambda t: t[0]) if time <= last]
+        for run in over:
+            self._end(run, found)
 
     def _purge(self, over: Any) -> None:
         for index in self.by_state.values():
@@ -695,6 +695,7 @@ class JoinFind(_Find):
     ) -> None:
         machine = self.machine
         taken = (*parent.taken, (step, seen))
+        found.moves.append((parent.configuration.state, step, target, seen))
         if target in machine.automaton.finals:
             matches.append(taken)
         if machine.has_way_on[target]:

@@ -448,9 +448,13 @@ class Monitor:
         state = decoded(blob)
         try:
             said = changes(state["marks"], {c.name: _mark(c) for c in program.compiled})
-            if said:
-                raise StateError(f"the snapshot is of another program: {said}")
-            self = cls(program, execution=state["execution"], **options)
+            options = {"execution": state["execution"], **options}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"the snapshot is damaged: {type(error).__name__} {error}") from None
+        if said:
+            raise StateError(f"the snapshot is of another program: {said}")
+        self = cls(program, **options)
+        try:
             self._tally = Tally(*state["tally"])
             self._watermark_us = state["watermark_us"]
             self._closed = state["closed"]
@@ -458,7 +462,11 @@ class Monitor:
             events = read_events(state["events"])
             self._queue.released = state["released"]
             for number in state["held_back"]:
-                self._queue.push(events[number])
+                if self._queue.push(events[number]) is None:
+                    raise StateError(
+                        f"the snapshot holds back {len(state['held_back'])} events; "
+                        f"limit held_back_max is {self.limits.held_back_max}"
+                    )
             for run, inner in zip(self._runs, state["patterns"], strict=True):
                 restore_pattern(run, inner, events)
         except (KeyError, IndexError, TypeError, ValueError) as error:

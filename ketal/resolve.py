@@ -522,7 +522,7 @@ class _Pattern(_Findings):
 
 
 def _check_event(findings: _Findings, event: ast.EventDecl) -> None:
-    """An event is a class of single events: it knows no run."""
+    """Tell what an event cannot look at: it is a class of single events and knows no run."""
     for node in ast.walk(event.guard):
         if isinstance(node, ast.Causal | ast.Conc):
             findings.error(

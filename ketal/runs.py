@@ -17,7 +17,7 @@ for the events that a pending `not` has met.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ketal.atoms import Atom, Formula, evaluate, registers, simplify, variables
@@ -451,12 +451,16 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A `check` run met an event that no configuration allows."""
+    """A `check` run met an event that no configuration allows.
+
+    `resumed` is true where the fresh run of `on violation resume` took the event.
+    """
 
     seen: Seen
     states: tuple[int, ...]
     expected: tuple[str, ...]
     reason: str
+    resumed: bool = False
 
 
 class CheckRun:
@@ -488,7 +492,10 @@ class CheckRun:
             self.configurations = ()
         elif policy == "resume":
             self.configurations = (self.machine.start(),)
-            self.configurations = self._after(seen) or self.configurations
+            after = self._after(seen)
+            if after:
+                self.configurations = after
+                refused = replace(refused, resumed=True)
         return refused
 
     def _after(self, seen: Seen) -> tuple[Configuration, ...]:

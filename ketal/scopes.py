@@ -182,7 +182,7 @@ class PatternRun:
     def _keyed(self, event: Event) -> ScopeKey | None:
         """Return the partition of an alphabet event; None (and counted) without one."""
         compiled = self.compiled
-        values = [(name, read(event)) for name, read in compiled.partition]
+        values = [(name, _keyed_by(read(event))) for name, read in compiled.partition]
         unscoped = any(value is None for _, value in values)
         untimed = compiled.window_us is not None and event.time is None
         self.counts.unscoped += unscoped
@@ -345,8 +345,15 @@ class PatternRun:
                         **self._common(scope.key, _time(event)),
                     )
                 )
-        elif self.trace:
-            out.append(self._moved(scope, seen, before, run.states(), ""))
+        if self.trace and (refused is None or refused.resumed):
+            start = before if refused is None else (0,)
+            out.append(self._moved(scope, seen, start, run.states(), ""))
+        if len(run.configurations) > self.limits.configurations_max:
+            # Without all of its configurations a run would call allowed events violations.
+            run.halted = True
+            run.configurations = ()
+            given_up = "the rest of this run, which has too many readings"
+            out.append(self._overflow("configurations_max", given_up, scope.key, seen.event))
         return out
 
     def _moved(
@@ -459,6 +466,11 @@ class PatternRun:
             (not s.run.halted) if isinstance(s.run, CheckRun) else s.run.partials
             for s in self.scopes.values()
         )
+
+
+def _keyed_by(value: Any) -> Any:
+    """Return a partition key as it is written: 1 and 1.0 are one scope, whichever came first."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _time(event: Event) -> float | None:

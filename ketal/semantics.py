@@ -575,7 +575,12 @@ class _Judge:
         """Return (name, kind, value) of each partition key."""
         found = [(_read(event, of), of) for of in self.pattern.partition]
         return tuple(
-            (of.name if isinstance(of, ast.Field) else of.path[-1], _kind(value), value)
+            (
+                of.name if isinstance(of, ast.Field) else of.path[-1],
+                _kind(value),
+                # 1 and 1.0 are one scope, and it is called 1 whichever came first.
+                int(value) if isinstance(value, float) and value.is_integer() else value,
+            )
             for value, of in found
         )
 

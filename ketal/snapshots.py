@@ -11,6 +11,7 @@ The one rule: snapshot and restore at any point changes nothing.
 from __future__ import annotations
 
 import json
+import zlib
 from collections import deque
 from dataclasses import fields
 from typing import Any
@@ -208,7 +209,8 @@ def restore_pattern(run: PatternRun, state: Any, events: list[Event]) -> None:
 
 def encoded(state: dict[str, Any]) -> bytes:
     """Return a state as bytes, its format first."""
-    return b"ketal" + bytes([FORMAT]) + msgspec.msgpack.encode(state)
+    body = msgspec.msgpack.encode(state)
+    return b"ketal" + bytes([FORMAT]) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
 def decoded(blob: bytes) -> dict[str, Any]:
@@ -217,17 +219,20 @@ def decoded(blob: bytes) -> dict[str, Any]:
     Raises
     ------
     StateError
-        If the bytes are no snapshot, or of another format.
+        If the bytes are no snapshot, of another format, or damaged.
     """
-    if blob[:5] != b"ketal" or len(blob) < 7:
+    if blob[:5] != b"ketal" or len(blob) < 10:
         raise StateError("these bytes are no ketal snapshot")
     if blob[5] != FORMAT:
         raise StateError(
             f"the snapshot has format {blob[5]}; this ketal reads format {FORMAT}: "
             "start anew, or restore it with the ketal that wrote it"
         )
+    body = blob[10:]
+    if zlib.crc32(body) != int.from_bytes(blob[6:10], "big"):
+        raise StateError("the snapshot is damaged: its checksum does not fit")
     try:
-        state: dict[str, Any] = msgspec.msgpack.decode(blob[6:], type=dict[str, Any])
+        state: dict[str, Any] = msgspec.msgpack.decode(body, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise StateError(f"the snapshot is damaged: {error}") from None
     return state

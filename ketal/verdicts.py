@@ -231,7 +231,7 @@ class Transition(PatternVerdict, frozen=True, kw_only=True):
         }
 
     def __str__(self) -> str:
-        arrow = f"{self.source} -> {self.target} on {self.step}"
+        arrow = f"{self.source} -> {self.target}" + (f" on {self.step}" if self.step else "")
         return f"transition {self._scope_text()}: {self.event}: {arrow}"
 
 

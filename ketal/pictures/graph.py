@@ -93,7 +93,7 @@ class Graph:
 
     Attributes
     ----------
-    pattern, kind, fingerprint : str
+    pattern, strategy, fingerprint : str
         The pattern's name, its strategy (`check`, `strict`, `next`, `any`), its fingerprint.
     states, edges : tuples
         In order of their numbers.
@@ -106,7 +106,7 @@ class Graph:
     """
 
     pattern: str
-    kind: str
+    strategy: str
     fingerprint: str
     states: tuple[State, ...]
     edges: tuple[Edge, ...]
@@ -145,7 +145,7 @@ class Graph:
         )
         return cls(
             pattern=compiled.name,
-            kind=compiled.strategy,
+            strategy=compiled.strategy,
             fingerprint=compiled.fingerprint,
             states=states,
             edges=edges,
@@ -179,7 +179,7 @@ class Graph:
         """Write it as JSON, two blanks an indent."""
         said = {
             "pattern": self.pattern,
-            "kind": self.kind,
+            "strategy": self.strategy,
             "fingerprint": self.fingerprint,
             "states": [
                 {
@@ -226,14 +226,12 @@ class Graph:
     def to_svg(self) -> str:
         """Draw it.
 
-        Graphviz's `dot` lays it out where it is on the PATH, igraph elsewhere.
+        Graphviz's `dot` lays it out where it is on the PATH, our layers of its own elsewhere.
 
         Raises
         ------
         SettingError
             If it has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
-        NotAvailableError
-            If neither Graphviz nor igraph is installed.
         """
         from ketal.pictures.svg import draw
 
@@ -241,11 +239,11 @@ class Graph:
 
     def _repr_svg_(self) -> str | None:
         """Draw it for a notebook; None where it cannot be drawn, so that its text is shown."""
-        from ketal.errors import NotAvailableError, SettingError
+        from ketal.errors import SettingError
 
         try:
             return self.to_svg()
-        except (NotAvailableError, SettingError):
+        except SettingError:
             return None
 
 

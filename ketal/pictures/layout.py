@@ -1,8 +1,8 @@
 """What a layout is given and what it returns.
 
 A layout places boxes and routes links between them. It knows sizes, nothing of
-states and guards; Graphviz (`ketal.pictures.graphviz`) and igraph
-(`ketal.pictures.layered`) are two functions of this one shape.
+states and guards; Graphviz (`ketal.pictures.graphviz`) and our
+own layers (`ketal.pictures.layered`) are two functions of this one shape.
 
 The one rule: everything is in pixels, x to the right and y down.
 """

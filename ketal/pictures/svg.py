@@ -1,6 +1,6 @@
 """A graph drawn as SVG.
 
-The layout comes from Graphviz where it is installed, else from igraph; the
+The layout comes from Graphviz where it is installed, else from `layered`; the
 drawing is the same for both. Colours are given for light and dark, each with a
 ground of its own, so the picture is readable on any page.
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from ketal.errors import NotAvailableError, SettingError
+from ketal.errors import SettingError
 from ketal.pictures import graphviz, layered
 from ketal.pictures.layout import Box, Layout, LayoutError, Link, Point, Route, Scene
 from ketal.pictures.wording import clipped, columns, printable, wrapped
@@ -54,7 +54,7 @@ monospace;fill:var(--ink);stroke:none;white-space:pre}
 
 
 class LayoutWarning(UserWarning):
-    """Graphviz is installed and failed; the picture was laid out by igraph."""
+    """Graphviz is installed and failed; the picture was laid out in layers."""
 
 
 def draw(graph: Graph) -> str:
@@ -64,8 +64,6 @@ def draw(graph: Graph) -> str:
     ------
     SettingError
         If it has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
-    NotAvailableError
-        If neither Graphviz nor igraph is installed.
     """
     for what, count, limit in (
         ("states", len(graph.states), SVG_STATES_MAX),
@@ -90,7 +88,7 @@ def scene_of(graph: Graph) -> Scene:
     for edge in graph.edges:
         lines = wrapped(edge.label)
         width = max(map(columns, lines)) * LABEL_PX * COLUMN_EM + LABEL_PAD
-        size = (math.ceil(width), len(lines) * LINE_PX)
+        size = (math.ceil(width), len(lines) * LINE_PX + LABEL_PAD)
         links.append(Link(numbers[edge.source], numbers[edge.target], *size))
     boxes = (*map(_box, graph.states), Box(4.0, 4.0))
     return Scene(boxes, tuple(links), graph.horizontal)
@@ -109,22 +107,13 @@ def _name(state: State) -> str:
 def lay_out(scene: Scene) -> Layout:
     """Lay a scene out by the best program at hand."""
     program = graphviz.available()
-    failure = ""
     if program is not None:
         try:
             return graphviz.place(scene, program)
         except LayoutError as error:
-            failure = f"Graphviz is installed, but {error}"
-    try:
-        layout = layered.place(scene)
-    except ImportError:
-        raise NotAvailableError(
-            f"{failure or 'Graphviz is not on the PATH'}, and igraph is not installed: "
-            "a picture as SVG needs one of them (`pip install 'ketal[svg]'` brings igraph)"
-        ) from None
-    if failure:
-        warnings.warn(f"{failure}; the layout is igraph's", LayoutWarning, stacklevel=2)
-    return layout
+            said = f"Graphviz is installed, but {error}; the layout is ketal's own"
+            warnings.warn(said, LayoutWarning, stacklevel=2)
+    return layered.place(scene)
 
 
 # --- drawing ----------------------------------------------------------------
@@ -221,7 +210,8 @@ def _shape(center: Point, box: Box, inset: float) -> str:
         return f'<circle cx="{_px(x)}" cy="{_px(y)}" r="{_px(half_width)}"/>'
     return (
         f'<rect x="{_px(x - half_width)}" y="{_px(y - half_height)}" '
-        f'width="{_px(2 * half_width)}" height="{_px(2 * half_height)}" rx="{_px(box.radius - inset)}"/>'
+        f'width="{_px(2 * half_width)}" height="{_px(2 * half_height)}" '
+        f'rx="{_px(box.radius - inset)}"/>'
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ketal.grammar import render_guard
 from ketal.pictures import Edge, Graph, State, Way
 from ketal.program import compile
 
@@ -60,7 +61,7 @@ pattern Hostile {
 
 
 def graph(text: str) -> Graph:
-    return compile(text).graph()
+    return Graph.of(compile(text).one, render_guard)
 
 
 def labels(of: Graph) -> dict[tuple[int, int], tuple[str, ...]]:
@@ -185,7 +186,7 @@ def test_json_says_everything() -> None:
     program = compile(NOTS)
     said = json.loads(program.graph().to_json())
     assert said["pattern"] == "Nots"
-    assert said["kind"] == "next"
+    assert said["strategy"] == "next"
     assert said["fingerprint"] == program.fingerprint
     assert (said["initial"], said["finals"]) == (0, [3])
     assert [s["name"] for s in said["states"]] == ["q0", "q1", "q2", "q3"]

@@ -7,18 +7,15 @@ import os
 import re
 import shutil
 import stat
-import sys
 import time
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ketal.errors import NotAvailableError, SettingError
+from ketal.errors import SettingError
 from ketal.pictures import SVG_EDGES_MAX, SVG_STATES_MAX, Edge, Graph, LayoutWarning, State, Way
-from ketal.pictures import layered as layered_module
 from ketal.pictures.layout import Layout, Scene
 from ketal.pictures.svg import LABEL_PAD, lay_out, scene_of
 from ketal.pictures.wording import (
@@ -38,10 +35,16 @@ def made(count: int, pairs: list[tuple[int, int]], guard: str = "k == 1") -> Gra
     return Graph("P", "check", "0" * 32, states, edges)
 
 
+def everywhere(count: int) -> list[tuple[int, int]]:
+    return list(itertools.product(range(count), range(count)))
+
+
 PROTOCOL = made(
     8,
-    [(0, 1), (1, 0), (1, 1), (1, 2), (2, 2), (2, 0), (2, 3), (3, 4), (3, 5), (2, 5), (5, 6)]
-    + [(6, 2), (6, 5), (4, 0), (1, 5), (6, 7), (7, 7)],
+    [
+        *[(0, 1), (1, 0), (1, 1), (1, 2), (2, 2), (2, 0), (2, 3), (3, 4), (3, 5), (2, 5)],
+        *[(5, 6), (6, 2), (6, 5), (4, 0), (1, 5), (6, 7), (7, 7)],
+    ],
     'kind == "error" && code in [500, 501] && size <= 1500 || Causal(Msg, Open)',
 )
 NAMED = Graph(
@@ -62,19 +65,18 @@ GRAPHS = {
     "two ways": made(2, [(0, 1), (1, 0), (1, 1)]),
     "protocol": PROTOCOL,
     "names": NAMED,
-    "complete": made(5, list(itertools.product(range(5), repeat=2))),
+    "complete": made(5, everywhere(5)),
 }
 
 
-@pytest.fixture(params=["igraph", "Graphviz"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(params=["layers", "Graphviz"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test under both layouts."""
-    if request.param == "igraph":
-        pytest.importorskip("igraph")
+    if request.param == "layers":
         monkeypatch.setenv("PATH", "")
     elif shutil.which("dot") is None:
         pytest.skip("Graphviz is not installed")
-    yield str(request.param)
+    return str(request.param)
 
 
 def boxes(scene: Scene, layout: Layout) -> list[tuple[float, float, float, float]]:
@@ -157,7 +159,6 @@ def test_the_view_box_holds_everything(name: str, engine: str) -> None:
 def test_no_line_of_the_layered_layout_crosses_a_label_or_a_foreign_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("igraph")
     monkeypatch.setenv("PATH", "")
     for graph in GRAPHS.values():
         scene = scene_of(graph)
@@ -202,14 +203,6 @@ def test_lines_are_bounded_in_width_and_number(text: str) -> None:
 # --- programs that are absent, fail, or are asked too much --------------------------
 
 
-def test_without_either_program_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setitem(sys.modules, "igraph", None)
-    with pytest.raises(NotAvailableError, match=r"Graphviz.*ketal\[svg\]"):
-        PROTOCOL.to_svg()
-    assert PROTOCOL._repr_svg_() is None
-
-
 @pytest.mark.parametrize(
     ("script", "said"),
     [
@@ -222,7 +215,6 @@ def test_without_either_program_it_says_what_to_install(monkeypatch: pytest.Monk
 def test_a_graphviz_that_fails_is_named_and_replaced(
     script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("igraph")
     program = tmp_path / "dot"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -230,11 +222,7 @@ def test_a_graphviz_that_fails_is_named_and_replaced(
     monkeypatch.setattr("ketal.pictures.graphviz.DOT_TIMEOUT_S", 1)
     with pytest.warns(LayoutWarning, match=said):
         drawn = PROTOCOL.to_svg()
-    assert "Laid out by igraph." in drawn
-
-
-def test_igraph_is_imported_only_to_lay_out() -> None:
-    assert "igraph" not in vars(layered_module)
+    assert "Laid out by layers." in drawn
 
 
 def test_too_many_states_or_edges_name_the_limit() -> None:
@@ -242,7 +230,7 @@ def test_too_many_states_or_edges_name_the_limit() -> None:
     with pytest.raises(SettingError, match=f"500 states.*SVG_STATES_MAX is {SVG_STATES_MAX}"):
         chain.to_svg()
     assert chain._repr_svg_() is None
-    dense = made(30, list(itertools.product(range(30), repeat=2)))
+    dense = made(30, everywhere(30))
     with pytest.raises(SettingError, match=f"900 edges.*SVG_EDGES_MAX is {SVG_EDGES_MAX}"):
         dense.to_svg()
     for said in (chain.to_dot(), chain.to_mermaid(), chain.to_json()):
@@ -254,11 +242,10 @@ def test_the_largest_picture_is_drawn_in_seconds(
 ) -> None:
     back = [(n, 0) for n in range(1, SVG_STATES_MAX)]
     graph = made(SVG_STATES_MAX, [(n, n + 1) for n in range(SVG_STATES_MAX - 1)] + back)
-    pytest.importorskip("igraph")
     monkeypatch.setattr("ketal.pictures.graphviz.DOT_TIMEOUT_S", 5)
     begin = time.monotonic()
     with warnings.catch_warnings():
-        # Graphviz may take too long; the picture is then igraph's.
+        # Graphviz may take too long; the picture is then laid out in layers.
         warnings.simplefilter("ignore", LayoutWarning)
         ElementTree.fromstring(graph.to_svg())
     assert time.monotonic() - begin < 30

@@ -1,0 +1,75 @@
+"""`ketal fmt`: in place, checked, shown, filtered."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write
+
+UGLY = PHASES.replace("\n    ", "  ").replace("check", "// again\ncheck")
+LAID_OUT = PHASES.replace('"close";', '"close";  // again')
+
+
+@pytest.fixture(autouse=True)
+def files(write: Write) -> None:
+    write("ugly.ketal", UGLY)
+    write("good.ketal", CONFLICT)
+
+
+def test_in_place(ketal: Ketal, tmp_path: Path) -> None:
+    said = ketal("fmt", "ugly.ketal", "good.ketal")
+    assert (said.code, said.out) == (0, "formatted ugly.ketal\n")
+    assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT
+    assert (tmp_path / "good.ketal").read_text() == CONFLICT
+    assert ketal("fmt", "ugly.ketal").out == ""
+    assert sorted(os.listdir(tmp_path)) == ["good.ketal", "ugly.ketal"]
+
+
+def test_the_mode_and_a_link_are_kept(ketal: Ketal, tmp_path: Path) -> None:
+    (tmp_path / "ugly.ketal").chmod(0o640)
+    (tmp_path / "link.ketal").symlink_to("ugly.ketal")
+    assert ketal("fmt", "link.ketal").code == 0
+    assert (tmp_path / "link.ketal").is_symlink()
+    assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT
+    assert (tmp_path / "ugly.ketal").stat().st_mode & 0o777 == 0o640
+
+
+def test_check(ketal: Ketal, tmp_path: Path) -> None:
+    said = ketal("fmt", "--check", "ugly.ketal", "good.ketal")
+    assert (said.code, said.out) == (1, "would format ugly.ketal\n")
+    assert (tmp_path / "ugly.ketal").read_text() == UGLY
+    assert ketal("fmt", "--check", "good.ketal").code == 0
+
+
+def test_diff(ketal: Ketal, tmp_path: Path, write: Write) -> None:
+    said = ketal("fmt", "--diff", "ugly.ketal")
+    assert said.code == 0
+    assert said.lines[:2] == ["--- ugly.ketal", "+++ ugly.ketal"]
+    assert "+    check (Open Close)*;" in said.lines
+    assert (tmp_path / "ugly.ketal").read_text() == UGLY
+    assert ketal("fmt", "--diff", "good.ketal").out == ""
+    write("end.ketal", CONFLICT[:-1])
+    assert "\\ No newline at end of file" in ketal("fmt", "--diff", "end.ketal").lines
+    assert ketal("fmt", "--diff", "--check", "ugly.ketal").code == 1
+
+
+def test_a_filter(ketal: Ketal) -> None:
+    said = ketal("fmt", "-", stdin=UGLY)
+    assert (said.code, said.out) == (0, LAID_OUT)
+    assert ketal("fmt", "-", stdin=CONFLICT).out == CONFLICT
+    assert ketal("fmt", "--check", "-", stdin=UGLY).out == "would format <stdin>\n"
+
+
+def test_a_file_that_does_not_parse_is_left_as_it_is(
+    ketal: Ketal, tmp_path: Path, write: Write
+) -> None:
+    write("bad.ketal", "pattern P { check ; }")
+    said = ketal("fmt", "bad.ketal", "none.ketal", "ugly.ketal")
+    assert said.code == 2
+    assert said.err.startswith("bad.ketal:1:")
+    assert "none.ketal: No such file" in said.err
+    assert (tmp_path / "bad.ketal").read_text() == "pattern P { check ; }"
+    assert (tmp_path / "ugly.ketal").read_text() == LAID_OUT

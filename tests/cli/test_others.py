@@ -1,0 +1,184 @@
+"""`ketal graph`, `ketal limits`, and what is said before any command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import ketal as package
+from ketal.cli import COMMANDS
+from ketal.cli.options import value_of
+from ketal.limits import Limits
+from ketal.pattern import Duration
+from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write
+
+# --- graph ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "head"), [("dot", "digraph"), ("mermaid", "flowchart"), ("svg", "<svg"), ("json", "{")]
+)
+def test_graph(ketal: Ketal, write: Write, form: str, head: str) -> None:
+    write("conflict.ketal", CONFLICT)
+    said = ketal("graph", "conflict.ketal", "--to", form)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(head)
+    assert "Conc(Write)" in said.out
+
+
+def test_graph_is_dot_unless_the_file_says_otherwise(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    write("conflict.ketal", CONFLICT)
+    assert ketal("graph", "conflict.ketal").out.startswith("digraph")
+    assert ketal("graph", "conflict.ketal", "--write", "a.svg").out == ""
+    ElementTree.fromstring((tmp_path / "a.svg").read_text())
+    ketal("graph", "conflict.ketal", "--write", "a.json")
+    assert json.loads((tmp_path / "a.json").read_text())["pattern"] == "Conflict"
+    ketal("graph", "conflict.ketal", "--write", "b.svg", "--to", "dot")
+    assert (tmp_path / "b.svg").read_text().startswith("digraph")
+
+
+def test_graph_of_one_of_several(ketal: Ketal, write: Write) -> None:
+    write("both.ketal", CONFLICT + PHASES)
+    said = ketal("graph", "both.ketal")
+    assert (said.code, said.err) == (
+        2,
+        "ketal: both.ketal holds several patterns: Conflict, Phases; --pattern picks one\n",
+    )
+    assert "Phases" in ketal("graph", "both.ketal", "--pattern", "Phases").out
+
+
+def test_graph_of_a_pattern_with_an_error(ketal: Ketal) -> None:
+    said = ketal("graph", "-", stdin="pattern P { check A; }")
+    assert said.code == 2
+    assert said.err.startswith("<stdin>:1:9: error[K")
+
+
+def test_graph_with_a_parameter(ketal: Ketal) -> None:
+    text = PHASES.replace('"open"', "kind").replace("{", '{ param kind = "open";', 1)
+    said = ketal("graph", "-", "--set", "kind=begin", stdin=text)
+    assert said.code == 0
+
+
+# --- limits ---------------------------------------------------------------------------
+
+
+def test_limits_lists_every_limit(ketal: Ketal) -> None:
+    said = ketal("limits")
+    assert said.code == 0
+    assert [line.split()[0] for line in said.lines[1:]] == [f.name for f in fields(Limits)]
+    row = next(line for line in said.lines if line.startswith("held_back_max "))
+    assert row.split(maxsplit=3) == [
+        "held_back_max", "100,000", "events", "events held back until they are ready"
+    ]  # fmt: skip
+
+
+def test_limits_as_json(ketal: Ketal) -> None:
+    objects = ketal("limits", "--output", "json").objects
+    assert {o["limit"]: o["default"] for o in objects} == {
+        f.name: f.default for f in fields(Limits)
+    }
+    assert set(objects[0]) == {"limit", "default", "unit", "meaning"}
+
+
+# --- before any command -----------------------------------------------------------------
+
+
+def test_version(ketal: Ketal) -> None:
+    said = ketal("--version")
+    assert (said.code, said.out) == (0, f"ketal {package.__version__}\n")
+
+
+def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
+    said = ketal("--help")
+    assert said.code == 0
+    listed = said.out.split("commands:\n")[1].split("\n\n")[0]
+    assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
+    assert list(COMMANDS) == ["run", "lint", "fmt", "graph", "limits"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_shows_an_example(ketal: Ketal, command: str) -> None:
+    said = ketal(command, "--help")
+    assert said.code == 0
+    assert "example" in said.out
+    assert f"  ketal {command}" in said.out.split("example")[1]
+    assert max(map(len, said.lines)) <= 100
+
+
+def test_no_command(ketal: Ketal) -> None:
+    said = ketal()
+    assert (said.code, said.out) == (2, "")
+    assert "commands:" in said.err
+
+
+def test_a_command_that_does_not_exist(ketal: Ketal) -> None:
+    said = ketal("rn", "a.ketal")
+    assert said.code == 2
+    assert "there is no command 'rn'; did you mean run?" in said.err
+    assert "there are run, lint" in ketal("audit").err
+    assert ketal("--verbose").code == 2
+
+
+LIGHT = """
+import sys
+from ketal.cli import main
+main(sys.argv[1:])
+heavy = {"lark", "automata", "rich", "pandas", "pyarrow", "networkx", "re2", "msgspec"}
+print(*heavy & {name.split(".")[0] for name in sys.modules}, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("word", ["--version", "--help"])
+def test_version_and_help_load_nothing_heavy(word: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", LIGHT, word], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert ran.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("false", False),
+        ("True", "True"),
+        ("30s", Duration(30, "s")),
+        ("1.5 min", Duration(1.5, "min")),
+        ("200ms", Duration(200, "ms")),
+        ("2 h", Duration(2, "h")),
+        ("30 seconds", "30 seconds"),
+        ("7", 7),
+        ("-7", -7),
+        ("007x", "007x"),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("nan", "nan"),
+        ("٣", "٣"),
+        ("", ""),
+        ('"30s"', "30s"),
+        ("'7'", "7"),
+        ('"', '"'),
+    ],
+)
+def test_the_values_of_set(text: str, value: object) -> None:
+    assert value_of(text) == value
+    assert type(value_of(text)) is type(value)
+
+
+# --- as a process -----------------------------------------------------------------------
+
+
+def test_python_m_ketal(start: Callable[..., subprocess.Popen[str]]) -> None:
+    process = start("--version")
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, f"ketal {package.__version__}\n")

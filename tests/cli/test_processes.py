@@ -1,0 +1,215 @@
+"""What only a process shows: live flushing, Ctrl-C, closed pipes, terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.cli.conftest import BROKEN, CONFLICT, PHASES, ROOT, RUN, Write, event
+
+Start = Callable[..., "subprocess.Popen[str]"]
+PATIENCE_S = 30
+
+
+@pytest.fixture(autouse=True)
+def files(write: Write) -> None:
+    write("conflict.ketal", CONFLICT)
+    write("phases.ketal", PHASES)
+    write("run.jsonl", RUN)
+
+
+def line_of(pipe: IO[str] | None) -> str:
+    """Return the next line; fails if none comes."""
+    assert pipe is not None
+    ready, _, _ = select.select([pipe], [], [], PATIENCE_S)
+    assert ready, "no line came"
+    return pipe.readline()
+
+
+def put(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def test_live_says_each_verdict_as_its_event_comes(start: Start) -> None:
+    process = start("run", "--live", "conflict.ketal", "-", "--output", "json")
+    one, two, _ = RUN.splitlines(keepends=True)
+    put(process, one + two)
+    assert '"verdict":"match"' in line_of(process.stdout)
+    put(process, "rubbish\n")
+    assert '"verdict":"rejected"' in line_of(process.stdout)
+    put(process, event("c", "write", {"c": 1}, key="x"))
+    assert '"c@1"' in line_of(process.stdout)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert '"read":4,"accepted":3,"duplicates":0,"rejected":1' in out
+    assert (process.returncode, err) == (0, "")
+
+
+def test_live_ends_at_ketal_end(start: Start) -> None:
+    process = start("run", "--live", "phases.ketal", "-")
+    put(process, BROKEN)
+    assert line_of(process.stdout).startswith("violation Phases: a@2")
+    put(process, '{"type": "ketal.end"}\n')
+    # The pipe stays open: it is the event that ends it.
+    assert line_of(process.stdout) == "3 read = 3 accepted\n"
+    assert process.wait(timeout=PATIENCE_S) == 1
+
+
+def test_live_of_several_executions_is_refused(start: Start, write: Write) -> None:
+    write("two.log", '=== one ===\nwrite\na {"a":1}\n=== two ===\nwrite\na {"a":1}\n')
+    words = ["--delimiter", "^=== (?<trace>.*) ===$", "--format", "shiviz"]
+    process = start("run", "--live", "conflict.ketal", "two.log", *words)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    assert err == "ketal: --live judges one execution, and two.log holds several\n"
+
+
+def test_ctrl_c_comes_after_the_summary(start: Start) -> None:
+    process = start("run", "--live", "conflict.ketal", "-")
+    one, two, _ = RUN.splitlines(keepends=True)
+    put(process, one + two)
+    assert line_of(process.stdout).startswith("match Conflict")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert out == "2 read = 2 accepted\nConflict: 1 match\n"
+    assert err == ""
+
+
+def test_ctrl_c_while_a_finite_log_is_read(start: Start) -> None:
+    process = start("run", "conflict.ketal", "-")
+    put(process, RUN + "rubbish\n" * 3000)
+    # Enough rejections to fill the buffer: so much has been read.
+    assert line_of(process.stdout).startswith("rejected <stdin>:4")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert " read = 3 accepted + " in out
+    assert err == ""
+
+
+def test_a_closed_pipe_ends_quietly(start: Start, write: Write) -> None:
+    lines = (event("a", "open", {"a": n}) for n in range(1, 20_001))
+    write("long.jsonl", "".join(lines))
+    write("resume.ketal", PHASES.replace("check", "on violation resume;\n    check"))
+    process = start("run", "resume.ketal", "long.jsonl", "--output", "json")
+    assert '"verdict":"violation"' in line_of(process.stdout)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert err == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("limits",), ("--help",), ("graph", "conflict.ketal"), ("run", "conflict.ketal", "-")]
+)
+def test_a_pipe_closed_before_ends_quietly(start: Start, words: tuple[str, ...]) -> None:
+    read, write_end = os.pipe()
+    os.close(read)
+    process = start(*words, stdout=write_end)
+    os.close(write_end)
+    _, err = process.communicate(RUN, timeout=PATIENCE_S)
+    assert err == ""
+    assert process.returncode == 0
+
+
+def test_a_full_disk_has_a_reason(start: Start) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this machine has no /dev/full")
+    with open("/dev/full", "w") as full:
+        process = start("limits", stdout=full)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err) == (2, "ketal: No space left on device\n")
+
+
+def test_no_standard_streams(tmp_path: Path) -> None:
+    ketal = f"{sys.executable} -m ketal"
+    script = f"{ketal} run conflict.ketal run.jsonl <&- >&- && {ketal} lint - <&-"
+    ran = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert "Traceback" not in ran.stderr
+
+
+def test_output_is_utf8_whatever_the_locale(
+    start: Start, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("log.jsonl", RUN.replace('"x"', '"é"'))
+    words = ("run", "conflict.ketal", "log.jsonl", "--output", "json")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    process = start(*words, encoding="utf-8")
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert '"scope":{"key":"é"}' in out
+
+
+# --- terminals ---------------------------------------------------------------------------
+
+
+def on_terminal(tmp_path: Path, *words: str, **environment: str) -> str:
+    """Return what `ketal` writes to a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ketal", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    seen = b""
+    try:
+        while piece := os.read(leader, 65536):
+            seen += piece
+    except OSError:
+        # Linux says so when the other side of a terminal is gone.
+        pass
+    os.close(leader)
+    assert process.wait(timeout=PATIENCE_S) == 0
+    return seen.decode()
+
+
+def test_a_terminal_adds_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl")
+    assert "\x1b[1;32mmatch\x1b[0m Conflict (key=x): First=a@1, Second=b@1" in text
+
+
+def test_no_color_is_heeded(tmp_path: Path) -> None:
+    text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl", NO_COLOR="1")
+    assert "match Conflict (key=x): First=a@1, Second=b@1" in text
+    assert "\x1b[1;32m" not in text
+    assert "\x1b[32m" not in text
+
+
+def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:
+    text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl", TERM="dumb")
+    assert text.splitlines() == [
+        "match Conflict (key=x): First=a@1, Second=b@1",
+        "3 read = 3 accepted",
+        "Conflict: 1 match",
+    ]
+
+
+def test_a_long_line_is_not_folded(tmp_path: Path, write: Write) -> None:
+    write("run.jsonl", RUN.replace('"x"', f'"{"x" * 300}"'))
+    text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl", NO_COLOR="1")
+    assert f"match Conflict (key={'x' * 300}): First=a@1, Second=b@1" in text

@@ -1,0 +1,528 @@
+"""`ketal run`: every option, the summary, the exit codes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import BROKEN, CONFLICT, PHASES, RUN, Ketal, Write, event
+
+PARAM = """param kind = "write"; param w = 10 s; param least = 1; param flag = false;
+pattern Two {
+    event E = type == kind && size >= least ;
+    A = E; B = E;
+    find next A B;
+    within w;
+}
+"""
+BOTH = CONFLICT + PHASES
+
+
+@pytest.fixture(autouse=True)
+def files(write: Write) -> None:
+    write("conflict.ketal", CONFLICT)
+    write("phases.ketal", PHASES)
+    write("run.jsonl", RUN)
+    write("broken.jsonl", BROKEN)
+
+
+def test_human_says_a_verdict_a_line_and_a_summary_that_adds_up(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal", "run.jsonl")
+    assert said.lines == [
+        "match Conflict (key=x): First=a@1, Second=b@1",
+        "3 read = 3 accepted",
+        "Conflict: 1 match",
+    ]
+    assert (said.code, said.err) == (0, "")
+
+
+def test_json_says_a_verdict_a_line_then_the_summary(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json")
+    match, summary = said.objects
+    assert match == {
+        "verdict": "match",
+        "pattern": "Conflict",
+        "id": match["id"],
+        "scope": {"key": "x"},
+        "events": ["a@1", "b@1"],
+        "bindings": {"First": ["a@1"], "Second": ["b@1"]},
+    }
+    assert len(match["id"]) == 32
+    counts = {"duplicates": 0, "rejected": 0, "late": 0, "held_back": 0, "overflow": 0}
+    found = {"matches": 1, "violations": 0, "incomplete": 0, "timed_out": 0}
+    assert summary == {
+        "summary": {
+            "events": {"read": 3, "accepted": 3, **counts},
+            "patterns": {"Conflict": {**found, "unscoped": 0, "untimed": 0}},
+            "gaps": 0,
+            "holes": 0,
+        }
+    }
+
+
+def test_a_violation_exits_with_one(ketal: Ketal) -> None:
+    said = ketal("run", "phases.ketal", "broken.jsonl")
+    assert said.code == 1
+    assert said.lines[0].startswith("violation Phases: a@2 open")
+    assert said.lines[1:] == [
+        "3 read = 3 accepted",
+        "Phases: 1 violation",
+        "Phases: not judged: 1 event after a violation that halted their run",
+    ]
+
+
+def test_a_check_that_holds_says_so(ketal: Ketal) -> None:
+    said = ketal("run", "phases.ketal", "-", stdin=event("a", "open", {"a": 1}))
+    assert said.lines[0].startswith("incomplete Phases: ended in ")
+    assert said.lines[-1] == "Phases: no violation, 1 incomplete run"
+    assert said.code == 0
+
+
+@pytest.mark.parametrize(
+    ("cause", "log", "code"),
+    [
+        ("match", RUN, 1),
+        ("violation", RUN, 0),
+        ("match, violation", RUN, 1),
+        ("rejected", RUN, 0),
+        ("rejected", RUN + "{}\n", 1),
+        ("gap,late,held_back,incomplete", RUN, 0),
+    ],
+)
+def test_fail_on_says_what_exits_with_one(
+    ketal: Ketal, write: Write, cause: str, log: str, code: int
+) -> None:
+    write("log.jsonl", log)
+    assert ketal("run", "conflict.ketal", "log.jsonl", "--fail-on", cause).code == code
+
+
+def test_fail_on_replaces_violation(ketal: Ketal) -> None:
+    assert ketal("run", "phases.ketal", "broken.jsonl", "--fail-on", "match").code == 0
+    assert ketal("run", "phases.ketal", "broken.jsonl", "--fail-on", "incomplete").code == 0
+
+
+def test_fail_on_incomplete(ketal: Ketal) -> None:
+    words = ("run", "phases.ketal", "-", "--fail-on", "incomplete")
+    assert ketal(*words, stdin=event("a", "open", {"a": 1})).code == 1
+
+
+def test_fail_on_held_back(ketal: Ketal, write: Write) -> None:
+    write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
+    log = event("a", "open", {"a": 1}) + event("a", "close", {"a": 3})
+    words = ("run", "--live", "held.ketal", "-")
+    assert ketal(*words, stdin=log).code == 0
+    assert ketal(*words, "--fail-on", "held_back", stdin=log).code == 1
+
+
+def test_fail_on_late(ketal: Ketal, write: Write) -> None:
+    write("timed.ketal", PARAM)
+    log = '{"type": "ketal.watermark", "time": 100}\n' + event("a", "write", {"a": 1}, time=1)
+    said = ketal("run", "timed.ketal", "-", "--fail-on", "late", "--output", "json", stdin=log)
+    assert said.code == 1
+    assert said.summary["events"] | {"read": 1, "late": 1} == said.summary["events"]
+
+
+def test_fail_on_something_else_is_refused(ketal: Ketal) -> None:
+    said = ketal("run", "phases.ketal", "broken.jsonl", "--fail-on", "everything")
+    assert said.code == 2
+    assert "there is no 'everything' to fail on; there are violation, match" in said.err
+
+
+def test_count_prints_the_summary_only(ketal: Ketal) -> None:
+    said = ketal("run", "--count", "conflict.ketal", "run.jsonl")
+    assert said.lines == ["3 read = 3 accepted", "Conflict: 1 match"]
+    assert (
+        len(ketal("run", "--count", "conflict.ketal", "run.jsonl", "--output", "json").lines) == 1
+    )
+
+
+def test_count_shows_the_first_rejection(ketal: Ketal) -> None:
+    said = ketal("run", "--count", "conflict.ketal", "-", stdin=RUN + "{}\n[]\n")
+    assert said.lines[0] == "5 read = 3 accepted + 2 rejected"
+    assert said.lines[1].startswith("first rejected <stdin>:4: the record has no clock")
+
+
+def test_count_does_not_hide_a_violation(ketal: Ketal) -> None:
+    assert ketal("run", "--count", "phases.ketal", "broken.jsonl").code == 1
+
+
+def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
+    log = RUN + event("c", "write", {"c": 1}, key="x")
+    whole = ketal("run", "conflict.ketal", "-", "--output", "json", stdin=log)
+    first = ketal("run", "conflict.ketal", "-", "--output", "json", "--first", "2", stdin=log)
+    assert len(whole.lines) == 5
+    assert first.lines[:-1] == whole.lines[:2]
+    assert first.summary["events"]["read"] == 4
+
+
+def test_first_and_count_count_to_the_first(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--first", "1", "--count", "--live")
+    assert said.lines == ["2 read = 2 accepted", "Conflict: 1 match"]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "1.5", ""])
+def test_first_takes_a_positive_number(ketal: Ketal, number: str) -> None:
+    said = ketal("run", "conflict.ketal", "run.jsonl", f"--first={number}")
+    assert said.code == 2
+    assert "is no positive number" in said.err
+
+
+def test_stats_says_what_each_held_back_event_waits_for(ketal: Ketal, write: Write) -> None:
+    write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
+    log = event("a", "open", {"a": 1}) + event("b", "close", {"a": 3, "b": 1})
+    words = ("run", "held.ketal", "-", "--live", "--stats")
+    said = ketal(*words, stdin=log)
+    assert "held back b@1 close: waits for a@3" in said.lines
+    assert "2 read = 1 accepted + 1 held back" in said.lines
+    (held,) = ketal(*words, "--output", "json", stdin=log).objects[-1]["held_back"]
+    assert held == {"event": "b@1", "waits_for": "a@3"}
+
+
+def test_without_stats_the_summary_says_where_to_look(ketal: Ketal, write: Write) -> None:
+    write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
+    said = ketal("run", "held.ketal", "-", "--live", stdin=event("b", "close", {"a": 3, "b": 1}))
+    assert "held back: waiting for events that did not come (--stats says which)" in said.lines
+
+
+def test_a_finite_log_holds_nothing_back_and_tells_of_holes(ketal: Ketal) -> None:
+    log = event("b", "write", {"a": 3, "b": 1}, key="x")
+    said = ketal("run", "conflict.ketal", "-", "--stats", stdin=log)
+    assert said.lines == [
+        "held back: nothing",
+        "1 read = 1 accepted",
+        "Conflict: no match",
+        "3 holes: events that clocks speak of and the log does not hold",
+    ]
+
+
+def test_trace_shows_transitions(ketal: Ketal) -> None:
+    said = ketal("run", "--trace", "phases.ketal", "broken.jsonl", "--output", "json")
+    moved = [verdict for verdict in said.objects if verdict.get("verdict") == "transition"]
+    assert [(m["event"], m["from"], m["to"]) for m in moved] == [("a@1", "q0", "q1")]
+
+
+def test_pattern_picks_one(ketal: Ketal, write: Write) -> None:
+    write("both.ketal", BOTH)
+    said = ketal("run", "both.ketal", "run.jsonl", "--pattern", "Phases", "--output", "json")
+    assert list(said.summary["patterns"]) == ["Phases"]
+    both = ketal("run", "both.ketal", "run.jsonl", "--output", "json")
+    assert list(both.summary["patterns"]) == ["Conflict", "Phases"]
+    wrong = ketal("run", "both.ketal", "run.jsonl", "--pattern", "Phase")
+    assert wrong.code == 2
+    assert wrong.err == "ketal: both.ketal: there is no pattern 'Phase'; did you mean Phases?\n"
+
+
+def test_write_says_where(ketal: Ketal, tmp_path: Path) -> None:
+    printed = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json")
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--output", "json", "--write", "out.jsonl")
+    assert (said.code, said.out, said.err) == (0, "", "")
+    assert (tmp_path / "out.jsonl").read_text() == printed.out
+    assert ketal("run", "conflict.ketal", "run.jsonl", "--write", "-").lines[-1].endswith("1 match")
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "./conflict.ketal"])
+def test_write_does_not_write_over_what_is_read(ketal: Ketal, tmp_path: Path, name: str) -> None:
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--write", name)
+    assert said.code == 2
+    assert said.err == f"ketal: --write {name} would write over what is read\n"
+    assert (tmp_path / "run.jsonl").read_text() == RUN
+    assert (tmp_path / "conflict.ketal").read_text() == CONFLICT
+
+
+def test_write_where_nothing_can_be_written(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--write", "no/where.txt")
+    assert (said.code, said.err) == (
+        2,
+        "ketal: cannot write no/where.txt: No such file or directory\n",
+    )
+
+
+def test_what_could_not_run_empties_no_file(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+    write("old.txt", "kept")
+    write("total.ketal", CONFLICT.replace("CausalOrder", "CausalOrder(total)", 1))
+    said = ketal("run", "--live", "total.ketal", "-", "--write", "old.txt")
+    assert said.code == 2
+    assert "is not available yet" in said.err
+    assert (tmp_path / "old.txt").read_text() == "kept"
+
+
+# --- settings -----------------------------------------------------------------------
+
+
+def sized(*times: float) -> str:
+    clocks = range(1, len(times) + 1)
+    return "".join(
+        event("a", "write", {"a": n}, time=t, size=n) for n, t in zip(clocks, times, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "matches"),
+    [
+        ([], 1),
+        (["w=30s"], 1),
+        (["w=500 ms"], 0),
+        (["w = 0.5min"], 1),
+        (["kind=read"], 0),
+        (['kind="write"'], 1),
+        (["least=3"], 0),
+        (["least=1.5"], 0),
+        (["flag=true", "w=1h"], 1),
+    ],
+)
+def test_set_gives_parameters_their_values(
+    ketal: Ketal, write: Write, settings: list[str], matches: int
+) -> None:
+    write("two.ketal", PARAM.replace("&& size >= least", "&& size >= least && flag == flag"))
+    words = [word for setting in settings for word in ("--set", setting)]
+    said = ketal("run", "two.ketal", "-", "--output", "json", *words, stdin=sized(1, 5))
+    assert said.code == 0, said.err
+    assert said.summary["patterns"]["Two"]["matches"] == matches
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (["w"], "--set 'w' is not NAME=VALUE, as --set w=30s"),
+        (["=3"], "--set '=3' is not NAME=VALUE"),
+        (["w=30"], "parameter w is declared as the duration 10 s; the number 30 is of another"),
+        (["kint=x"], "the file declares no `param kint`; did you mean kind?"),
+        (["w=1s", "w=2s"], "--set w is given twice"),
+        (["limits=2"], "a parameter called 'limits' cannot be set"),
+    ],
+)
+def test_a_setting_that_does_not_fit(
+    ketal: Ketal, write: Write, settings: list[str], reason: str
+) -> None:
+    write("two.ketal", PARAM.replace("&& size >= least", "&& size >= least && flag == flag"))
+    words = [word for setting in settings for word in ("--set", setting)]
+    said = ketal("run", "two.ketal", "-", *words, stdin=sized(1, 5))
+    assert said.code == 2
+    assert said.err.startswith("ketal: ")
+    assert reason in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_limit_changes_a_limit(ketal: Ketal) -> None:
+    said = ketal(
+        "run", "conflict.ketal", "run.jsonl", "--limit", "line_bytes_max=65", "--output", "json"
+    )
+    assert said.summary["events"]["rejected"] == 1
+    assert "line_bytes_max (65 bytes)" in said.objects[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("held_back=3", "there is no limit 'held_back'; did you mean held_back_max?"),
+        ("runs_max", "--limit 'runs_max' is not NAME=VALUE, as --limit held_back_max=100000"),
+        ("runs_max=many", "limit runs_max must be a positive integer, not 'many'"),
+        ("runs_max=0", "limit runs_max must be a positive integer, not 0"),
+        ("runs_max=-5", "limit runs_max must be a positive integer, not -5"),
+    ],
+)
+def test_a_limit_that_is_none(ketal: Ketal, limit: str, reason: str) -> None:
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--limit", limit)
+    assert (said.code, said.err) == (2, f"ketal: {reason}\n")
+
+
+CONFIG = """
+[source]
+format = "jsonl"
+time_unit = "ms"
+fields = { type = "event", clock = "pkt.vc", data = "pkt" }
+[limits]
+line_bytes_max = 200
+"""
+MAPPED = [
+    {"node": 1, "event": "write", "pkt": {"vc": {"1": 1}, "key": "x"}, "time": 1500},
+    {"node": 2, "event": "write", "pkt": {"vc": {"2": 1}, "key": "x"}, "time": 2500},
+]
+
+
+def mapped() -> str:
+    return "".join(json.dumps(one) + "\n" for one in MAPPED)
+
+
+def test_config_holds_source_and_limits(ketal: Ketal, write: Write) -> None:
+    write("ketal.toml", CONFIG)
+    long = json.dumps({"node": 3, "pad": "x" * 300}) + "\n"
+    words = ("run", "conflict.ketal", "-", "--config", "ketal.toml", "--output", "json")
+    said = ketal(*words, stdin=mapped() + long)
+    assert said.objects[0]["reason"].startswith("the line is longer than line_bytes_max (200")
+    assert said.objects[1]["time"] == "1970-01-01T00:00:02.5Z"
+    assert said.summary["events"]["accepted"] == 2
+
+
+def test_flags_override_the_config(ketal: Ketal, write: Write) -> None:
+    write("ketal.toml", CONFIG.replace("pkt.vc", "nowhere"))
+    words = ["run", "conflict.ketal", "-", "--config", "ketal.toml", "--output", "json"]
+    words += ["--field", "clock=pkt.vc", "--time-unit", "s", "--limit", "line_bytes_max=1000"]
+    said = ketal(*words, stdin=mapped())
+    assert said.objects[0]["time"] == "1970-01-01T00:41:40Z"
+    assert said.summary["events"]["accepted"] == 2
+
+
+def test_a_config_that_is_wrong(ketal: Ketal, write: Write) -> None:
+    write("ketal.toml", "[sauce]\n")
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--config", "ketal.toml")
+    assert (said.code, said.err) == (
+        2,
+        "ketal: ketal.toml: unknown key 'sauce'; did you mean source?\n",
+    )
+    assert ketal("run", "conflict.ketal", "run.jsonl", "--config", "none.toml").code == 2
+
+
+# --- reading -------------------------------------------------------------------------
+
+
+def test_fields_are_mapped(ketal: Ketal) -> None:
+    words = ["--field", "type=event", "--field", "clock=pkt.vc", "--field", "data=pkt"]
+    said = ketal("run", "conflict.ketal", "-", *words, "--time-unit", "ms", stdin=mapped())
+    assert said.lines[0] == "match Conflict (key=x): First=1@1, Second=2@1"
+
+
+def test_positional_clocks(ketal: Ketal) -> None:
+    log = '{"node": "a", "type": "write", "clock": [1, 0], "key": 1}\n'
+    said = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", "--output", "json", stdin=log)
+    assert said.summary["events"]["accepted"] == 1
+
+
+SHIVIZ = """first write
+a {"a": 1}
+second write
+b {"b": 1}
+"""
+WRITES = """pattern Writes {
+    order CausalOrder;
+    event Write = type matches /write/;
+    A = Write;
+    B = Conc(Write);
+    find any A B;
+}
+"""
+
+
+def test_shiviz_regex_and_delimiter(ketal: Ketal, write: Write) -> None:
+    write("writes.ketal", WRITES)
+    regex = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+    said = ketal("run", "writes.ketal", "-", "--regex", regex, stdin=SHIVIZ)
+    assert said.lines == [
+        "match Writes: A=a@1, B=b@1",
+        "2 read = 2 accepted",
+        "Writes: 1 match",
+    ]
+    log = f"=== one ===\n{SHIVIZ}=== two ===\n{SHIVIZ}"
+    words = ["--regex", regex, "--delimiter", "^=== (?<trace>.*) ===$", "--output", "json"]
+    said = ketal("run", "writes.ketal", "-", *words, stdin=log)
+    assert [verdict["execution"] for verdict in said.objects[:-1]] == ["one", "two"]
+    assert said.summary["patterns"]["Writes"]["matches"] == 2
+
+
+def test_format_and_packed_logs(ketal: Ketal, write: Write) -> None:
+    write("log.gz", gzip.compress(RUN.encode()))
+    assert ketal("run", "conflict.ketal", "log.gz", "--format", "jsonl").code == 0
+    said = ketal("run", "conflict.ketal", "run.jsonl", "--format", "jsonlines")
+    assert (said.code, said.err) == (
+        2,
+        "ketal: there is no format 'jsonlines'; did you mean jsonl?\n",
+    )
+
+
+def test_several_logs_are_one_execution(ketal: Ketal, write: Write) -> None:
+    one, two, three = RUN.splitlines(keepends=True)
+    write("b.jsonl", two + three)
+    said = ketal("run", "conflict.ketal", "-", "b.jsonl", stdin=one)
+    assert said.lines[0] == "match Conflict (key=x): First=a@1, Second=b@1"
+
+
+def test_options_may_stand_anywhere(ketal: Ketal, write: Write) -> None:
+    one, two, three = RUN.splitlines(keepends=True)
+    write("a.jsonl", one)
+    write("b.jsonl", two + three)
+    said = ketal("run", "--count", "conflict.ketal", "a.jsonl", "--output", "human", "b.jsonl")
+    assert said.lines == ["3 read = 3 accepted", "Conflict: 1 match"]
+
+
+def test_the_pattern_may_be_standard_input(ketal: Ketal) -> None:
+    assert ketal("run", "-", "run.jsonl", stdin=CONFLICT).lines[-1] == "Conflict: 1 match"
+    said = ketal("run", "-", "-", stdin=CONFLICT)
+    assert (said.code, said.err) == (
+        2,
+        "ketal: the pattern and the log cannot both be standard input\n",
+    )
+
+
+def test_verdicts_of_a_finite_log_come_in_canonical_order(ketal: Ketal) -> None:
+    log = RUN + event("c", "write", {"c": 1}, key="x")
+    there = ketal("run", "conflict.ketal", "-", stdin=log)
+    back = ketal("run", "conflict.ketal", "-", stdin="".join(reversed(log.splitlines(True))))
+    assert there.out == back.out
+
+
+# --- what cannot run -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("conflict.ketal", "none.jsonl"), "none.jsonl: no such file or directory"),
+        (("none.ketal", "run.jsonl"), "none.ketal"),
+        (("conflict.ketal", "."), "is a folder"),
+        ((".", "run.jsonl"), "Is a directory"),
+        (("conflict.ketal", "run.jsonl", "--regex", "("), "regex is no regular expression"),
+        (("conflict.ketal", "run.jsonl", "--field", "type"), "--field 'type' is not NAME=PATH"),
+        (("conflict.ketal", "run.jsonl", "--nodes", ","), "nodes must be names"),
+        (("conflict.ketal", "run.jsonl", "--time-unit", "h"), "there is no time unit 'h'"),
+    ],
+)
+def test_the_reason_is_one_line(ketal: Ketal, words: tuple[str, ...], reason: str) -> None:
+    said = ketal("run", *words)
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.startswith("ketal: ")
+    assert reason in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_pattern_error_is_shown_in_its_place(ketal: Ketal, write: Write) -> None:
+    write("bad.ketal", CONFLICT.replace("Conc(Write)", "Conc(Wrote)"))
+    said = ketal("run", "bad.ketal", "run.jsonl")
+    assert said.code == 2
+    head, line, caret, hint = said.err.splitlines()
+    assert head.startswith("bad.ketal:6:19: error[K")
+    assert line.strip() == "Second = Conc(Wrote);"
+    assert caret.strip() == "^^^^^"
+    assert "did you mean `Write`?" in hint
+
+
+def test_missing_words(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal")
+    assert said.code == 2
+    assert said.err.startswith("usage: ketal run")
+    assert ketal("run", "conflict.ketal", "run.jsonl", "--cuont").code == 2
+
+
+def test_no_option_is_abbreviated(ketal: Ketal) -> None:
+    assert ketal("run", "conflict.ketal", "run.jsonl", "--outp", "json").code == 2
+
+
+def test_what_a_log_contains_cannot_steer_the_terminal(ketal: Ketal) -> None:
+    log = event("a\x1b[31m", "write", {"a\x1b[31m": 1}, key="x\ny") + event(
+        "b", "write", {"b": 1}, key="x\ny"
+    )
+    said = ketal("run", "conflict.ketal", "-", stdin=log)
+    assert "\x1b" not in said.out
+    assert len(said.lines) == 3
+    assert "a\\x1b[31m@1" in said.out
+
+
+def test_a_file_name_that_is_no_text(ketal: Ketal, tmp_path: Path) -> None:
+    name = b"bad\xff.jsonl".decode(errors="surrogateescape")
+    (tmp_path / name).write_text(RUN + "{}\n")
+    said = ketal("run", "conflict.ketal", name, "--output", "json")
+    assert said.objects[0]["place"] == f"{name}:4"
+    assert ketal("run", "conflict.ketal", name).code == 0

@@ -1,0 +1,153 @@
+"""Wrong input: a clear message, nothing lost, and a summary that adds up."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import CONFLICT, PHASES, RUN, Ketal, Said, Write, event
+
+BIG = 10**30
+
+
+@pytest.fixture(autouse=True)
+def files(write: Write) -> None:
+    write("conflict.ketal", CONFLICT)
+    write("phases.ketal", PHASES)
+
+
+def adds_up(said: Said) -> dict[str, int]:
+    counts: dict[str, int] = said.summary["events"]
+    assert counts["read"] == sum(number for name, number in counts.items() if name != "read")
+    return counts
+
+
+def clock(text: str) -> str:
+    return f'{{"node": "a", "type": "write", "clock": {text}, "key": "x"}}\n'
+
+
+WRONG: list[tuple[str, str | bytes, str]] = [
+    ("no clock", '{"node": "a", "type": "write"}\n', "the record has no clock"),
+    ("null clock", clock("null"), "the record has no clock"),
+    ("own entry missing", clock('{"b": 1}'), "missing"),
+    ("empty clock", clock("{}"), "missing"),
+    ("zero", clock('{"a": 0, "b": 1}'), "zero"),
+    ("negative", clock('{"a": -1}'), "negative"),
+    ("another's negative", clock('{"a": 1, "b": -1}'), "negative"),
+    ("a string", clock('{"a": "1"}'), "integer"),
+    ("a fraction", clock('{"a": 1.5}'), "integer"),
+    ("a clock that is a string", clock('"later"'), "neither a JSON object nor of the form"),
+    ("10^30", clock(f'{{"a": {BIG}}}'), "too large"),
+    ("another's 10^30", clock(f'{{"a": 1, "b": {BIG}}}'), "too large"),
+    ("positional", clock("[1, 2]"), "--nodes A,B,C says whose"),
+    ("a long line", clock('{"a": 1}')[:-1] + " " * 10_000_000 + "\n", "line_bytes_max (1048576"),
+    ("invalid UTF-8", clock('{"a": 1}').encode().replace(b"x", b"\xff"), "not valid UTF-8"),
+    ("no JSON", "write a 1\n", "--format says"),
+    ("half a line", clock('{"a": 1}')[:40] + "\n", "not JSON"),
+    ("no object", "[1, 2]\n", "an array, not a JSON object"),
+    ("unknown control", '{"type": "ketal.stop"}\n', "ketal.stop is no control event"),
+]
+NAMES = [name for name, _, _ in WRONG]
+
+
+@pytest.mark.parametrize(("name", "line", "reason"), WRONG, ids=NAMES)
+@pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
+def test_a_wrong_record_is_rejected_with_its_place(
+    ketal: Ketal, write: Write, name: str, line: str | bytes, reason: str, live: bool
+) -> None:
+    raw = line.encode() if isinstance(line, str) else line
+    one, two, three = RUN.encode().splitlines(keepends=True)
+    write("log.jsonl", one + raw + two + three)
+    words = ["run", "conflict.ketal", "log.jsonl", "--output", "json", *["--live"] * live]
+    said = ketal(*words)
+    (rejected,) = [verdict for verdict in said.objects if verdict.get("verdict") == "rejected"]
+    assert rejected["place"] == "log.jsonl:2"
+    assert reason in rejected["reason"]
+    assert len(rejected["reason"]) <= 400
+    assert adds_up(said) | {"read": 4, "accepted": 3, "rejected": 1} == said.summary["events"]
+    assert said.summary["patterns"]["Conflict"]["matches"] == 1
+    assert (said.code, said.err) == (0, "")
+
+
+@pytest.mark.parametrize(("name", "line", "reason"), WRONG, ids=NAMES)
+def test_a_log_of_wrong_records_cannot_run(
+    ketal: Ketal, name: str, line: str | bytes, reason: str
+) -> None:
+    raw = line.encode() if isinstance(line, str) else line
+    words = ("run", "conflict.ketal", "-", "--format", "jsonl")
+    said = ketal(*words, "--output", "json", stdin=raw * 2)
+    assert said.code == 2
+    assert adds_up(said) | {"read": 2, "rejected": 2} == said.summary["events"]
+    assert said.err.startswith(
+        "ketal: no event was read: 2 records were all rejected; the first is <stdin>:1: "
+    )
+    assert "hint: --field says where an event's fields are" in said.err
+    human = ketal(*words, stdin=raw)
+    assert "1 read = 1 rejected" in human.lines
+    assert "no event was read: 1 record was rejected; the first is" in human.err
+
+
+@pytest.mark.parametrize("text", ["", "\n", "  \n\n", "\ufeff"])
+@pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
+def test_an_empty_log_cannot_run(ketal: Ketal, write: Write, text: str, live: bool) -> None:
+    write("empty.jsonl", text)
+    said = ketal("run", "conflict.ketal", "empty.jsonl", "--output", "json", *["--live"] * live)
+    assert said.code == 2
+    assert said.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    assert adds_up(said)["read"] == 0
+
+
+def test_a_log_of_control_events_holds_no_event(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal", "-", stdin='{"type": "ketal.end"}\n')
+    assert (said.code, said.err) == (2, "ketal: no event was read: there is none in <stdin>\n")
+
+
+@pytest.mark.parametrize("pattern", ["conflict.ketal", "phases.ketal"])
+@pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
+def test_the_same_dot_with_other_content(
+    ketal: Ketal, write: Write, pattern: str, live: bool
+) -> None:
+    write("log.jsonl", RUN + RUN + event("a", "read", {"a": 1}))
+    said = ketal("run", pattern, "log.jsonl", "--output", "json", *["--live"] * live)
+    (rejected,) = [verdict for verdict in said.objects if verdict.get("verdict") == "rejected"]
+    assert rejected["place"] == "log.jsonl:7"
+    assert rejected["reason"].startswith("a@1 was read before with other content")
+    counts = adds_up(said)
+    assert (counts["read"], counts["duplicates"], counts["rejected"]) == (7, 3, 1)
+
+
+def test_a_regex_that_matches_nothing(ketal: Ketal, write: Write) -> None:
+    write("trace.log", "one a 1\ntwo b 1\n")
+    regex = r"(?<event>\w+) on (?<host>\S+) (?<clock>{.*})"
+    said = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
+    assert said.code == 2
+    assert adds_up(said) | {"read": 1, "rejected": 1} == said.summary["events"]
+    assert "matches nothing here" in said.err
+    assert "trace.log:1" in said.err
+
+
+def test_a_regex_that_matches_some(ketal: Ketal, write: Write) -> None:
+    write("trace.log", 'write a {"a":1}\nrubbish\nwrite b {"b":1}\n')
+    regex = r"(?<event>\w+) (?<host>\S+) (?<clock>{.*})"
+    said = ketal("run", "conflict.ketal", "trace.log", "--regex", regex, "--output", "json")
+    assert said.objects[0]["place"] == "trace.log:2"
+    assert "does not match the text 'rubbish'" in said.objects[0]["reason"]
+    assert adds_up(said)["accepted"] == 2
+
+
+def test_events_without_the_key_are_counted(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal", "-", stdin=RUN.replace('"key"', '"kez"'))
+    assert said.lines[-1] == "Conflict: not judged: 3 events without the key of `partition by`"
+
+
+def test_a_pattern_that_is_no_text(ketal: Ketal, write: Write) -> None:
+    write("run.jsonl", RUN)
+    write("bad.ketal", b"pattern \xff {")
+    for said in (
+        ketal("run", "bad.ketal", "run.jsonl"),
+        ketal("run", "-", "run.jsonl", stdin=b"pattern \xff {"),
+    ):
+        assert said.code == 2
+        assert "no UTF-8 at byte 8" in said.err
+    said = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
+    assert said.code == 2
+    assert "pattern_bytes_max" in said.err
