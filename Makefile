@@ -4,14 +4,24 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
     "$$p" -c 'import venv' >/dev/null 2>&1 && echo "$$p" && break; done)
 BIN := .venv/bin
 READY := .venv/.ready
-# What `make run` shows.
-EXAMPLE ?= examples/replicated_stack/stack.ketal examples/replicated_stack/wrong_push.jsonl
+# What `make run` shows: a pattern file and logs. The words before it are about the default.
+ifndef EXAMPLE
+EXAMPLE := examples/replicated_stack/fig12.ketal examples/replicated_stack/wrong_push.jsonl
+define ABOUT
+A stack is kept on three nodes. Each must see an On of its own (step A) before any push or pop
+(step B), and no more of them after its own Off (step C). In this run the push n1@4, the 4th event
+of node n1, reaches node n3 before n3 was turned on:
+
+endef
+endif
+export ABOUT
 PYTEST_ARGS ?=
 
 .PHONY: run test lint format bench clean
 
 # ketal exits 1 where it finds a violation, and to find one is what the example is for.
 run: $(READY)
+	@test -z "$$ABOUT" || echo "$$ABOUT"
 	$(BIN)/ketal run $(EXAMPLE) || test $$? -eq 1
 
 test: $(READY)

@@ -18,7 +18,7 @@ from lark import Token, Tree
 
 from ketal import pattern as ast
 from ketal.errors import Diagnostic, PatternError, Span
-from ketal.grammar.expressions import Expressions, span_of
+from ketal.grammar.expressions import PLACEHOLDER, Expressions, span_of
 from ketal.grammar.names import Scope, near
 from ketal.grammar.reader import Reading
 from ketal.limits import Limits
@@ -169,7 +169,7 @@ class Builder:
 
     def _param(self, tree: _Tree, make: Expressions) -> ast.ParamDecl:
         name, value = cast("tuple[Token, _Tree]", tree.children)
-        node = make.value(value)
+        node = make.value(value, lists=True)
         if not isinstance(node, ast.Literal | ast.Duration):
             self.fault(
                 "K013", "a parameter's value is a constant", span_of(value),
@@ -252,7 +252,7 @@ class Builder:
             node = make.value(child)
             if isinstance(node, ast.Attribute | ast.Field):
                 keys.append(node)
-            else:
+            elif node is not PLACEHOLDER:
                 self.fault(
                     "K013", "a partition key is an attribute of the event", span_of(child),
                     "an attribute whose name is taken is written `data.name`",

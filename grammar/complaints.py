@@ -25,6 +25,7 @@ STATEMENTS = frozenset(
         "return", "limit", "mode", "on",
     }
 )  # fmt: skip
+CLOSING = {"(": ")", "[": "]", "{": "}"}
 LABELS = {
     "event": "the event", "param": "the parameter", "order": "the order", "at": "`at`",
     "partition": "the partition", "topology": "the topology", "check": "the check",
@@ -220,6 +221,13 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K002",
+        lambda s: s.found.isspace() and s.found != "\n",
+        "the character {code} only looks like a space",
+        "write a plain space",
+        ("pattern P {\u00a0 }", "pattern P { event E = x\u2003== 1; }"),
+    ),
+    Rule(
+        "K002",
         lambda s: s.found.isalpha() and not s.found.isascii(),
         "`{found}` cannot stand in a name",
         'names are made of A-Z a-z 0-9 _; an attribute of another name is written data["größe"]',
@@ -358,6 +366,7 @@ RULES: tuple[Rule, ...] = (
             "pattern P { A = Causal X; }",
             'pattern P { event E = x == 1 && origin in ["a"]; }',
         ),
+        at="before",
     ),
     Rule(
         "K001",
@@ -490,7 +499,11 @@ RULES: tuple[Rule, ...] = (
     # --- brackets ---
     Rule(
         "K001",
-        lambda s: s.open is not None and (s.ended or s.found in (";", "}", ")", "]")),
+        lambda s: (
+            s.open is not None
+            and (s.ended or s.found in (";", "}", ")", "]"))
+            and s.found != CLOSING[s.open.text]
+        ),
         "the `{open}` of line {open_line}, column {open_column} is not closed",
         "",
         (
@@ -517,11 +530,19 @@ RULES: tuple[Rule, ...] = (
         ("pattern P {", "pattern P { event E = true;"),
     ),
     Rule(
+        "K001",
+        lambda s: s.found == "=" and s.statement in (("event",), ("param",)),
+        "expected a name after `{before}`",
+        "write `{before} Name = …;`",
+        ("pattern P { event = true; }", "param = 3;"),
+    ),
+    Rule(
         "K010",
         lambda s: s.found == "=" and s.before == s.keyword and s.before in STATEMENTS,
         "`{before}` is a word of the language and names no step",
         "choose another name",
         ("pattern P { order = X; }", "pattern P { limit = 3; }", "pattern P { on = X; }"),
+        at="before",
     ),
     Rule(
         "K001",
@@ -549,6 +570,7 @@ RULES: tuple[Rule, ...] = (
             "pattern P { checks A; }",
             "pattern P { evnt E = 1; }",
         ),
+        at="before",
     ),
     Rule(
         "K001",
@@ -563,6 +585,7 @@ RULES: tuple[Rule, ...] = (
         "`{before}` begins no statement",
         "a step is declared `{before} = guard;`, a body follows `check` or `find`",
         ("pattern P { A B*; }", "pattern P { Push; }", "pattern P { select A; }"),
+        at="before",
     ),
     Rule(
         "K001",
@@ -633,6 +656,7 @@ def _fillings(s: Situation) -> dict[str, str]:
     bracket = s.open or Bracket("", 0, 0, False)
     return {
         "found": s.found,
+        "code": f"U+{ord(s.found[0]):04X}" if s.found else "",
         "before": s.before,
         "keyword": s.keyword,
         "what": LABELS.get(s.keyword, "the edge" if "->" in s.statement else "the step"),
@@ -655,7 +679,7 @@ def _quoted(s: Situation) -> str:
         return "the end of the file"
     if s.found == "\n":
         return "the end of the line"
-    return f"`{s.found}`" if s.found.isprintable() else f"U+{ord(s.found[0]):04X}"
+    return f"`{s.found}`" if s.found.isprintable() else f"the character U+{ord(s.found[0]):04X}"
 
 
 def _describe(s: Situation) -> str:

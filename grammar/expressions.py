@@ -39,8 +39,10 @@ UNITS = {
     "H": "h", "day": "d", "days": "d", "msec": "ms", "millis": "ms", "milliseconds": "ms",
     "usec": "us", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
 }  # fmt: skip
+OPERATORS = ("Causal", "Conc", "call", "host", "origin", "exists")
 DIGITS_MAX = 309
-_PLACEHOLDER = ast.Literal(0)
+PLACEHOLDER = ast.Literal(0)
+"""Stands for a value that was faulted already."""
 
 
 def span_of(item: _Tree | Token) -> Span:
@@ -130,6 +132,14 @@ class Expressions:
 
     def _registered(self, tree: _Tree, depth: int) -> ast.Guard:
         name, *arguments = tree.children
+        own = next((word for word in OPERATORS if word.lower() == str(name).lower()), None)
+        if own is not None:
+            # Its argument is a guard, so judging it as a value would only confuse.
+            self.fault(
+                "K011", f"there is no guard `{name}`", span_of(cast(Token, name)),
+                f"did you mean `{own}`?",
+            )  # fmt: skip
+            return ast.Truth(True)
         values = tuple(self.value(cast(_Tree, a), depth) for a in arguments if a is not None)
         return ast.Registered(str(name), values, span=span_of(tree))
 
@@ -172,7 +182,7 @@ class Expressions:
             return self.value(inner, self._deeper(depth, tree), lists=lists)
         if data in GUARDS:
             self._no_value(tree)
-            return _PLACEHOLDER
+            return PLACEHOLDER
         if data == "list":
             if not lists:
                 self.fault(
@@ -298,7 +308,7 @@ class Expressions:
 
     def _taken(self, span: Span, message: str, hint: str) -> ast.Value:
         self.fault("K012", message, span, hint)
-        return _PLACEHOLDER
+        return PLACEHOLDER
 
     def _part(self, tree: _Tree) -> str:
         token = cast(Token, tree.children[0])
@@ -369,7 +379,9 @@ class Expressions:
         elif reason := regex_fault(regex, self.limits):
             self.fault(
                 "K009", f"bad regular expression: {reason}", span_of(token),
-                "RE2 has no look-around and no backreferences",
+                "RE2 has no look-around and no backreferences"
+                if "operator" in reason or "escape" in reason
+                else "a special character is taken literally after `\\`",
             )  # fmt: skip
         return regex
 

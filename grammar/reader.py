@@ -20,10 +20,9 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
 from ketal.errors import Diagnostic, PatternError, Source, Span
-from ketal.grammar.complaints import Bracket, Situation, complain
+from ketal.grammar.complaints import CLOSING, Bracket, Situation, complain
 from ketal.limits import Limits
 
-OPENING = {"(": ")", "[": "]", "{": "}"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_]")
 
@@ -68,14 +67,14 @@ class _Progress:
         text = str(token)
         if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
             pass
-        elif text in OPENING:
+        elif text in CLOSING:
             # A block's brace ends the head before it: its statements begin anew.
             block = text == "{" and self.statement[:1] != [] and self._opens_block()
             self.brackets.append(Bracket(text, token.line or 1, token.column or 1, block))
             if block:
                 self._turn(token)
                 return
-        elif text in OPENING.values() and self.brackets and self.brackets.pop().block:
+        elif text in CLOSING.values() and self.brackets and self.brackets.pop().block:
             self._turn(token)
             return
         if self.statement == ["pattern"]:

@@ -18,6 +18,7 @@ _HOMES = {
     "compile": "program", "load": "program", "lint": "program", "build": "program",
     "Program": "program",
     "run": "monitor", "Monitor": "monitor", "Verdicts": "monitor",
+    "possibly": "modal", "definitely": "modal",
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
     "Event": "event", "Dot": "event", "Control": "event",
     "register_guard": "guards",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ketal.guards import register_guard
     from ketal.limits import Limits
     from ketal.logs import Log, read_log, write_jsonl
+    from ketal.modal import definitely, possibly
     from ketal.monitor import Monitor, Verdicts, run
     from ketal.program import Program, build, compile, lint, load
     from ketal.verdicts import (
@@ -87,8 +89,10 @@ __all__ = [
     "Violation",
     "build",
     "compile",
+    "definitely",
     "lint",
     "load",
+    "possibly",
     "read_log",
     "register_guard",
     "run",

@@ -27,6 +27,8 @@ Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
 Function: TypeAlias = Callable[..., bool | None]
 
 _KINDS: dict[object, Kind] = {int: "number", float: "number", str: "string", bool: "boolean"}
+# `causal(…)` is told as a misspelt `Causal(…)`.
+_TAKEN = frozenset(word.lower() for word in RESERVED)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -80,7 +82,7 @@ def register_guard(name: str, function: Function, *, version: str) -> Registered
     SettingError
         If the name, the version or the signature cannot serve.
     """
-    if not (name.isascii() and name.isidentifier()) or name in RESERVED:
+    if not (name.isascii() and name.isidentifier()) or name.lower() in _TAKEN:
         raise SettingError(
             f"{name!r} cannot name a guard: a name is made of A-Z a-z 0-9 _ "
             "and is no word of the language"

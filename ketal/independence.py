@@ -49,6 +49,7 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
     """
     told: set[tuple[int, int]] = set()
     bound = _exclusive(theory)
+    registered = {group for _, group in automaton.letters}
     for state, row in enumerate(automaton.table):
         ways: dict[int, list[int]] = {}
         for (minterm, group), target in zip(automaton.letters, row, strict=True):
@@ -65,7 +66,11 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
             if state and not theory.can_hold(*asked, *bound):
                 continue
             steps = [
-                next(s for s in _steps(automaton, state, term) if group in (s, ANONYMOUS))
+                next(
+                    s
+                    for s in _steps(automaton, state, term)
+                    if group == (s if s in registered else ANONYMOUS)
+                )
                 for group in groups
             ]
             for one, two in itertools.combinations(sorted(set(steps)), 2):

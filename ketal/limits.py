@@ -37,6 +37,7 @@ class Limits:
     regex_bytes_max: int = _limit(10_000, "bytes", "length of one regular expression")
     regex_memory_max: int = _limit(8_388_608, "bytes", "memory of one regular expression")
     topology_nodes_max: int = _limit(64, "nodes", "nodes of a topology with exact domains")
+    topology_steps_max: int = _limit(20_000, "steps", "search for the domains of a topology")
     line_bytes_max: int = _limit(1_048_576, "bytes", "length of one line or record of a log")
     log_bytes_max: int = _limit(
         268_435_456, "bytes", "size of one ShiViz log, which is read whole (unpacked)"

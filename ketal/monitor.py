@@ -55,7 +55,7 @@ def _refuse_unavailable(compiled: CompiledPattern, *, live: bool) -> None:
     if p.topology is not None:
         missing.append("`topology`")
     if p.mode is not None:
-        missing.append(f"`mode {p.mode}`")
+        missing.append(f"`mode {p.mode}` (ketal.{p.mode}(pattern, log) answers it)")
     if live:
         order = p.order
         missing += [

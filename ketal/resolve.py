@@ -222,7 +222,8 @@ class _Shared(_Findings):
                 self.error("K105", f"pattern `{pattern.name}` stands twice", pattern.span, where)
 
     def check_use(self) -> None:
-        for node in (*self.file.params, *self.file.events):
+        declarations: list[_Declaration] = [*self.file.params, *self.file.events]
+        for node in declarations:
             if node.name not in self.used:
                 code = "K108" if isinstance(node, ast.EventDecl) else "K109"
                 self.warn(
@@ -450,7 +451,7 @@ class _Pattern(_Findings):
             amount = length.amount if isinstance(length, ast.Duration) else length
             if isinstance(amount, int | float) and amount <= 0:
                 self.error(
-                    "K121", "a window of nothing holds no match", window.span,
+                    "K132", "a window of nothing holds no match", window.span,
                     "the events of a match lie within less than the window",
                 )  # fmt: skip
         if pattern.limit is not None and pattern.limit < 1:
@@ -510,7 +511,7 @@ class _Pattern(_Findings):
                     and node.step not in body
                 ):
                     self.error(
-                        "K126", f"no match has an event for `{node.step}`", node.span,
+                        "K117", f"no match has an event for `{node.step}`", node.span,
                         f"`{node.step}` does not stand in the body",
                     )  # fmt: skip
         twice = _twice(tuple(item.name for item in returns.items))
@@ -552,7 +553,7 @@ def _check_cycles(
                 todo.extend(_names(known.guard))
         if event.name in seen:
             findings.error(
-                "K110", f"the event `{event.name}` is defined by itself", event.span,
+                "K116", f"the event `{event.name}` is defined by itself", event.span,
                 "say what its events are like: a type, an attribute",
             )  # fmt: skip
 

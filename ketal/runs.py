@@ -334,6 +334,20 @@ class Machine:
                 bits |= 1 << number
         return sub.targets(bits)
 
+    def steps_held(self, configuration: Configuration, seen: Seen) -> tuple[int, ...]:
+        """Return the steps that could take an event next and whose guards hold."""
+        known = self._local(seen.mask)
+        held = set()
+        for v in self.automaton.enabled[configuration.state]:
+            formula = simplify(self.automaton.formulas[v], known)
+            bits = 0
+            for number in variables(formula):
+                if self._evaluators[number](configuration, seen):
+                    bits |= 1 << number
+            if evaluate(formula, bits):
+                held.add(self.automaton.variants[v].step)
+        return tuple(sorted(held))
+
     # --- configurations ---
 
     def quick(self, state: int, mask: int) -> tuple[Configuration, ...] | None:
@@ -472,18 +486,22 @@ class CheckRun:
         The automaton, made ready.
     """
 
-    __slots__ = ("configurations", "halted", "machine")
+    __slots__ = ("configurations", "given_up", "halted", "machine")
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.given_up = 0
         self.configurations: tuple[Configuration, ...] = (machine.start(),)
         self.halted = False
 
     def offer(self, seen: Seen) -> Refused | None:
         """Take the event, or say why it is not allowed."""
         after = self._after(seen)
+        most = self.machine.compiled.limits.configurations_max
+        # The first ones are kept: those that go on from the earliest readings.
+        self.given_up = max(0, len(after) - most)
         if after:
-            self.configurations = after
+            self.configurations = after[:most]
             return None
         refused = self._refuse(seen)
         policy = self.machine.compiled.on_violation

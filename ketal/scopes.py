@@ -329,6 +329,7 @@ class PatternRun:
 
     def _checked(self, scope: Scope, run: CheckRun, seen: Seen) -> list[RunVerdict]:
         before = run.states() if self.trace else ()
+        held = self._held(run.configurations, seen) if self.trace else ""
         refused = run.offer(seen)
         out: list[RunVerdict] = []
         if refused is not None:
@@ -346,8 +347,13 @@ class PatternRun:
                     )
                 )
         if self.trace and (refused is None or refused.resumed):
-            start = before if refused is None else (0,)
-            out.append(self._moved(scope, seen, start, run.states(), ""))
+            start = before
+            if refused is not None:
+                start, held = (0,), self._held((self.machine.start(),), seen)
+            out.append(self._moved(scope, seen, start, run.states(), held))
+        if run.given_up:
+            given_up = f"{run.given_up} configurations of the run"
+            out.append(self._overflow("configurations_max", given_up, scope.key, seen.event))
         if len(run.configurations) > self.limits.configurations_max:
             # Without all of its configurations a run would call allowed events violations.
             run.halted = True
@@ -355,6 +361,11 @@ class PatternRun:
             given_up = "the rest of this run, which has too many readings"
             out.append(self._overflow("configurations_max", given_up, scope.key, seen.event))
         return out
+
+    def _held(self, configurations: tuple[Configuration, ...], seen: Seen) -> str:
+        """Return the steps that take an event in a check, several where readings differ."""
+        steps = {s for c in configurations for s in self.machine.steps_held(c, seen)}
+        return "|".join(self.machine.automaton.steps[s] for s in sorted(steps))
 
     def _moved(
         self, scope: Scope, seen: Seen, before: tuple[int, ...], after: tuple[int, ...], step: str

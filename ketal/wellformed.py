@@ -26,7 +26,9 @@ def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
     if isinstance(body, ast.AutomatonBody):
         yield from _automaton(kind, body)
         return
-    if kind == "find" and nullable(body):
+    # A lone `not N` is told below, as what it is.
+    lone = isinstance(body, ast.Sequence) and len(body.items) == 1
+    if kind == "find" and nullable(body) and not lone:
         yield (
             "K141", "error", "the body of this find accepts the empty word", body.span,
             "a match has at least one event: write `A+` or `A B*`",

@@ -12,6 +12,9 @@ so that `--count`, `limit n` and `return count` cannot hide a violation.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 
 CAUSES = ("violation", "match", "incomplete", "rejected", "gap", "late", "held_back")
 """What `--fail-on` may name."""
+
+COLLECT_AFTER = 100_000
+"""Objects made between two looks for garbage cycles."""
 
 _EXAMPLE = """\
 examples:
@@ -120,12 +126,26 @@ def execute(args: argparse.Namespace) -> int:
         watched = Log(lambda: progress.counted(log.records()))
         verdicts = ketal.run(program, watched, limits=limits, listing=listing, trace=args.trace)
     # Opened last: what could not run has emptied no file.
-    with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
+    sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
+    with sink_of as sink, _CtrlC() as ctrl_c, _calm_collector():
         try:
-            return _Run(args, program, sink, progress).judge(verdicts)
+            return _Run(args, program, sink, progress, ctrl_c).judge(verdicts)
         finally:
             if progress is not None:
                 progress.stop()
+
+
+@contextlib.contextmanager
+def _calm_collector() -> Iterator[None]:
+    """Look for garbage cycles less often: a log is many objects that live long, without one."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 class _Live:
@@ -157,6 +177,43 @@ class _Live:
         return self._monitor.held_back()
 
 
+class _CtrlC:
+    """Ctrl-C that does not break a line in two: it waits until the line is written.
+
+    A second one does not wait, as whoever reads the line may have stopped.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self.writing = False
+        self._before: Any = None
+
+    def __enter__(self) -> _CtrlC:
+        # Left alone where it is ignored, or is someone else's already.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            try:
+                self._before = signal.signal(signal.SIGINT, self._handle)
+            except ValueError:
+                # Signals are the main thread's.
+                self._before = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, *_: object) -> None:
+        again, self.came = self.came, True
+        if again or not self.writing:
+            raise KeyboardInterrupt
+
+    def wrote(self) -> None:
+        """Say that the line is written; raise the KeyboardInterrupt that waited."""
+        self.writing = False
+        if self.came:
+            raise KeyboardInterrupt
+
+
 class _Run:
     """One run of the command: says the verdicts, then the summary."""
 
@@ -166,21 +223,23 @@ class _Run:
         program: Program,
         sink: Sink,
         progress: Progress | None,
+        ctrl_c: _CtrlC,
     ) -> None:
         self._args = args
         self._program = program
         self._sink = sink
         self._progress = progress
+        self._ctrl_c = ctrl_c
         self._json = args.output == "json"
         self._first_rejected: Rejected | None = None
 
     def judge(self, verdicts: Any) -> int:
         """Say everything; return the exit code."""
-        interrupted = False
+        whole = interrupted = False
         try:
             whole = self._say(verdicts)
         except KeyboardInterrupt:
-            interrupted, whole = True, False
+            interrupted = True
         except BrokenPipeError:
             leave_closed_pipe()
             return self._code(verdicts.summary)
@@ -201,16 +260,19 @@ class _Run:
 
     def _say(self, verdicts: Any) -> bool:
         """Write the verdicts; return whether that was all of them."""
-        args, sink = self._args, self._sink
+        args, sink, ctrl_c = self._args, self._sink, self._ctrl_c
         for said, verdict in enumerate(verdicts, 1):
             if self._first_rejected is None and verdict.kind == "rejected":
                 self._first_rejected = verdict
             if not args.count:
                 if self._progress is not None:
                     self._progress.give_way()
-                sink.line(as_json(verdict.to_dict()) if self._json else printable(str(verdict)))
+                line = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
+                ctrl_c.writing = True
+                sink.line(line)
                 if args.live:
                     sink.flush()
+                ctrl_c.wrote()
             if said == args.first:
                 return False
         return True

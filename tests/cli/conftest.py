@@ -128,4 +128,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for one in started:
         if one.poll() is None:
             one.kill()
-        one.communicate()
+        one.wait()
+        for pipe in (one.stdin, one.stdout, one.stderr):
+            if pipe is not None and not pipe.closed:
+                pipe.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -182,3 +183,11 @@ def test_python_m_ketal(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start("--version")
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, f"ketal {package.__version__}\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_reference_has_every_option(ketal: Ketal, command: str) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
+    section = text.split(f"\n## `ketal {command}`\n")[1].split("\n## ")[0]
+    options = set(re.findall(r"^  (--[a-z-]+)", ketal(command, "--help").out, re.MULTILINE))
+    assert options <= set(re.findall(r"--[a-z-]+", section))

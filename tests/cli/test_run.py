@@ -463,6 +463,41 @@ def test_verdicts_of_a_finite_log_come_in_canonical_order(ketal: Ketal) -> None:
     assert there.out == back.out
 
 
+CONCURRENT = """pattern Concurrent {
+    order CausalOrder;
+    event E = true;
+    First = E;
+    Second = Conc(E);
+    find any First Second;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "options", "matches"),
+    [
+        ("shiviz/simpledb.log", ["--regex", r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"], 16_937),
+        (
+            "shiviz/RpcClientServer.log",
+            ["--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"],
+            2,
+        ),
+        (
+            "tlaplus/VectorClocksTests.ndjson",
+            ["--field", "type=event", "--field", "clock=pkt.vc", "--field", "data=pkt"],
+            24_380,
+        ),
+    ],
+)
+def test_real_logs_as_their_users_would_read_them(
+    ketal: Ketal, write: Write, shared_data: Path, log: str, options: list[str], matches: int
+) -> None:
+    write("concurrent.ketal", CONCURRENT)
+    said = ketal("run", "concurrent.ketal", shared_data / log, *options, "--count")
+    assert said.lines[1:] == [f"Concurrent: {matches:,} matches"]
+    assert (said.code, said.err) == (0, "")
+
+
 # --- what cannot run -------------------------------------------------------------------
 
 

@@ -186,7 +186,9 @@ def test_wrong_turn_a_zero_entry_is_no_entry() -> None:
         assert conc.fast(seen(a), seen(b))
         assert conc.fast(seen(b), seen(a))
         assert not causal.fast(seen(a), seen(b))
-        assert vector.compare({"a": 1, "b": 0}, {"a": 1, "b": 1})
+    assert vector.compare({"a": 1, "b": 0}, {"a": 1, "b": 1})
+    assert vector.compare({"a": 1, "b": 0, "c": 0}, {"a": 2}), "zeros make no clock larger"
+    assert not vector.compare({"a": 2}, {"a": 1, "b": 0, "c": 0})
     # An intake that told them apart would call the second a contradiction.
     program = ketal.compile(p("find any A"))
     monitor = ketal.Monitor(program)

@@ -1,0 +1,160 @@
+"""Every malformed pattern of the table gets the answer that stands beside it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ketal.errors import Diagnostic, PatternError, show
+from ketal.grammar import complaints, parse
+from ketal.guards import RegisteredGuard
+from ketal.limits import Limits
+from ketal.resolve import resolve
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+TABLE: list[dict[str, Any]] = tomllib.loads((HERE / "malformed.toml").read_text("utf-8"))["pattern"]
+REGISTERED = {
+    "larger": RegisteredGuard("larger", "1", lambda event, bound: True, ("number",), True)
+}
+EXAMPLES = [(rule, text) for rule in complaints.RULES for text in rule.examples]
+
+
+def findings(text: str, limits: Limits | None = None) -> list[Diagnostic]:
+    try:
+        return resolve(parse(text, limits=limits or Limits()), registered=REGISTERED)
+    except PatternError as error:
+        assert error.source is not None
+        assert error.source.text == text
+        return list(error.diagnostics)
+
+
+def row(diagnostic: Diagnostic) -> list[str]:
+    span = diagnostic.span
+    assert span is not None
+    place = f"{span.line}:{span.column}-{span.end_column}"
+    return [diagnostic.severity, diagnostic.code, place, diagnostic.message, diagnostic.hint]
+
+
+def test_the_table_is_long_and_has_no_text_twice() -> None:
+    texts = [entry["text"] for entry in TABLE]
+    assert len(texts) >= 60
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry["text"].strip()[-60:])
+def test_malformed_pattern(entry: dict[str, Any]) -> None:
+    assert [row(finding) for finding in findings(entry["text"])] == entry["findings"]
+
+
+@pytest.mark.parametrize(("rule", "text"), EXAMPLES, ids=[text[-60:] for _, text in EXAMPLES])
+def test_every_example_is_answered_by_its_own_rule(
+    rule: complaints.Rule, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[complaints.Rule | None] = []
+    original = complaints.rule_for
+
+    def spy(situation: complaints.Situation) -> complaints.Rule | None:
+        asked.append(original(situation))
+        return asked[-1]
+
+    monkeypatch.setattr(complaints, "rule_for", spy)
+    with pytest.raises(PatternError):
+        parse(text)
+    assert asked == [rule]
+
+
+def test_every_example_is_in_the_table() -> None:
+    assert {text for _, text in EXAMPLES} <= {entry["text"] for entry in TABLE}
+
+
+def test_no_message_names_a_token_of_the_grammar() -> None:
+    tokens = re.compile(r"__ANON|[A-Z]{4,}|\bLPAR\b|\$END")
+    quoted = re.compile(r"`[^`]*`|U\+")
+    for entry in TABLE:
+        for _, _, _, message, hint in entry["findings"]:
+            assert not tokens.search(quoted.sub("", message + hint)), message
+
+
+def test_every_code_is_documented() -> None:
+    documented = set(re.findall(r"K\d{3}", (ROOT / "docs" / "diagnostics.md").read_text("utf-8")))
+    used: set[str] = set()
+    for folder, names in ((ROOT / "grammar", ["*.py"]), (ROOT / "ketal", ["resolve.py"])):
+        for name in [*names, "kinds.py", "wellformed.py"]:
+            for path in folder.glob(name):
+                used |= set(re.findall(r'"(K[01]\d\d)"', path.read_text("utf-8")))
+    assert used <= documented
+    in_table = {finding[1] for entry in TABLE for finding in entry["findings"]}
+    assert used - in_table <= {"K003"}, "a code without an example in the table"
+
+
+def test_an_error_shows_place_line_caret_and_hint() -> None:
+    with pytest.raises(PatternError) as caught:
+        parse("pattern P {\n    order CausalOrdre;\n    check A;\n}", name="p.ketal")
+    assert str(caught.value) == (
+        "p.ketal:2:11: error[K011]: there is no order `CausalOrdre`\n"
+        "      order CausalOrdre;\n"
+        "            ^^^^^^^^^^^\n"
+        "  hint: did you mean `CausalOrder`?"
+    )
+
+
+def test_findings_name_their_pattern() -> None:
+    text = "pattern P { event E = true; check E F; }\npattern Q { event E = true; check G; }"
+    assert [(f.pattern, f.code) for f in findings(text)] == [("P", "K102"), ("Q", "K102")]
+    broken = "pattern P { event E = x == 5 secs; within 3; check E; }"
+    assert [(f.pattern, f.code) for f in findings(broken)] == [("P", "K005"), ("P", "K013")]
+
+
+# --- limits -------------------------------------------------------------------
+
+
+def guard(text: str) -> str:
+    return f"pattern P {{ event E = {text}; check E; }}"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        (guard("(" * 10_000 + "x == 1" + ")" * 10_000), "nesting_max"),
+        (guard("!" * 10_000 + "X"), "nesting_max"),
+        (guard("x == " + "-" * 10_000 + "1"), "nesting_max"),
+        (guard("x == 1" + " + 1" * 10_000), "nesting_max"),
+        (guard("x in " + "[" * 10_000), "nesting_max"),
+        (guard("Causal(" * 10_000), "nesting_max"),
+        (f"pattern P {{ check {'(' * 10_000}A{')' * 10_000}; }}", "nesting_max"),
+        (f"pattern P {{ check {'{A & ' * 10_000}; }}", "nesting_max"),
+        ("(" * 10_000, ""),
+        (guard(f"x matches /{'a' * 10_001}/"), "regex_bytes_max"),
+        (guard("x matches /" + r"\pL{1000}" * 1000 + "/"), "regex_memory_max"),
+        ("pattern P { event A = true; check A{1001}; }", "repetitions_max"),
+        ("pattern P { event A = true; check A{0,99999999}; }", "repetitions_max"),
+        ("pattern P { event A = true; check {A & A & A & A & A & A}; }", "together_max"),
+        ("// " + "x" * 1_000_000, "pattern_bytes_max"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_limit_is_told_by_its_name(text: str, limit: str) -> None:
+    (finding, *_) = findings(text)
+    assert limit in finding.message
+
+
+def test_limits_can_be_set() -> None:
+    text = "pattern P { event A = true; check ((A A) A{3}); }"
+    assert not findings(text)
+    assert findings(text, Limits(nesting_max=1))[0].code == "K003"
+    assert findings(text, Limits(repetitions_max=2))[0].code == "K003"
+    assert findings(text, Limits(pattern_bytes_max=10))[0].code == "K003"
+
+
+def test_a_long_flat_guard_is_not_nested() -> None:
+    operands = " || ".join(f"x == {n}" for n in range(5_000))
+    assert not findings(guard(operands))
+
+
+def test_show_of_a_finding_without_a_place() -> None:
+    assert show(Diagnostic("K101", "error", "m", None, "h"), None) == "error[K101]: m\n  hint: h"

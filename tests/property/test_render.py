@@ -1,0 +1,65 @@
+"""What is written reads back the same; laying a text out keeps what it says."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ketal import pattern as ast
+from ketal.grammar import format_text, parse, render, render_body, render_guard
+from ketal.grammar.reader import language
+from ketal.resolve import resolve
+from tests.property.asts import files
+
+quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+COMMENTS = ("// c{} ", "/* c{} */", "/* c{}\n     // ; } */", "/** c{} **/")
+
+
+@quick
+@given(files())
+def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
+    text = render(file)
+    assert parse(text) == file
+    assert render(parse(text)) == text
+
+
+@quick
+@given(files())
+def test_the_files_drawn_have_no_errors(file: ast.File) -> None:
+    assert [d for d in resolve(file) if d.severity == "error"] == []
+
+
+@quick
+@given(files(patterns_max=1))
+def test_guards_and_bodies_render_without_their_file(file: ast.File) -> None:
+    for node in ast.walk(file):
+        if isinstance(node, ast.StepDecl | ast.EventDecl):
+            assert "\n" not in render_guard(node.guard)
+    assert "\n" not in render_body(file.patterns[0].body)
+
+
+@quick
+@given(files(), st.data())
+def test_layout_keeps_the_syntax_and_every_comment(file: ast.File, data: st.DataObject) -> None:
+    text, count = _commented(render(file), data)
+    laid_out = format_text(text)
+    assert parse(laid_out) == parse(text) == file
+    assert format_text(laid_out) == laid_out
+    for number in range(count):
+        assert len(re.findall(rf"\bc{number}\b", laid_out)) == 1
+
+
+def _commented(text: str, data: st.DataObject) -> tuple[str, int]:
+    """Put comments and blank lines before some of the tokens of a text."""
+    parser = language().parse_interactive(text)
+    starts = [token.start_pos or 0 for token in parser.iter_parse()] + [len(text)]
+    chosen = sorted(data.draw(st.lists(st.sampled_from(starts), max_size=6, unique=True)))
+    for number, at in reversed(list(enumerate(chosen))):
+        # The number comes behind a letter that no text drawn has before a digit.
+        comment = data.draw(st.sampled_from(COMMENTS)).format(number)
+        before = data.draw(st.sampled_from(("", " ", "\n", "\n\n\n")))
+        after = "\n" if comment.startswith("//") else data.draw(st.sampled_from((" ", "\n\n")))
+        text = text[:at] + before + comment + after + text[at:]
+    return text, len(chosen)

@@ -1,0 +1,662 @@
+"""Automata: minterms, the minimal canonical table, fingerprints, limits, warnings (DESIGN 4, 6)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.alphabet import Theory
+from ketal.atoms import arguments_match, evaluate
+from ketal.automaton import ANONYMOUS, Automaton, CompiledPattern
+from ketal.compiler import compile_pattern
+from ketal.errors import Diagnostic, PatternError, SettingError
+from ketal.event import Event
+from ketal.limits import DEFAULT, Limits
+from tests.cases import e, p
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def one(*statements: str, order: str = "CausalOrder", **knobs: Any) -> CompiledPattern:
+    """Compile a pattern over the events A, B, C, D and N of `tests.cases`."""
+    return ketal.compile(p(*statements, order=order, **knobs)).one
+
+
+@contextmanager
+def quick(seconds: float = 5) -> Iterator[None]:
+    """Fail where what is inside stalls; the bound is far above what it takes."""
+    start = time.perf_counter()
+    yield
+    assert time.perf_counter() - start < seconds
+
+
+# --- minterms ------------------------------------------------------------------------
+
+
+def held(compiled: CompiledPattern, event: Event) -> tuple[int, ...]:
+    """Return which guards on edges hold of an event."""
+    mask = compiled.mask(event)
+    formulas = compiled.automaton.formulas
+    return tuple(n for n, formula in enumerate(formulas) if evaluate(formula, mask))
+
+
+def test_minterms_are_disjoint_and_complete_over_random_events() -> None:
+    """Each event is in exactly one minterm, or satisfies no guard."""
+    judged = 0
+    local = ("absent", "all", "deployment", "localhost", "references", "relational")
+    for seed in range(400):
+        rng = random.Random(seed)
+        file = pattern_file(rng, without=local)
+        try:
+            compiled = compile_pattern(file, file.patterns[0])
+        except PatternError:
+            continue  # a contradiction, which is refused
+        minterms = set(compiled.automaton.minterms)
+        for event in execution(rng, events_max=20):
+            guards = held(compiled, event)
+            assert not guards or guards in minterms, f"seed {seed}, {event}"
+            judged += bool(guards)
+    assert judged > 500
+
+
+def test_each_minterm_is_some_events() -> None:
+    """What no event can satisfy is dropped: here every minterm has its example."""
+    compiled = one(
+        "S = x > 1", "T = x < 3", 'U = x == "a"', "find any S | T | U", letters="event E = true;"
+    )
+    values: list[Any] = [0, 1, 1.5, 2, 3, 4, "a", "b", True, None]
+    events = [e(f"n@{i}", "t", x=value) for i, value in enumerate(values, 1)]
+    examples = {held(compiled, event) for event in events} - {()}
+    assert examples == set(compiled.automaton.minterms) == {(0,), (1,), (0, 1), (2,)}
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        ("type == 'a' | type == 'b'", {(0,), (1,)}),
+        ("call(* S.a(..)) | call(* S.b(..))", {(0,), (1,)}),
+        ("call(* S.*(..)) | call(* S.b(..))", {(0,), (0, 1)}),
+        ('host("m1") | host("m2")', {(0,), (1,)}),
+        ('host("m*") | host("m2")', {(0,), (0, 1)}),
+        ("x < 1 | x > 2", {(0,), (1,)}),
+        ("x <= 1 | x >= 1", {(0,), (1,), (0, 1)}),
+        ("x < 1 | x < 2", {(0, 1), (1,)}),
+        ("x in [1, 2] | x in [2, 3]", {(0,), (1,), (0, 1)}),
+        ("x == 1 | x == 1.0", {(0, 1)}),
+        ("x == 1 | x == true", {(0,), (1,)}),
+        ("x == '1' | x == 1", {(0,), (1,)}),
+        ("x == 1 | x != 1", {(0,), (1,)}),
+        ("x == 1 | exists(x)", {(1,), (0, 1)}),
+        ("x == 1 | !exists(x)", {(0,), (1,)}),
+        ("x == 1 | y == 1", {(0,), (1,), (0, 1)}),
+        ("x matches /a/ | !(x matches /a/)", {(0,), (1,)}),
+        ("time < 5 | time >= 5 s", {(0,), (1,)}),
+    ],
+)
+def test_unsatisfiable_minterms_are_dropped(guards: str, expected: set[tuple[int, ...]]) -> None:
+    first, second = guards.replace("'", '"').split(" | ")
+    compiled = one(f"S = {first}", f"T = {second}", "find any S | T", letters="event E = true;")
+    assert set(compiled.automaton.minterms) == expected
+
+
+def test_a_relation_to_the_prior_event_is_before_or_concurrent_and_not_both() -> None:
+    compiled = one("S = Causal(A)", "T = Conc(A)", "find any B (S | T)", order="arrival")
+    second = {row for row in compiled.automaton.minterms if 0 not in row}
+    # Both hold where nothing is prior, which the automaton cannot know.
+    assert (1,) in second
+    assert (2,) in second
+
+
+def test_the_theory_never_calls_satisfiable_sets_unsatisfiable() -> None:
+    """Any truth of atoms that an event shows is consistent to the theory."""
+    for seed in range(200):
+        rng = random.Random(seed)
+        file = pattern_file(rng, without=("deployment", "localhost"))
+        try:
+            compiled = compile_pattern(file, file.patterns[0])
+        except PatternError:
+            continue
+        atoms = compiled.automaton.atoms
+        theory = Theory(atoms, DEFAULT)
+        for event in execution(rng, events_max=8):
+            mask = compiled.mask(event)
+            shown = tuple(
+                ("var", n, bool(mask >> n & 1)) for n, a in enumerate(atoms) if not a.relational
+            )
+            assert theory.can_hold(*shown), f"seed {seed}, {event}"
+
+
+# --- minimal and canonical --------------------------------------------------------------
+
+
+def distinguishable(automaton: Automaton, marks: bool) -> bool:
+    """Return whether no two states can be merged, by refining partitions (Moore)."""
+    states = range(len(automaton.table))
+    colour: list[Any] = [
+        (s in automaton.finals, automaton.enabled[s] if marks else ()) for s in states
+    ]
+    while True:
+        finer = [
+            (colour[s], tuple(colour[t] if t >= 0 else None for t in automaton.table[s]))
+            for s in states
+        ]
+        numbers = {c: n for n, c in enumerate(dict.fromkeys(finer))}
+        if len(numbers) == len(set(colour)):
+            return len(numbers) == len(automaton.table)
+        colour = [numbers[c] for c in finer]
+
+
+def breadth_first(automaton: Automaton) -> bool:
+    """Return whether states are numbered in the order in which they are met."""
+    met = [0]
+    for state in met:
+        met += [t for t in dict.fromkeys(automaton.table[state]) if t >= 0 and t not in met]
+    return met == list(range(len(automaton.table)))
+
+
+def test_random_automata_are_minimal_numbered_breadth_first_and_trim() -> None:
+    judged = 0
+    for seed in range(300):
+        file = pattern_file(random.Random(seed))
+        try:
+            compiled = compile_pattern(file, file.patterns[0])
+        except PatternError:
+            continue
+        automaton = compiled.automaton
+        judged += 1
+        assert distinguishable(automaton, marks=compiled.kind == "check"), f"seed {seed}"
+        assert breadth_first(automaton), f"seed {seed}"
+        assert automaton.letters == tuple(sorted(set(automaton.letters)))
+        assert automaton.minterms == tuple(sorted(set(automaton.minterms)))
+        alive = set(automaton.finals)
+        for _ in automaton.table:
+            alive |= {s for s, row in enumerate(automaton.table) if alive & set(row)}
+        assert alive == set(range(len(automaton.table))), f"seed {seed}: a dead state"
+    assert judged > 200
+
+
+@pytest.mark.parametrize(
+    ("one_body", "other_body"),
+    [
+        ("check A A*", "check A+"),
+        ("check A* A", "check A+"),
+        ("check (A | B)*", "check (A* B*)*"),
+        ("check (A B)* A?", "check (A (B A)*)?"),
+        ("check A{2,3}", "check A A A?"),
+        ("check A{0,1} B", "check B | A B"),
+        ("check A{2,}", "check A A A*"),
+        ("check (A?){3}", "check A{0,3}"),
+        ("find any A A*", "find any A+"),
+        ("find any A B | A B", "find any A B"),
+        ("find any {A & B}", "find any A B | B A"),
+        ("find any {A & B & C}", "find any A {B & C} | B {A & C} | C {A & B}"),
+        ("find any A | B", "find any B | A"),
+        ("find any A (B | C)", "find any A B | A C"),
+        ("find next (A B)+", "find next A (B A)* B"),
+    ],
+)
+def test_the_same_language_is_the_same_automaton(one_body: str, other_body: str) -> None:
+    first, second = one(one_body), one(other_body)
+    assert first.automaton == second.automaton
+    assert first.fingerprint == second.fingerprint
+
+
+def test_the_automaton_spelled_out_is_the_one_of_the_expression() -> None:
+    spelled = one(
+        "check automaton { initial idle; idle -> busy on A; busy -> busy on B; "
+        "busy -> idle on C; final idle; }"
+    )
+    written = one("check (A B* C)*")
+    assert spelled.automaton.names == ("idle", "busy")
+    assert dataclasses.replace(spelled.automaton, names=("q0", "q1")) == written.automaton
+    assert spelled.fingerprint == written.fingerprint, "what states are called changes no verdict"
+
+
+def test_states_that_an_automaton_body_has_twice_are_merged() -> None:
+    doubled = one(
+        "check automaton { initial q; q -> r on A; q -> s on B; r -> q on C; s -> q on C; "
+        "final q; }"
+    )
+    assert doubled.automaton.names == ("q", "r|s")
+
+
+LAID_OUT = """
+/* The same, by someone else. */
+pattern P
+{   // comment
+    order CausalOrder ;
+    event A = type=="a" ;   event B = ( type == "b" ) ;
+    First = A ; Second = Conc( B , First )
+      && x == First . x ;
+    find   any First     Second ;
+}
+"""
+LAID_OUT_TERSE = (
+    'pattern P{order CausalOrder;event A=type=="a";event B=type=="b";First=A;'
+    "Second=Conc(B,First)&&x==First.x;find any First Second;}"
+)
+
+
+def test_layout_and_comments_change_nothing() -> None:
+    first, second = ketal.compile(LAID_OUT).one, ketal.compile(LAID_OUT_TERSE).one
+    assert first.automaton == second.automaton
+    assert first.fingerprint == second.fingerprint
+
+
+def test_the_name_of_the_pattern_is_no_part_of_the_automaton() -> None:
+    renamed = ketal.compile(LAID_OUT.replace("pattern P", "pattern Q")).one
+    assert renamed.automaton == ketal.compile(LAID_OUT).one.automaton
+
+
+def test_renamed_steps_are_another_fingerprint() -> None:
+    renamed = ketal.compile(LAID_OUT.replace("First", "Prior")).one
+    assert renamed.fingerprint != ketal.compile(LAID_OUT).one.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("order CausalOrder", "order arrival"),
+        ('"b"', '"c"'),
+        ("Conc(", "Causal("),
+        ("find any", "find next"),
+        ("x == First.x", "x != First.x"),
+        ("x == First.x", "y == First.y"),
+        ("First Second;", "First Second+;"),
+        ("First Second;", "First Second; within 5 s;"),
+        ("First Second;", "First Second; within 5 events;"),
+        ("First Second;", "First Second; partition by key;"),
+        ("First Second;", "First Second; return x = First.x;"),
+        ("First Second;", "First Second; limit 3;"),
+        ("order CausalOrder;", "order CausalOrder; at every node;"),
+        ("order CausalOrder;", 'order CausalOrder; at host("n1");'),
+    ],
+)
+def test_what_decides_verdicts_is_in_the_fingerprint(old: str, new: str) -> None:
+    text = LAID_OUT_TERSE.replace("=", " = ").replace(" =  = ", " == ").replace(",", ", ")
+    assert old in text
+    changed = ketal.compile(text.replace(old, new)).one
+    assert changed.fingerprint != ketal.compile(text).one.fingerprint
+
+
+def test_a_windows_unit_is_no_part_of_its_length() -> None:
+    prints = {
+        one("find any A B", f"within {length}").fingerprint
+        for length in ("1 min", "60 s", "60000 ms")
+    }
+    assert len(prints) == 1
+
+
+FINGERPRINTS = """
+import json, sys
+import ketal
+print(json.dumps([ketal.compile(text).one.fingerprint for text in json.load(sys.stdin)]))
+"""
+
+
+def test_fingerprints_are_the_same_in_every_process() -> None:
+    """Two hash seeds, which order sets and name automata-lib's states differently."""
+    texts = [
+        LAID_OUT,
+        p("S = x > 1 || y in [1, 2]", "T = x < 3", "check (S | T B* | C)* (A | S){2}"),
+        p("S = Causal(A, B)", "T = Conc(A, all)", "find any {B & C} (S | T)+ not N D"),
+        'pattern P { event A = call(* S.a(..)) && host("m*"); event B = x matches /b+/ && '
+        "exists(y); find next (A | B){2,5} A; within 3 s; partition by k, l.m; }",
+    ]
+    said = []
+    for seed in ("1", "2", "77"):
+        done = subprocess.run(
+            [sys.executable, "-c", FINGERPRINTS],
+            input=json.dumps(texts),
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )
+        said.append(json.loads(done.stdout))
+    assert said[0] == said[1] == said[2]
+    assert said[0] == [ketal.compile(text).one.fingerprint for text in texts]
+    assert all(len(f) == 32 and set(f) <= set("0123456789abcdef") for f in said[0])
+
+
+# --- frozen ------------------------------------------------------------------------------
+
+
+def test_automata_and_compiled_patterns_are_frozen() -> None:
+    compiled = one("check (A B)*")
+    frozen: list[tuple[Any, str]] = [
+        (compiled, "name"),
+        (compiled.automaton, "table"),
+        (compiled.automaton.atoms[0], "shape"),
+        (compiled.automaton.variants[0], "step"),
+        (compiled.automaton.live[0], "prior"),
+        (compiled.pattern, "name"),
+    ]
+    for value, name in frozen:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, None)
+    for item in dataclasses.fields(Automaton):
+        value = getattr(compiled.automaton, item.name)
+        assert isinstance(value, tuple | frozenset | bool), item.name
+        hash(value)
+
+
+def test_no_state_of_a_find_is_reached_by_an_anonymous_event() -> None:
+    """A match names what each step bound; a check keeps only what is read later."""
+    assert ANONYMOUS not in {group for _, group in one("find any A B").automaton.letters}
+    assert {group for _, group in one("check A B").automaton.letters} == {ANONYMOUS}
+    kept = one("S = Causal(B, A)", "check A N* S")
+    assert {g for _, g in kept.automaton.letters} == {ANONYMOUS, kept.automaton.steps.index("A")}
+
+
+# --- limits ---------------------------------------------------------------------------------
+
+
+def refused(text: str, limits: Limits | None = None) -> Diagnostic:
+    with pytest.raises(PatternError) as caught, quick():
+        ketal.compile(text, limits=limits)
+    (said,) = caught.value.diagnostics
+    return said
+
+
+def test_atoms_max() -> None:
+    events = "".join(f'event E{i} = x == "{i}";' for i in range(65))
+    body = "find any " + " | ".join(f"E{i}" for i in range(65))
+    said = refused(p(body, letters=events))
+    assert (said.code, "atoms_max" in said.hint, "64" in said.message) == ("K210", True, True)
+    assert said.span is not None
+    ketal.compile(p(body, letters=events), limits=Limits(atoms_max=65))
+
+
+def test_minterms_max() -> None:
+    events = "".join(f"event E{i} = x{i} == 1;" for i in range(30))
+    said = refused(p("find any " + " | ".join(f"E{i}" for i in range(30)), letters=events))
+    assert (said.code, "minterms_max" in said.hint, "1024" in said.message) == (
+        "K211", True, True
+    )  # fmt: skip
+    two = p("find any A | S", "S = x == 1")
+    assert refused(two, Limits(minterms_max=2)).code == "K211"
+    ketal.compile(two, limits=Limits(minterms_max=3))
+
+
+OVERLAPPING = "event A = x == 1; event B = x > 0;"
+
+
+@pytest.mark.parametrize("count", [14, 20, 500])
+def test_states_max_stops_an_exponential_subset_construction(count: int) -> None:
+    said = refused(p(f"check (A | B)* A (A | B){{{count}}}", letters=OVERLAPPING))
+    assert (said.code, "states_max" in said.hint, "10000" in said.message) == ("K212", True, True)
+
+
+def test_a_large_automaton_below_the_limit_is_made() -> None:
+    with quick(20):
+        compiled = one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
+    assert len(compiled.automaton.table) == 2**11
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(A{100}){101}",
+        "{A & B & C & D & {A & B & C & D & {A & B & C & D & {A & B}}}}",
+        f"({' | '.join(['A'] * 3000)}) ({' | '.join(['B'] * 3000)})",
+        "(" + " ".join(["A?"] * 2000) + " B){4}",
+    ],
+    ids=["counts", "together", "alternatives", "optional"],
+)
+def test_states_max_stops_a_large_body_before_it_is_made(body: str) -> None:
+    said = refused(p(f"find any {body}"))
+    assert said.code == "K212"
+    assert "states_max" in said.hint
+
+
+def test_states_max_can_be_set() -> None:
+    text = p("check A B C")
+    assert refused(text, Limits(states_max=3)).code == "K212"
+    assert len(ketal.compile(text, limits=Limits(states_max=4)).one.automaton.table) == 4
+
+
+def test_repetitions_max() -> None:
+    said = refused(p("find any A{1001}"))
+    assert "repetitions_max is 1000" in said.message
+    assert len(one("find any A{1000}").automaton.table) == 1001
+    assert "repetitions_max is 2" in refused(p("find any A{3}"), Limits(repetitions_max=2)).message
+
+
+def test_a_limit_is_a_positive_integer_with_a_known_name() -> None:
+    for value in (0, -1, True, 1.5, "3"):
+        with pytest.raises(SettingError, match="states_max must be a positive integer"):
+            Limits(states_max=value)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="did you mean states_max"):
+        Limits.named({"state_max": 3})
+    assert Limits.named({"states_max": 3}).states_max == 3
+
+
+# --- hostile attributes ---------------------------------------------------------------------
+
+LONG = "a" * 100_000
+
+
+@pytest.mark.parametrize("regex", ["(a*)*b", "(a|a)*b", "(a+)+$x", "(.*)*(.*)*(.*)*b", "a{0,500}b"])
+def test_no_regular_expression_stalls_on_a_hostile_attribute(regex: str) -> None:
+    program = ketal.compile(p("find any S", f"S = x matches /{regex}/", letters="event E = true;"))
+    with quick():
+        events = [e(f"n@{i}", "t", x=LONG) for i in range(1, 21)]
+        assert list(ketal.run(program, events)) == []
+
+
+GLOBS = (
+    'S = host("*a*a*a*a*b")',
+    'T = origin("*a*a*a*a*b")',
+    "U = call(* *a*a*a*a*b(..))",
+    "V = call(*a*a*a*a*b S.t(..))",
+    "W = call(* S.t(.., *a*a*a*b, ..))",
+)
+
+
+def test_no_glob_stalls_on_a_hostile_attribute() -> None:
+    program = ketal.compile(p(*GLOBS, "find any S | T | U | V | W", letters="event E = true;"))
+    events = [
+        Event(LONG, LONG, {LONG: 1}, data={"origin": LONG}),
+        Event("n", "S.t", {"n": 1}, data={"result_type": LONG, "arg_types": [LONG] * 50}),
+        Event("n", "S.t", {"n": 2}, data={"result_type": LONG, "arg_types": ["a"] * 10_000}),
+    ]
+    with quick():
+        assert list(ketal.run(program, events)) == []
+
+
+def test_no_list_of_argument_types_makes_a_call_backtrack() -> None:
+    program = ketal.compile(
+        p(
+            "S = call(* S.t(.., a, .., a, .., a, .., a, .., b))",
+            "find any S",
+            letters="event E = true;",
+        )
+    )
+    with quick():
+        event = e("n@1", "S.t", arg_types=["a"] * 5_000)
+        assert list(ketal.run(program, [event])) == []
+
+
+def test_argument_types_match_as_the_obvious_recursion_says() -> None:
+    def obvious(globs: tuple[str, ...], values: list[str]) -> bool:
+        if not globs:
+            return not values
+        if globs[0] == "..":
+            return any(obvious(globs[1:], values[i:]) for i in range(len(values) + 1))
+        return bool(values) and globs[0] in ("*", values[0]) and obvious(globs[1:], values[1:])
+
+    for length in range(5):
+        for globs in itertools.product(("..", "*", "a", "b"), repeat=length):
+            for count in range(4):
+                for values in itertools.product("ab", repeat=count):
+                    assert arguments_match(globs, list(values)) is obvious(globs, list(values))
+
+
+# --- errors and warnings of the compiler --------------------------------------------------------
+
+
+def findings(text: str, *codes: str) -> list[tuple[str, str, str]]:
+    """Return (code, severity, the text of its span) of each finding with one of these codes."""
+    lines = text.split("\n")
+    out = []
+    for said in ketal.lint(text):
+        if said.code in codes:
+            span = said.span
+            assert span is not None
+            assert span.line == span.end_line
+            assert said.message
+            assert said.hint
+            assert said.pattern == "P"
+            out.append(
+                (
+                    said.code,
+                    said.severity,
+                    lines[span.line - 1][span.column - 1 : span.end_column - 1],
+                )
+            )
+    return out
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (("S = A && B", "find any S"), ("K203", "error", "S")),
+        (("S = A && x > 3 && x < 3", "find any S"), ("K203", "error", "S")),
+        (("S = A && x == 1 && x == 2", "find any S"), ("K203", "error", "S")),
+        (('S = A && x == 1 && x == "1"', "find any S"), ("K203", "error", "S")),
+        (("S = A && !exists(x) && x != 1", "find any S"), ("K203", "error", "S")),
+        (('S = type == "other"', "find any S"), ("K204", "error", "S")),
+        (("S = true && x == 1", "find any S"), None),
+        (('find any A not (type == "x") B',), ("K205", "warning", 'type == "x"')),
+        (("find any A not N B",), None),
+        (("S = B && x == A.x", "find any A? S"), ("K201", "error", "A.x")),
+        (("S = B && x == A.x", "find any (A | C) S"), ("K201", "error", "A.x")),
+        (("S = B && x == A.x", "find any A+ S"), None),
+        (("S = B && x == A.x", "find any {A & S}"), ("K201", "error", "A.x")),
+        (("find any A? B", "return y = A.x"), ("K201", "error", "A.x")),
+        (("find any A not (N && x == C.x) B C",), ("K201", "error", "C.x")),
+    ],
+)  # fmt: skip
+def test_guards_that_cannot_hold_and_references_that_are_unbound(
+    statements: tuple[str, ...], expected: tuple[str, str, str] | None
+) -> None:
+    found = findings(p(*statements), "K201", "K203", "K204", "K205")
+    assert found == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("statements", "order", "body"),
+    [
+        (("check (A B)*",), "CausalOrder", "(A B)*"),
+        (("check (A B)*",), "arrival", "(A B)*"),
+        (("find next A B",), "CausalOrder", "A B"),
+        (("find strict A B",), "CausalOrder", "A B"),
+        (("find any A B",), "arrival", "A B"),
+        (("find any A B", "within 3 events"), "CausalOrder", "A B"),
+        (("find any A B", "limit 2"), "CausalOrder", "A B"),
+        (("find any A not N B",), "arrival", "A not N B"),
+        (("S = Causal(B, A)", "check (A S)*"), "CausalOrder", "(A S)*"),
+    ],
+)
+def test_order_sensitive_patterns_are_told(
+    statements: tuple[str, ...], order: str, body: str
+) -> None:
+    text = p(*statements, order=order)
+    assert findings(text, "K220") == [("K220", "warning", body)]
+    assert not ketal.compile(text).one.order_independent
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("find any A B",),
+        ("find any A+ B", "within 5 s", "partition by k"),
+        ("find any A not N B",),
+        ("check (A | B)*",),
+        ("check A*",),
+        ("S = Causal(A)", "check S*"),
+        ("find next A",),
+        ('X = A && host("n1")', 'Y = B && host("n1")', "check (X Y)*"),
+    ],
+)
+def test_order_independent_patterns_are_proven(statements: tuple[str, ...]) -> None:
+    letters = 'event A = type == "a"; event B = type == "b"; event N = type == "n";'
+    if "host" in statements[0]:
+        letters = 'event A = type == "a" && host("n1"); event B = type == "b" && host("n1"); '
+    text = p(*statements, order="CausalOrder", letters=letters)
+    assert findings(text, "K220") == []
+    assert ketal.compile(text).one.order_independent
+
+
+def test_the_two_steps_that_do_not_commute_are_named() -> None:
+    (said,) = ketal.compile(p("check (A B)*", order="CausalOrder", letters=AB)).warnings
+    assert said.message == "order-sensitive: in state q0, `A` and `B` do not commute"
+    assert "CausalOrder(total)" in said.hint
+
+
+AB = 'event A = type == "a"; event B = type == "b";\n'
+STACK = """
+pattern ReplicatedStack {
+    order CausalOrder;
+    at every node;
+    event On   = call(* ReplicatedStack.on(..)) && localhost;
+    event Push = call(* ReplicatedStack.push(..));
+    event Pop  = call(* ReplicatedStack.pop(..));
+    event Off  = call(* ReplicatedStack.off(..)) && localhost;
+    A = On;
+    B = Causal(Push, A) || Causal(Pop, A);
+    C = Causal(Off, all);
+    check (A B* C)*;
+}
+"""
+
+
+def test_the_replicated_stack_of_design_3_is_order_independent() -> None:
+    program = ketal.compile(STACK)
+    assert program.warnings == ()
+    assert program.one.order_independent
+    # Off at another node than the copy's could be concurrent with a push.
+    anywhere = STACK.replace("off(..)) && localhost", "off(..))")
+    assert not ketal.compile(anywhere).one.order_independent
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        # One event can be S, whose register U reads, or T, which leaves it as it was.
+        (
+            ("S = A && x == 1", "T = A && y == 1", "U = Causal(B, S)", "check (S | T)* U"),
+            [("K221", "warning", "T")],
+        ),
+        (("S = A && x == 1", "T = A && y == 1", "find any S B | T C"), [("K221", "warning", "T")]),
+        # Merged: no register is read, so the readings are one set of states.
+        (("S = A && x == 1", "T = A && y == 1", "check (S B | T C)*"), []),
+        (("S = A && x == 1", "T = A && x == 2", "find any S B | T C"), []),
+        (("find any A B | A C",), []),
+    ],
+)
+def test_ambiguous_steps_are_told(
+    statements: tuple[str, ...], expected: list[tuple[str, str, str]]
+) -> None:
+    text = p(*statements, order="CausalOrder", letters=AB + 'event C = type == "c";')
+    assert findings(text, "K221") == expected
+    for said in ketal.compile(text).warnings:
+        if said.code == "K221":
+            assert "one event can be both `S` and `T`" in said.message
