@@ -6,11 +6,14 @@ a set S of them such that some event, in some run, satisfies exactly those in S
 Unsatisfiable sets are dropped. What cannot be proven unsatisfiable is kept, so
 a spare minterm may stand for no event; it costs a column and no answer.
 
-Satisfiability is decided by splitting on variables, with a theory of one value
-at a time: the atoms about `x` are tried on sample values, one from each cell
-that the constants cut out of the values of `x` (absent, another kind, each
-boolean, each constant, and a value between and beyond them). On strings that
-are no constant, regular expressions and globs are free.
+Satisfiability is decided by splitting on variables (Davis, Logemann and
+Loveland, 1962), with a theory of one value at a time: the atoms about `x` are
+tried on sample values, one from each cell that the constants cut out of the
+values of `x` (absent, another kind, each boolean, each constant, and a value
+between and beyond them). On strings that are no constant, regular expressions
+and globs are free. Literals that a formula or the theory forces are put in
+before anything is split, so that the usual pattern, in which each event has a
+type of its own, needs no splitting.
 
 The one rule: an answer of "unsatisfiable" is a proof.
 """
@@ -32,8 +35,6 @@ from ketal.atoms import (
     glob_regex,
     holds,
     regex,
-    simplify,
-    variables,
 )
 from ketal.errors import pattern_error
 from ketal.limits import Limits
@@ -63,12 +64,33 @@ def _operand(value: Any) -> Any:
     return _FREE
 
 
-@dataclass(frozen=True)
-class _Term:
-    """What one group of atoms speaks of, with the samples that decide them."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The atoms of a term on one sample: sets of variables, as bit masks.
 
-    samples: tuple[_Sample, ...]
-    members: tuple[int, ...]
+    Of each pair (is true, is false) of free atoms exactly one is on.
+    """
+
+    on: int
+    free: int
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """What one group of atoms speaks of: its atoms on each sample that decides them."""
+
+    rows: tuple[_Row, ...]
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of variables, as bit masks, and the formulas that are not decided yet."""
+
+    on: int = 0
+    off: int = 0
+    rest: tuple[Formula, ...] = ()
 
 
 class Theory:
@@ -88,11 +110,29 @@ class Theory:
         groups: dict[Any, list[int]] = {}
         for number, atom in enumerate(self.atoms):
             groups.setdefault(self._key(atom), []).append(number)
-        self._terms: dict[int, _Term] = {}
+        self._terms: list[_Term] = []
+        self._term_of = [0] * len(self.atoms)
         for key, members in groups.items():
-            term = _Term(tuple(self._samples(key, members)), tuple(members))
+            rows = [self._row(members, sample) for sample in self._samples(key, members)]
             for number in members:
-                self._terms[number] = term
+                self._term_of[number] = len(self._terms)
+            mask = sum(1 << number for number in members)
+            self._terms.append(_Term(tuple(dict.fromkeys(rows)), mask))
+
+    def _row(self, members: list[int], sample: _Sample) -> _Row:
+        on = free = 0
+        unsure: dict[Any, dict[bool, int]] = {}
+        for number in members:
+            atom = self.atoms[number]
+            value = self._value(atom, sample)
+            if value is _FREE:
+                free |= 1 << number
+                if not atom.decided:
+                    unsure.setdefault(atom.payload, {})[atom.expects] = 1 << number
+            elif value:
+                on |= 1 << number
+        pairs = tuple((p[True], p[False]) for p in unsure.values() if len(p) == 2)
+        return _Row(on, free, pairs)
 
     @staticmethod
     def _key(atom: Atom) -> Any:
@@ -158,6 +198,10 @@ class Theory:
             yield from (("constant", c) for c in texts)
             # Any string that is no constant: after "" and after each constant.
             yield from (("text", c) for c in ["", *texts])
+        if name == "node":
+            # `A#2` is of host A, whatever else is asked of it.
+            hosts = {self.atoms[n].payload[0] for n in members if self.atoms[n].shape == "host"}
+            yield from (("incarnation", h) for h in sorted(hosts) if not set("*?") & set(h))
 
     def _value(self, atom: Atom, sample: _Sample) -> Any:
         """Return an atom's truth on a sample; _FREE where it may be either."""
@@ -169,6 +213,9 @@ class Theory:
             return sample != _ABSENT
         if what in ("absent", "other"):
             return False
+        if what == "incarnation":
+            glob = glob_regex(atom.payload[0], dotted=False) if shape == "host" else None
+            return _FREE if glob is None else glob.fullmatch(value) is not None
         if shape == "compare":
             op, _, right = atom.payload
             if what == "constant":
@@ -203,59 +250,124 @@ class Theory:
                     "*" not in atom.payload[0]
                     and (".." if dotted else "?") not in (atom.payload[0])
                 )
-                # An exact glob is a constant, and this string is none; but an
-                # incarnation `A#2` is of host A.
-                return False if exact and dotted else _FREE
+                # An exact glob is a constant, and this string is none.
+                return False if exact else _FREE
             glob = glob_regex(atom.payload[0], dotted=shape == "type")
             return glob.fullmatch(value if shape == "type" else base_node(value)) is not None
         return (what == "true") == atom.expects
 
-    def consistent(self, known: dict[int, bool], last: int) -> bool:
-        """Return whether the atoms about what atom `last` is about can be as known."""
-        term = self._terms[last]
-        asked = [(self.atoms[n], known[n]) for n in term.members if n in known]
-        for sample in term.samples:
-            free: dict[Any, dict[bool, bool]] = {}
-            for atom, wanted in asked:
-                value = self._value(atom, sample)
-                if value is _FREE:
-                    if not atom.decided:
-                        free.setdefault(atom.payload, {})[atom.expects] = wanted
-                elif value != wanted:
-                    break
-            else:
-                # Of "is true" and "is false" about a known string, exactly one is on.
-                if all(len(v) < 2 or v[True] != v[False] for v in free.values()):
-                    return True
-        return False
+    def _imply(self, number: int, on: int, off: int) -> tuple[int, int] | None:
+        """Return what a term's known variables force of its others; None for a contradiction."""
+        term = self._terms[number]
+        wanted, unwanted = on & term.members, off & term.members
+        always, never, possible = term.members, term.members, False
+        for row in term.rows:
+            if wanted & ~(row.on | row.free) or unwanted & row.on:
+                continue
+            if any(
+                (wanted & p and wanted & q) or (unwanted & p and unwanted & q) for p, q in row.pairs
+            ):
+                continue
+            possible = True
+            always &= row.on & ~row.free
+            never &= ~(row.on | row.free)
+        return (on | always, off | never) if possible else None
 
-    def satisfiable(self, formulas: Sequence[Formula], known: dict[int, bool]) -> bool:
-        """Return whether all formulas can be on at once, given some variables."""
-        rest: list[Formula] = []
-        for formula in formulas:
-            reduced = simplify(formula, known)
-            if reduced is False:
-                return False
-            if reduced is not True:
-                rest.append(reduced)
-        if not rest:
+    def narrowed(self, known: Known, formulas: Sequence[Formula]) -> Known | None:
+        """Return what is known once the formulas are on too; None for a contradiction.
+
+        Forced literals are put in until none is left; nothing is split.
+        """
+        on, off = known.on, known.off
+        todo: list[Formula] = [*formulas, *known.rest]
+        while True:
+            rest: list[Formula] = []
+            touched: set[int] = set()
+            while todo:
+                reduced = _reduced(todo.pop(), on, off)
+                if reduced is False:
+                    return None
+                if reduced is True:
+                    continue
+                assert not isinstance(reduced, bool)
+                if reduced[0] == "and":
+                    todo.extend(reduced[1])
+                elif reduced[0] == "or":
+                    rest.append(reduced)
+                else:
+                    on, off = (
+                        (on | 1 << reduced[1], off) if reduced[2] else (on, off | 1 << reduced[1])
+                    )
+                    touched.add(self._term_of[reduced[1]])
+            if not touched:
+                return Known(on, off, tuple(reversed(rest)))
+            for number in sorted(touched):
+                implied = self._imply(number, on, off)
+                if implied is None:
+                    return None
+                on, off = implied
+            todo = rest
+
+    def satisfiable(self, known: Known) -> bool:
+        """Return whether all undecided formulas can be on at once."""
+        if not known.rest:
             return True
-        variable = min(variables(rest[0]))
-        for value in (True, False):
-            extended = {**known, variable: value}
-            if self.consistent(extended, variable) and self.satisfiable(rest, extended):
+        # The largest one first: what its parts force decides most of the others.
+        widest = max(known.rest, key=_size)
+        assert not isinstance(widest, bool)
+        part, others = widest[1][0], disjunction(widest[1][1:])
+        rest = tuple(f for f in known.rest if f is not widest)
+        known = Known(known.on, known.off, rest)
+        for formulas in ((part,), (negation(part), others)):
+            after = self.narrowed(known, formulas)
+            if after is not None and self.satisfiable(after):
                 return True
         return False
 
     def can_hold(self, *formulas: Formula) -> bool:
         """Return whether some event, in some run, satisfies all formulas."""
-        return self.satisfiable(formulas, {})
+        known = self.narrowed(Known(), formulas)
+        return known is not None and self.satisfiable(known)
+
+    def forces(self, known: Known, formula: Formula) -> bool:
+        """Return whether a formula is on wherever what is known holds."""
+        after = self.narrowed(known, (negation(formula),))
+        return after is None or not self.satisfiable(after)
 
     def equivalent(self, first: Formula, second: Formula) -> bool:
         """Return whether two formulas are proven to accept the same events."""
         return not self.can_hold(first, negation(second)) and not self.can_hold(
             negation(first), second
         )
+
+
+def _reduced(formula: Formula, on: int, off: int) -> Formula:
+    """Return a formula with what is known put in."""
+    if isinstance(formula, bool):
+        return formula
+    tag = formula[0]
+    if tag == "var":
+        bit = 1 << formula[1]
+        if on & bit:
+            return bool(formula[2])
+        return not formula[2] if off & bit else formula
+    parts: list[Formula] = []
+    decides = tag == "or"  # the value of a part that decides the whole
+    for part in formula[1]:
+        reduced = _reduced(part, on, off)
+        if reduced is decides:
+            return decides
+        if not isinstance(reduced, bool):
+            parts.append(reduced)
+    if not parts:
+        return not decides
+    return parts[0] if len(parts) == 1 else (tag, tuple(parts))
+
+
+def _size(formula: Formula) -> int:
+    if isinstance(formula, bool) or formula[0] == "var":
+        return 1
+    return sum(map(_size, formula[1]))
 
 
 def _between(numbers: list[Any]) -> Iterator[float]:
@@ -283,25 +395,24 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
     """
     found: list[tuple[int, ...]] = []
 
-    def split(number: int, chosen: tuple[int, ...], path: tuple[Formula, ...]) -> None:
-        if not theory.satisfiable(path, {}):
-            return
-        if number == len(formulas):
-            if chosen:
-                found.append(chosen)
-            if len(found) > theory.limits.minterms_max:
-                raise pattern_error(
-                    "K211",
-                    f"the steps tell more than {theory.limits.minterms_max} classes "
-                    "of events apart",
-                    hint="limit minterms_max; make overlapping guards fewer or raise the limit",
-                )
-            return
-        formula = formulas[number]
-        split(number + 1, (*chosen, number), (*path, formula))
-        split(number + 1, chosen, (*path, negation(formula)))
-
-    split(0, (), ())
+    stack: list[tuple[tuple[int, ...], int, Known | None]] = [((), 0, Known())]
+    while stack:
+        chosen, number, known = stack.pop()
+        if known is None or not theory.satisfiable(known):
+            continue
+        if number < len(formulas):
+            formula = formulas[number]
+            stack.append((chosen, number + 1, theory.narrowed(known, (negation(formula),))))
+            stack.append(((*chosen, number), number + 1, theory.narrowed(known, (formula,))))
+            continue
+        if chosen:
+            found.append(chosen)
+        if len(found) > theory.limits.minterms_max:
+            raise pattern_error(
+                "K211",
+                f"the steps tell more than {theory.limits.minterms_max} classes of events apart",
+                hint="limit minterms_max; make overlapping guards fewer or raise the limit",
+            )
     return tuple(sorted(found))
 
 

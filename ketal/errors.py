@@ -144,7 +144,11 @@ class EventError(KetalError):
         One sentence.
     place : str
         `file:line`, a dot, or empty where the event came from code.
+    draft : object
+        What the record says where only its clock is at fault; else None.
     """
+
+    draft: object = None
 
     def __init__(self, reason: str, *, place: str = "") -> None:
         self.reason = reason

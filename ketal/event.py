@@ -203,6 +203,20 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         return f"{self.node}@{self.clock[self.node]} {self.type}"
 
 
+class Draft(NamedTuple):
+    """What a record says that would be an event, were it not for its clock.
+
+    `clock` is what the record has for one, checked by nobody.
+    """
+
+    node: str
+    type: str
+    clock: Any
+    time: float | None
+    data: dict[str, Any]
+    id: str | None
+
+
 class _Decoded(Event, frozen=True):
     """An event as msgspec's decoder makes it, in the moment before it is an Event.
 

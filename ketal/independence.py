@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ketal import pattern as syntax
-from ketal.alphabet import Theory, negation
+from ketal.alphabet import Known, Theory, negation
 from ketal.atoms import Atom, Formula, conjunction, registers, simplify, variables
 from ketal.automaton import ANONYMOUS, Automaton
 
@@ -191,25 +191,29 @@ class _Swaps:
             and isinstance(a.payload[2], syntax.Literal)
         }
 
-        def split(at: int, path: list[Formula], chosen: list[bool]) -> bool:
-            if not theory.can_hold(*path):
-                return True
-            if at == len(columns):
-                truth: dict[int | None, set[int]] = {g: set() for g in (None, *self.groups)}
-                for (group, v, _), held in zip(columns, chosen, strict=True):
-                    if held:
-                        truth[group].add(v)
-                node = next(
-                    (c for c, f in nodes.items() if not theory.can_hold(*path, negation(f))), None
-                )
-                found.append(_Symbol(tuple((g, frozenset(v)) for g, v in truth.items()), node))
-                return len(found) <= CLASSES_MAX
-            formula = columns[at][2]
-            return split(at + 1, [*path, formula], [*chosen, True]) and split(
-                at + 1, [*path, negation(formula)], [*chosen, False]
-            )
-
-        return found if split(0, fixed, []) else None
+        # Most guards do not change when another event is taken: each is asked once.
+        asked = tuple(dict.fromkeys(formula for _, _, formula in columns))
+        place = {formula: at for at, formula in enumerate(asked)}
+        start = theory.narrowed(Known(), fixed)
+        stack: list[tuple[Known | None, tuple[bool, ...]]] = [(start, ())]
+        while stack:
+            known, chosen = stack.pop()
+            if known is None or not theory.satisfiable(known):
+                continue
+            if len(chosen) < len(asked):
+                formula = asked[len(chosen)]
+                stack.append((theory.narrowed(known, (negation(formula),)), (*chosen, False)))
+                stack.append((theory.narrowed(known, (formula,)), (*chosen, True)))
+                continue
+            truth: dict[int | None, set[int]] = {g: set() for g in (None, *self.groups)}
+            for group, v, formula in columns:
+                if chosen[place[formula]]:
+                    truth[group].add(v)
+            node = next((c for c, f in nodes.items() if theory.forces(known, f)), None)
+            found.append(_Symbol(tuple((g, frozenset(v)) for g, v in truth.items()), node))
+            if len(found) > CLASSES_MAX:
+                return None
+        return found
 
     def _overwritten(
         self, group: int, atoms: list[Atom]

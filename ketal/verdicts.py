@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ketal.event import Dot, rfc3339
+from ketal.event import Dot, Draft, rfc3339
 
 ScopeKey = tuple[tuple[str, Any], ...]
 """A scope: ((name, value), …), partition keys in their order, then `node`."""
@@ -302,12 +302,15 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
         One sentence.
     execution : str
         The execution's name where a log holds several, else empty.
+    draft : Draft or None
+        What the record says, where only its clock is at fault.
     """
 
     kind: ClassVar[str] = "rejected"
     place: str
     reason: str
     execution: str = ""
+    draft: Draft | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as the JSON object of INTERFACE."""

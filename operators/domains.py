@@ -84,9 +84,9 @@ def reopened(topology: Topology, node: str, neighbours: Iterable[str] | None = N
     node : str
         Who appeared; a node that is known changes nothing.
     neighbours : iterable of str, optional
-        With whom it exchanges messages, in both directions. Without them, with
-        every known node: the topology says nothing about the newcomer, so
-        nothing about it is given up.
+        With whom it exchanges messages, in both directions; at least one. Without
+        them, with every known node: the topology says nothing about the newcomer,
+        so nothing about it is given up.
 
     Returns
     -------
@@ -101,6 +101,7 @@ def reopened(topology: Topology, node: str, neighbours: Iterable[str] | None = N
     if name in known:
         return topology
     others = sorted((known if neighbours is None else {home(n) for n in neighbours}) - {name})
+    assert others, "a topology is made of edges"
     new = [edge for n in others for edge in (TopologyEdge(name, n), TopologyEdge(n, name))]
     return Topology((*topology.edges, *new), open=True, span=topology.span)
 
@@ -473,6 +474,8 @@ class DomainHoldBack(HoldBack):
         """Return the nodes whose entries of the event's clock are waited for."""
         own = home(event.node)
         around = self._near.get(own, frozenset((own,)))
+        if not self.lost:
+            return around
         left = [n for n in event.clock if event.clock[n] in self.lost.get(n, ())]
         while through := [n for n in left if home(n) in around]:
             left = [n for n in left if n not in through]

@@ -85,7 +85,7 @@ class Network:
 
 
 def correct() -> list[Line]:
-    """Three nodes turn on and off at different times; nobody is sent anything while off."""
+    """Turn three nodes on and off at different times; nobody is sent anything while off."""
     net = Network()
     for node in ("n1", "n2", "n3"):
         net.turn_on(node)
@@ -106,14 +106,14 @@ def correct() -> list[Line]:
 
 
 def correct_shuffled() -> list[Line]:
-    """The correct run, its lines collected in another order."""
+    """Collect the lines of the correct run in another order."""
     lines = correct()
     random.Random(12).shuffle(lines)
     return lines
 
 
 def wrong_push() -> list[Line]:
-    """A push reaches n3 before n3 turns on: the paper's Fig. 1."""
+    """Let a push reach n3 before n3 turns on, as in the paper's Fig. 1."""
     net = Network()
     net.turn_on("n1")
     net.turn_on("n2")
@@ -127,7 +127,7 @@ def wrong_push() -> list[Line]:
 
 
 def wrong_pop() -> list[Line]:
-    """Node n2 turns off and then pops."""
+    """Turn n2 off, and then let it pop."""
     net = Network()
     net.turn_on("n1")
     net.turn_on("n2")
@@ -139,7 +139,7 @@ def wrong_pop() -> list[Line]:
 
 
 def wrong_pop_overtaken() -> list[Line]:
-    """The same, but the pop's line overtook that of the Off."""
+    """Do the same, but let the pop's line overtake that of the Off."""
     lines = wrong_pop()
     off, pop = [
         number
@@ -151,7 +151,7 @@ def wrong_pop_overtaken() -> list[Line]:
 
 
 def stale_push() -> list[Line]:
-    """A push made before n3 turned on is delivered to n3 after it turned on."""
+    """Deliver a push that was made before n3 turned on after n3 turned on."""
     net = Network()
     net.turn_on("n1")
     net.turn_on("n2")
@@ -165,7 +165,7 @@ def stale_push() -> list[Line]:
 
 
 def concurrent_pushes() -> list[Line]:
-    """Nodes n1 and n2 push at the same time, which the protocol does not forbid."""
+    """Let n1 and n2 push at the same time, which the protocol does not forbid."""
     net = Network()
     net.turn_on("n1")
     net.turn_on("n2")
@@ -178,7 +178,7 @@ def concurrent_pushes() -> list[Line]:
 
 
 def lost_push() -> list[Line]:
-    """Node n2 turns off while a push is on its way to it."""
+    """Turn n2 off while a push is on its way to it."""
     net = Network()
     net.turn_on("n1")
     net.turn_on("n2")
@@ -189,7 +189,7 @@ def lost_push() -> list[Line]:
 
 
 def fig01() -> list[Line]:
-    """The paper's Fig. 1: A turns the stack on, B pushes, and C hears of the push first.
+    """Play the paper's Fig. 1: A turns the stack on, B pushes, and C hears of the push first.
 
     The lines stand in the order in which they reached C.
     """
@@ -205,7 +205,7 @@ def fig01() -> list[Line]:
 
 
 def fig05() -> list[Line]:
-    """The paper's Fig. 5: a, d, b, c, and an `a` that does not know of the c."""
+    """Play the paper's Fig. 5: a, d, b, c, and an `a` that does not know of the c."""
     net = Network()
     a = net.event("A", "a")
     net.deliver(a, "B", "C")

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ketal.errors import EventError
-from ketal.event import CONTROL_PREFIX, Control, Event, event_decoder
+from ketal.event import CONTROL_PREFIX, Control, Draft, Event, event_decoder
 from ketal.limits import Limits
 from ketal.logs.shape import Item, Shape, kind_of
 from ketal.logs.source import Source
@@ -37,7 +37,8 @@ def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Re
     if len(reason) > _REASON_CHARS_MAX:
         # A reason may quote what it was given, and that may be a megabyte.
         reason = reason[: _REASON_CHARS_MAX - 1] + "…"
-    item = Rejected(place=f"{name}:{line}", reason=reason, execution=execution)
+    draft = fault.draft if isinstance(fault.draft, Draft) else None
+    item = Rejected(place=f"{name}:{line}", reason=reason, execution=execution, draft=draft)
     return execution, item, name, line
 
 

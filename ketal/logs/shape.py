@@ -17,8 +17,9 @@ from typing import Any
 
 import msgspec
 
+from ketal.clocks import vector
 from ketal.errors import EventError, SettingError
-from ketal.event import CONTROL_PREFIX, Control, Event
+from ketal.event import CONTROL_PREFIX, Control, Draft, Event
 from ketal.limits import DEFAULT, Limits
 from ketal.logs.source import FIELDS, TIME_UNITS, Path, Source, path_of
 
@@ -108,29 +109,62 @@ class Shape:
                 _remove(record, path)
         type_ = own.get("type")
         if type_.__class__ is str and type_.startswith(CONTROL_PREFIX):
-            data = self._attributes(record)
             return Control(
                 kind=type_.removeprefix(CONTROL_PREFIX),
                 node=own.get("node"),
-                members=data.get("members") or (),
+                members=self._attributes(record).get("members") or (),
                 time=self._time(own.get("time")),
             )
         for name in ("clock", "node", "type"):
             if own.get(name) is None:
-                raise EventError(self._missing(name, record))
+                fault = EventError(self._missing(name, record))
+                if name == "clock":
+                    fault.draft = self._draft(own, None, record)
+                raise fault
         identifier = own.get("id")
         if identifier is not None and (
             isinstance(identifier, bool) or not isinstance(identifier, str | int)
         ):
             raise EventError(f"id must be a string or an integer, not {kind_of(identifier)}")
-        return Event(
-            node=own["node"],
-            type=type_,  # type: ignore[arg-type]
-            clock=self._clock(own["clock"]),
-            time=self._time(own.get("time")),
-            data=self._attributes(record),
-            id=None if identifier is None else str(identifier),
-        )
+        data: dict[str, Any] | None = None
+        try:
+            clock = self._clock(own["clock"])
+            time = self._time(own.get("time"))
+            data = self._attributes(record)
+            return Event(
+                node=own["node"],
+                type=type_,  # type: ignore[arg-type]
+                clock=clock,
+                time=time,
+                data=data,
+                id=None if identifier is None else str(identifier),
+            )
+        except EventError as fault:
+            fault.draft = self._draft(own, data, record)
+            raise
+
+    def _draft(
+        self, own: dict[str, Any], data: dict[str, Any] | None, record: dict[str, Any]
+    ) -> Draft | None:
+        """Return what a record without a valid clock says; None where more is wrong."""
+        try:
+            event = Event(
+                node=own["node"],
+                type=own["type"],
+                clock={str(own["node"]): 1},
+                time=self._time(own.get("time")),
+                data=self._attributes(record) if data is None else data,
+                id=own.get("id"),
+            )
+        except (EventError, KeyError):
+            return None
+        clock = own.get("clock")
+        try:
+            clock = self._clock(clock)
+            vector.checked(event.node, clock)
+        except EventError:
+            return Draft(event.node, event.type, clock, event.time, event.data, event.id)  # type: ignore[arg-type]
+        return None
 
     def _missing(self, name: str, record: Mapping[str, Any]) -> str:
         shown = self._shown.get(name, name)

@@ -1,8 +1,9 @@
 """Transcripts in Markdown: commands with the output that they have.
 
 A fenced block marked `console` holds lines `$ command`, each followed by what the command prints.
-Commands run in one place, the folder named by the block's `$ cd`, else the checkout's. The one
-rule: what stands in a README is what happens, to the character.
+The commands of a file begin in the folder of the checkout, and a `$ cd` holds for the blocks after
+it too. The one rule: what stands in a README is what happens, to the character; only what a
+rejection quotes of a log, which is somebody else's text, is left out.
 
 `python -m tests.examples.transcripts FILE...` writes the output anew.
 """
@@ -16,31 +17,46 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import ketal.cli
 
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
+_QUOTED = re.compile(r"^((?:first )?rejected .* the text) '.*'$", re.M)
 
 
-def blocks(path: Path) -> list[str]:
+class Block(NamedTuple):
+    """A block, and the folder in which it begins."""
+
+    text: str
+    folder: Path
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands of the block."""
+        return [line[2:] for line in self.text.splitlines() if line.startswith("$ ")]
+
+
+def blocks(path: Path) -> list[Block]:
     """Return the console blocks of a Markdown file."""
-    return [found[1] for found in _BLOCK.finditer(path.read_text(encoding="utf-8"))]
+    out = []
+    folder = ROOT
+    for found in _BLOCK.finditer(path.read_text(encoding="utf-8")):
+        out.append(Block(found[1], folder))
+        for command in out[-1].commands:
+            if command.startswith("cd "):
+                folder = folder / command[3:]
+    return out
 
 
-def commands(block: str) -> list[str]:
-    """Return the commands of a block."""
-    return [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-
-
-def replay(block: str) -> str:
-    """Return a block with the output that its commands have now."""
+def replay(block: Block) -> str:
+    """Return a block's text with the output that its commands have now."""
     out = ""
     code = 0
-    with _in_folder(ROOT):
-        for command in commands(block):
+    with contextlib.chdir(block.folder):
+        for command in block.commands:
             words = shlex.split(command)
             out += f"$ {command}\n"
             if words[0] == "cd":
@@ -58,26 +74,17 @@ def _run(words: list[str]) -> tuple[int, str]:
         stdout = io.StringIO()
         with contextlib.redirect_stdout(stdout):
             code = ketal.cli.main(words[1:])
-        return code, stdout.getvalue()
+        return code, _QUOTED.sub(r"\1 …", stdout.getvalue())
     if words[0] == "python":
         words = [sys.executable, *words[1:]]
     done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
     return done.returncode, done.stdout
 
 
-@contextlib.contextmanager
-def _in_folder(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 def _write_anew(path: Path) -> None:
+    now = iter([replay(block) for block in blocks(path)])
     text = path.read_text(encoding="utf-8")
-    text = _BLOCK.sub(lambda found: f"```console\n{replay(found[1])}```", text)
+    text = _BLOCK.sub(lambda _: f"```console\n{next(now)}```", text)
     path.write_text(text, encoding="utf-8")
 
 

@@ -28,9 +28,10 @@ def findings(text: str, limits: Limits | None = None) -> list[Diagnostic]:
     try:
         return resolve(parse(text, limits=limits or Limits()), registered=REGISTERED)
     except PatternError as error:
-        assert error.source is not None
-        assert error.source.text == text
-        return list(error.diagnostics)
+        caught = error
+    assert caught.source is not None
+    assert caught.source.text == text
+    return list(caught.diagnostics)
 
 
 def row(diagnostic: Diagnostic) -> list[str]:

@@ -52,7 +52,7 @@ def numbers() -> st.SearchStrategy[int | float]:
 @st.composite
 def durations(draw: st.DrawFn) -> ast.Duration:
     amount = draw(st.integers(1, 1000) | st.floats(0.001, 1e6))
-    return ast.Duration(amount, draw(st.sampled_from(sorted(ast.UNIT_US))))  # type: ignore[arg-type]
+    return ast.Duration(amount, draw(st.sampled_from(sorted(ast.UNIT_US))))
 
 
 def attributes() -> st.SearchStrategy[ast.Attribute]:
@@ -120,9 +120,10 @@ def guards(draw: st.DrawFn, known: Known, depth: int = 2) -> ast.Guard:
         case "or":
             return ast.Or(_flat(ast.Or, draw(_several(known, depth - 1))))
         case "causal":
-            operator = draw(st.sampled_from((ast.Causal, ast.Conc)))
+            operator: Any = draw(st.sampled_from((ast.Causal, ast.Conc)))
             anchor = draw(st.sampled_from((ast.PRIOR, ast.ALL, *known.steps)))
-            return operator(draw(guards(known, depth - 1)), anchor)
+            related: ast.Guard = operator(draw(guards(known, depth - 1)), anchor)
+            return related
     return draw(_atoms(known))
 
 
@@ -172,7 +173,7 @@ def _comparisons(draw: st.DrawFn, kind: Kind, known: Known) -> ast.Comparison:
     # An attribute on the left may be of the kind of the right; a boolean has no order.
     ops = ("==", "!=") if kind == "boolean" else ("==", "!=", "<", "<=", ">", ">=")
     return ast.Comparison(
-        draw(st.sampled_from(ops)),  # type: ignore[arg-type]
+        draw(st.sampled_from(ops)),
         draw(values(kind, known)),
         draw(values(kind, known)),
     )
@@ -193,7 +194,7 @@ def bodies(draw: st.DrawFn, kind: str, known: Known, depth: int = 2) -> ast.Body
     """Draw a body; that of a find does not accept the empty word."""
     if draw(st.integers(0, 5)) == 0:
         return draw(_automata(kind, known))
-    body = draw(_blocks(known, depth))
+    body: ast.Body = draw(_blocks(known, depth))
     if kind == "find" and nullable(body):
         step = ast.Step(draw(st.sampled_from(known.steps)))
         body = ast.Sequence((step, *(body.items if isinstance(body, ast.Sequence) else (body,))))
@@ -259,7 +260,7 @@ def _params(draw: st.DrawFn, names: tuple[str, ...]) -> tuple[ast.ParamDecl, ...
 @st.composite
 def _lengths(draw: st.DrawFn, known: Known) -> ast.Duration | ast.ParamRef:
     named = [n for n, value in known.params.items() if isinstance(value, ast.Duration)]
-    if named and draw(st.booleans()):
+    if bool(named) and draw(st.booleans()):
         return ast.ParamRef(draw(st.sampled_from(named)))
     return draw(durations())
 

@@ -1,0 +1,54 @@
+"""What a README says a command prints is what it prints."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from .transcripts import ROOT, Block, blocks, replay
+
+READMES = sorted((ROOT / "examples").glob("*/README.md"))
+TRANSCRIPTS = [
+    pytest.param(block, id=f"{path.parent.name}-{number}")
+    for path in READMES
+    for number, block in enumerate(blocks(path), 1)
+]
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+
+
+@pytest.mark.parametrize("block", TRANSCRIPTS)
+def test_commands_print_what_the_readme_says(block: Block, request: pytest.FixtureRequest) -> None:
+    if "../shared/data" in block.text:
+        request.getfixturevalue("shared_data")
+    assert replay(block) == block.text
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
+def test_python_runs_in_the_folder(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(path.parent)
+    for code in PYTHON.findall(path.read_text(encoding="utf-8")):
+        exec(code, {})
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
+def test_every_pattern_file_is_run(path: Path) -> None:
+    said = {
+        Path(word).name
+        for block in blocks(path)
+        for command in block.commands
+        for word in shlex.split(command)
+    }
+    assert {p.name for p in path.parent.glob("*.ketal")} <= said
+
+
+def test_make_run_shows_files_that_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    shown = re.search(r"^EXAMPLE \S?= (.+)$", makefile, re.M)
+    assert shown is not None
+    assert all((ROOT / word).is_file() for word in shown[1].split())

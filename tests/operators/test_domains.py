@@ -1,0 +1,471 @@
+"""Domains: what a topology makes of causal order (DESIGN 5, "Domains")."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.errors import PatternError
+from ketal.event import Dot, Event, happened_before
+from ketal.operators.causal_order import HoldBack
+from ketal.operators.domains import (
+    DomainHoldBack,
+    Domains,
+    domains,
+    given_up,
+    home,
+    joined,
+    knows,
+    near,
+    obvious_domains,
+    obvious_given_up,
+    reopened,
+    strangers,
+)
+from ketal.pattern import Topology, TopologyEdge
+from tests.cases import e
+
+randoms = st.randoms(use_true_random=False)
+
+
+def topology(text: str, open: bool = False) -> Topology:
+    """Read `p>q q>r~`; `~` stands for `relaxed`."""
+    parts = [(word.rstrip("~").split(">"), word.endswith("~")) for word in text.split()]
+    return Topology(tuple(TopologyEdge(p, q, relaxed) for (p, q), relaxed in parts), open)
+
+
+def written(found: Domains) -> list[str]:
+    return ["".join(sorted(domain)) for domain in found]
+
+
+def random_topology(
+    rng: random.Random, nodes_max: int = 7, relaxed: float = 0.0, open: bool = False
+) -> Topology:
+    names = "abcdefg"[: rng.randint(2, nodes_max)]
+    pairs = list(itertools.permutations(names, 2))
+    count = rng.randint(1, min(len(pairs), rng.choice((3, 8, 14, 42))))
+    edges = [TopologyEdge(p, q, rng.random() < relaxed) for p, q in rng.sample(pairs, count)]
+    return Topology(tuple(edges), open)
+
+
+def travelled(rng: random.Random, where: Topology, moments_max: int = 14) -> list[Event]:
+    """Return an execution whose messages go along the edges, in the order it happened."""
+    clocks: dict[str, dict[str, int]] = {}
+    sent: dict[tuple[str, str], list[dict[str, int]]] = {}
+    events = []
+
+    def act(node: str, told: dict[str, int]) -> None:
+        clock = clocks.setdefault(node, {})
+        for name, counter in told.items():
+            clock[name] = max(clock.get(name, 0), counter)
+        clock[node] = clock.get(node, 0) + 1
+        events.append(Event(node=node, type="t", clock=dict(clock)))
+
+    for _ in range(rng.randint(1, moments_max)):
+        edge = rng.choice(where.edges)
+        ends = (edge.source, edge.target)
+        if rng.random() < 0.6 and sent.get(ends):
+            act(edge.target, rng.choice(sent[ends]))
+        else:
+            act(edge.source, {})
+            sent.setdefault(ends, []).append(dict(clocks[edge.source]))
+    return events
+
+
+def pushed(queue: HoldBack, event: Event) -> list[Event]:
+    out = queue.push(event)
+    assert out is not None
+    return out
+
+
+def waiting(queue: HoldBack) -> set[Dot]:
+    held = queue.held_back()
+    assert len(held) == len(queue)
+    return {event.dot for event, _ in held}
+
+
+# --- domains -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("p>q", ["pq"]),
+        ("p>q q>r", ["pq", "qr"]),
+        ("p>q q>r p>r", ["pqr"]),
+        ("p>q q>p", ["pq"]),
+        ("p>q q>r r>p", ["pq", "pr", "qr"]),
+        # r is reached from p and reaches q, but only across a, twice.
+        ("p>q p>a a>r r>a a>q", ["apq", "ar"]),
+        # With a second way back, it lies on an elementary path.
+        ("p>q p>a a>r r>a a>q r>q", ["apqr"]),
+        # A hub and its leaves, both ways: no leaf lies between two others.
+        ("h>a a>h h>b b>h h>c c>h", ["ah", "bh", "ch"]),
+        # The domain of (p, q) is in that of (p, s), which alone is kept.
+        ("p>q q>s p>s", ["pqs"]),
+        # A relaxed edge makes no domain and lies on no path.
+        ("p>q q>r~ p>r", ["pq", "pr"]),
+        ("p>q q>r~", ["pq"]),
+        ("p>q~", []),
+    ],
+)
+def test_domains_of_small_topologies(text: str, expected: list[str]) -> None:
+    edges = topology(text).edges
+    assert written(domains(edges)) == expected
+    assert written(obvious_domains(edges)) == expected
+
+
+@given(randoms)
+def test_domains_are_obvious_domains(rng: random.Random) -> None:
+    edges = random_topology(rng, relaxed=rng.choice((0, 0.3))).edges
+    assert domains(edges) == obvious_domains(edges)
+
+
+def test_domains_are_obvious_domains_on_many_graphs() -> None:
+    for seed in range(3_000):
+        edges = random_topology(random.Random(seed)).edges
+        assert domains(edges) == obvious_domains(edges), seed
+
+
+def test_every_graph_of_four_nodes() -> None:
+    pairs = list(itertools.permutations("abcd", 2))
+    for chosen in range(1, 1 << len(pairs)):
+        edges = [TopologyEdge(*pair) for i, pair in enumerate(pairs) if chosen >> i & 1]
+        assert domains(edges) == obvious_domains(edges)
+
+
+@given(randoms)
+def test_the_order_of_the_edges_changes_nothing(rng: random.Random) -> None:
+    edges = random_topology(rng, relaxed=0.2).edges
+    assert domains(rng.sample(edges, len(edges))) == domains(edges)
+
+
+def streets(rows: int) -> list[tuple[str, str]]:
+    """One-way streets that change direction from each to the next."""
+    ends = []
+    for i in range(rows):
+        for j in range(rows - 1):
+            a, b = (f"{i}/{j}", f"{i}/{j + 1}"), (f"{j}/{i}", f"{j + 1}/{i}")
+            ends += [a, b] if i % 2 else [a[::-1], b[::-1]]
+    return ends
+
+
+CROSSING = (
+    "a>b b>c d>e d>g e>p f>a f>e g>b g>f h>c h>g h>m i>d j>o k>f k>j l>k m>l n>i o>n p>o p>q q>l"
+)
+"""A graph in which greedy paths get in each other's way, so that the search must branch."""
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_domains_are_obvious_domains_where_the_search_branches(turned: bool) -> None:
+    ends = [word.split(">")[:: -1 if turned else 1] for word in CROSSING.split()]
+    names = sorted({name for pair in ends for name in pair})
+    expected = obvious_domains([TopologyEdge(*pair) for pair in ends])
+    for seed in range(60):
+        # Names decide which of two equally short paths is tried first.
+        renamed = dict(zip(names, random.Random(seed).sample(names, len(names)), strict=True))
+        found = domains([TopologyEdge(renamed[p], renamed[q]) for p, q in ends])
+        assert set(found) == {frozenset(renamed[n] for n in domain) for domain in expected}
+
+
+def ring(both: bool) -> list[tuple[str, str]]:
+    ends = [(str(i), str((i + 1) % 64)) for i in range(64)]
+    return ends + [(q, p) for p, q in ends] if both else ends
+
+
+@pytest.mark.parametrize(
+    ("ends", "count"),
+    [
+        pytest.param(list(itertools.permutations(map(str, range(64)), 2)), 1, id="everybody"),
+        pytest.param(ring(False), 64, id="one-way ring"),
+        pytest.param(ring(True), 1, id="two-way ring"),
+        pytest.param(streets(8), 56, id="one-way streets"),
+    ],
+)
+def test_sixty_four_nodes_are_within_the_limits(ends: list[tuple[str, str]], count: int) -> None:
+    found = domains([TopologyEdge(*pair) for pair in ends])
+    assert len(found) == count
+    assert frozenset().union(*found) == {node for pair in ends for node in pair}
+
+
+def test_too_many_nodes_is_an_error_that_names_the_limit() -> None:
+    edges = topology("p>q q>r r>s~").edges
+    assert written(domains(edges, 4)) == ["pq", "qr"]
+    with pytest.raises(PatternError, match="has 4 nodes; the limit topology_nodes_max is 3"):
+        domains(edges, 3)
+
+
+def test_too_long_a_search_is_an_error_that_names_the_limit() -> None:
+    edges = [TopologyEdge(*pair) for pair in streets(5)]
+    with pytest.raises(PatternError, match=r"more than 10 steps .* limit is topology_steps_max"):
+        domains(edges, steps_max=10)
+    assert domains(edges)
+
+
+# --- who is known, and `topology open` -----------------------------------------
+
+
+def test_a_topology_knows_a_node_in_every_incarnation() -> None:
+    where = topology("p>q q>r~")
+    assert [knows(where, node) for node in ("p", "p#2", "r", "s", "s#2", "p#")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip
+    assert home("p#12") == home("p") == "p"
+
+
+def test_strangers_are_shown_by_the_node_and_by_the_clock() -> None:
+    where = topology("p>q")
+    assert strangers(where, e("p@1", "t", "q:1")) == ()
+    assert strangers(where, e("p#2@1", "t", "s:1 r#3:1")) == ("r", "s")
+    assert strangers(where, e("z@1", "t", "p:1")) == ("z",)
+
+
+def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
+    where = topology("p>q~ p>r", open=True)
+    more = reopened(where, "n#2")
+    assert knows(more, "n")
+    assert more.open
+    assert more.edges[:2] == where.edges
+    around = near(domains(more.edges))
+    assert around["n"] == {"n", "p", "q", "r"}
+    # The relaxed edge is as relaxed as it was.
+    assert "q" not in around["p"]
+    assert reopened(more, "n") == more
+
+
+def test_a_newcomer_with_known_neighbours() -> None:
+    more = reopened(topology("p>q q>r", open=True), "n", ["q"])
+    assert written(domains(more.edges)) == ["nq", "pq", "qr"]
+
+
+def test_newcomers_can_pass_the_limit() -> None:
+    where = topology("p>q", open=True)
+    with pytest.raises(PatternError, match="topology_nodes_max is 2"):
+        domains(reopened(where, "n").edges, 2)
+
+
+@given(randoms)
+def test_domains_only_grow_when_a_topology_is_reopened(rng: random.Random) -> None:
+    where = random_topology(rng, 6, relaxed=0.3, open=True)
+    wider = domains(reopened(where, "n").edges)
+    assert all(any(old <= new for new in wider) for old in domains(where.edges))
+
+
+@given(randoms)
+def test_the_order_in_which_newcomers_appear_changes_nothing(rng: random.Random) -> None:
+    where = random_topology(rng, 5, relaxed=0.3, open=True)
+    one = reopened(reopened(where, "n"), "m")
+    other = reopened(reopened(where, "m"), "n")
+    assert domains(one.edges) == domains(other.edges)
+
+
+@given(randoms)
+def test_an_open_topology_without_relaxed_edges_waits_as_causal_order_does(
+    rng: random.Random,
+) -> None:
+    whole = random_topology(rng, 6)
+    events = travelled(rng, whole)
+    first = whole.edges[0]
+    declared = {first.source, first.target} | set(rng.sample("abcdef", 2))
+    edges = (x for x in whole.edges if {x.source, x.target} <= declared)
+    where = Topology(tuple(edges), open=True)
+    plain, queue = HoldBack(100), DomainHoldBack(100, domains(where.edges))
+    for event in rng.sample(events, len(events)):
+        for stranger in strangers(where, event):
+            where = reopened(where, stranger)
+            queue.widen(domains(where.edges))
+        assert pushed(queue, event) == pushed(plain, event)
+    assert len(queue) == 0
+
+
+# --- what is given up -----------------------------------------------------------
+
+
+def pairs(found: set[tuple[Dot, Dot]]) -> list[str]:
+    return sorted(f"{a}>{b}" for a, b in found)
+
+
+def test_a_message_along_a_relaxed_edge_is_given_up() -> None:
+    events = [e("p@1", "t"), e("q@1", "t", "p:1"), e("q@2", "t", "p:1"), e("r@1", "t", "p:1 q:1")]
+    assert pairs(given_up(events, topology("p>q q>r"))) == []
+    assert pairs(given_up(events, topology("p>q q>r~"))) == ["p@1>r@1", "q@1>r@1"]
+    assert pairs(given_up(events, topology("p>q~ q>r"))) == ["p@1>q@1", "p@1>q@2", "p@1>r@1"]
+
+
+def test_another_way_within_the_domains_keeps_a_pair() -> None:
+    # q told r of q@1 along the relaxed edge, and s did so too.
+    events = [e("q@1", "t"), e("s@1", "t", "q:1"), e("r@1", "t", "q:1 s:1")]
+    assert pairs(given_up(events, topology("q>r~ q>s s>r"))) == []
+    assert pairs(given_up(events, topology("q>r~ q>s s>r~"))) == ["q@1>r@1", "s@1>r@1"]
+
+
+def test_a_common_domain_keeps_a_pair_whatever_message_told_of_it() -> None:
+    # p and r share the domain of p -> r, so r waits although q's message told it.
+    events = [e("p@1", "t"), e("q@1", "t", "p:1"), e("r@1", "t", "p:1 q:1")]
+    assert pairs(given_up(events, topology("p>q q>r~ p>r"))) == ["q@1>r@1"]
+
+
+def test_incarnations_are_of_one_node() -> None:
+    events = [e("p@1", "t"), e("p#2@1", "t", "p:1"), e("q@1", "t", "p:1 p#2:1")]
+    assert pairs(given_up(events, topology("p>q"))) == []
+    assert pairs(given_up(events, topology("p>q~"))) == ["p#2@1>q@1", "p@1>q@1"]
+
+
+@given(randoms)
+def test_given_up_is_obvious_given_up(rng: random.Random) -> None:
+    where = random_topology(rng, 6, relaxed=rng.choice((0.2, 0.5, 1)))
+    events = travelled(rng, where)
+    if rng.random() < 0.3:
+        events = [event for event in events if rng.random() < 0.8]
+    assert given_up(rng.sample(events, len(events)), where) == obvious_given_up(events, where)
+
+
+@given(randoms)
+def test_without_relaxed_edges_nothing_is_given_up(rng: random.Random) -> None:
+    where = random_topology(rng, 6)
+    assert given_up(travelled(rng, where), where) == set()
+
+
+# --- the hold-back queue ----------------------------------------------------------
+
+
+@given(randoms)
+def test_without_relaxed_edges_it_holds_back_what_causal_order_holds_back(
+    rng: random.Random,
+) -> None:
+    where = random_topology(rng, 6)
+    events = travelled(rng, where)
+    plain, queue = HoldBack(100), DomainHoldBack(100, domains(where.edges))
+    for event in rng.sample(events, len(events)):
+        assert pushed(queue, event) == pushed(plain, event)
+        assert waiting(queue) == waiting(plain)
+    assert len(queue) == 0
+
+
+@given(randoms)
+def test_it_holds_back_exactly_what_waits_for_a_pair_that_is_not_given_up(
+    rng: random.Random,
+) -> None:
+    where = random_topology(rng, 6, relaxed=rng.choice((0.2, 0.5, 1)))
+    events = travelled(rng, where)
+    lost = given_up(events, where)
+    plain, queue = HoldBack(100), DomainHoldBack(100, domains(where.edges))
+    come: set[Dot] = set()
+    order: list[Event] = []
+    for event in rng.sample(events, len(events)):
+        come.add(event.dot)
+        pushed(plain, event)
+        order += pushed(queue, event)
+        assert waiting(queue) <= waiting(plain)
+        assert waiting(queue) == {
+            b.dot
+            for b in events
+            if b.dot in come
+            and any(
+                happened_before(a, b) and (a.dot, b.dot) not in lost and a.dot not in come
+                for a in events
+            )
+        }
+    assert {event.dot for event in order} == come
+    for a, b in itertools.combinations(order, 2):
+        assert not happened_before(b, a) or (b.dot, a.dot) in lost
+
+
+@given(randoms)
+def test_each_pair_given_up_is_reversed_by_some_arrival_order(rng: random.Random) -> None:
+    where = random_topology(rng, 5, relaxed=0.5)
+    events = travelled(rng, where)
+    lost = given_up(events, where)
+    for a, b in lost:
+        after = {y.dot for y in events for x in events if x.dot == a and happened_before(x, y)}
+        later = {a} | {dot for dot in after if (a, dot) not in lost}
+        queue = DomainHoldBack(100, domains(where.edges))
+        released: list[Dot] = []
+        for event in sorted(events, key=lambda x: x.dot in later):
+            released += [x.dot for x in pushed(queue, event)]
+        assert released.index(b) < released.index(a)
+
+
+def test_a_held_back_event_names_a_dot_that_it_waits_for() -> None:
+    queue = DomainHoldBack(2, domains(topology("p>q q>r~").edges))
+    assert queue.push(e("q@1", "t", "p:2")) == []
+    assert queue.missing(e("q@1", "t", "p:2")) == Dot("p", 2)
+    assert queue.push(e("r@2", "t", "p:2 q:1")) == []
+    assert [(str(x.dot), str(dot)) for x, dot in queue.held_back()] == [
+        ("q@1", "p@2"),
+        ("r@2", "r@1"),
+    ]
+    assert queue.push(e("q@2", "t", "p:2")) is None
+    assert len(queue) == 2
+    assert [str(x.dot) for x in pushed(queue, e("r@1", "t", "p:2 q:1"))] == ["r@1", "r@2"]
+    assert queue.released == {"r": 2}
+
+
+def test_an_event_behind_a_lost_one_waits_for_what_that_one_waited_for() -> None:
+    # p told q, q told r; q@1 is lost, and with it the link from p@1 to r@1.
+    r = e("r@1", "t", "p:1 q:1")
+    queue = DomainHoldBack(10, domains(topology("p>q q>r").edges))
+    queue.released["q"] = 1
+    assert queue.missing(r) is None
+    queue.note_lost(Dot("q", 1))
+    assert queue.missing(r) == Dot("p", 1)
+    assert pushed(queue, r) == []
+    assert [str(x.dot) for x in pushed(queue, e("p@1", "t"))] == ["p@1", "r@1"]
+
+
+def test_a_chain_through_two_lost_events_is_read_from_the_clock() -> None:
+    queue = DomainHoldBack(10, domains(topology("p>q q>r r>s").edges))
+    queue.released.update(q=1, r=1)
+    queue.note_lost(Dot("q", 1))
+    queue.note_lost(Dot("r", 1))
+    assert queue.reads(e("s@1", "t", "p:1 q:1 r:1")) == {"p", "q", "r", "s"}
+    # What came after the lost event waited for itself.
+    assert queue.reads(e("s@1", "t", "p:1 q:1 r:2")) == {"r", "s"}
+
+
+@given(randoms)
+def test_losses_break_no_chain(rng: random.Random) -> None:
+    """With any events declared lost, what is released respects each pair not given up."""
+    where = random_topology(rng, 6, relaxed=rng.choice((0, 0.3)))
+    events = travelled(rng, where)
+    gone = {x.dot for x in events if rng.random() < 0.3}
+    kept = {(a.dot, b.dot) for a in events for b in events if happened_before(a, b)}
+    kept -= given_up(events, where)
+    queue, plain = DomainHoldBack(100, domains(where.edges)), HoldBack(100)
+    left = [x for x in events if x.dot not in gone]
+    order: list[Dot] = []
+    rng.shuffle(left)
+    while left:
+        # A lost dot counts as released once its turn at its node has come.
+        for dot in sorted(gone):
+            if queue.released.get(dot.node, 0) == dot.counter - 1:
+                queue.released[dot.node] = dot.counter
+                queue.note_lost(dot)
+            if plain.released.get(dot.node, 0) == dot.counter - 1:
+                plain.released[dot.node] = dot.counter
+        ready = [x for x in left if queue.missing(x) is None]
+        assert set(order) | {x.dot for x in ready} >= {
+            x.dot for x in left if plain.missing(x) is None
+        }
+        event = ready[0]
+        left.remove(event)
+        queue.released[event.node] = event.counter
+        order.append(event.dot)
+        if plain.missing(event) is None:
+            plain.released[event.node] = event.counter
+    for a, b in itertools.combinations(order, 2):
+        assert (b, a) not in kept
+
+
+@given(randoms)
+def test_near_and_joined_say_the_same(rng: random.Random) -> None:
+    where = random_topology(rng, 6, relaxed=0.3)
+    events = travelled(rng, where)
+    groups = domains(where.edges)
+    for a, b in itertools.permutations(events, 2):
+        together = a.node == b.node or any({a.node, b.node} <= d for d in groups)
+        assert joined(a, b, near(groups)) == (happened_before(a, b) and together)

@@ -1,0 +1,41 @@
+"""The page about the language: its patterns compile, its examples do what they show."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal import guards
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "language.md"
+PATTERNS = re.findall(r"^```ketal\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("text", PATTERNS, ids=lambda text: text.partition(" {")[0].split()[-1])
+def test_patterns_compile(text: str) -> None:
+    assert ketal.compile(text).patterns
+    assert not [d for d in ketal.lint(text) if d.code not in ("K220", "K221")]
+
+
+def test_examples_do_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "_registry", {})
+    text = re.sub(r"^```.*$", "", PAGE.read_text(encoding="utf-8"), flags=re.M)
+    examples = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
+    result = doctest.DocTestRunner().run(examples)
+    assert result.attempted > 10
+    assert result.failed == 0
+
+
+def test_mirror_images_of_the_page() -> None:
+    # Two writes that do not know of each other are one conflict, whoever is named first.
+    program = ketal.compile(PATTERNS[0])
+    log = [
+        ketal.Event(node=node, type="write", clock={node: 1}, data={"key": "x"}) for node in "ba"
+    ]
+    assert [str(v) for v in ketal.run(program, log)] == [
+        "match Conflict (key=x): First=a@1, Second=b@1"
+    ]

@@ -1,0 +1,136 @@
+"""Pairs of real logs: as many concurrent and ordered ones as counting by hand finds.
+
+The numbers are those of the logs' README. The one rule: the order of the lines does not matter.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+
+PLAIN = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+AKKA = (
+    r"\[\w+\] \[(?<date>([^ ]+ [^ ]+))\] [^ ]+ \[akka://Broadcast/user/(?<host>\w+)\] "
+    r"(?<clock>.*\}) (?<event>.*)"
+)
+WEB = (
+    r"(?<ip>(\d{1,3}\.){3}\d{1,3}) (?<date>(\d{1,2}/){2}\d{4} (\d{2}:){2}\d{2} (AM|PM)) "
+    r"(?<action>(INFO|GET|POST)) (?<event>.*)\n(?<host>\w*) (?<clock>.*)"
+)
+VOLDEMORT = (
+    r"\[(?<date>\d{4}-\d{2}-\d{2} (\d{2}:){2}\d{2},\d{3}) (?<path>\S*)\] "
+    r"(?<priority>(INFO|WARN)) (?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+)
+RPC = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
+TLA = {"type": "event", "clock": "pkt.vc", "data": "pkt"}
+
+# log → how it is read, its events, its concurrent pairs
+LOGS: dict[str, tuple[str, dict[str, Any], int, int]] = {
+    "simpledb": ("shiviz/simpledb.log", {"regex": PLAIN}, 509, 16_937),
+    "voldemort": (
+        "shiviz/voldemort-simple-threadnames.log",
+        {"regex": VOLDEMORT},
+        863,
+        57_641,
+    ),
+    "reliable-broadcast": ("shiviz/reliable-broadcast.log", {"regex": AKKA}, 116, 2_044),
+    "simple-reliable-broadcast": (
+        "shiviz/simple-reliable-broadcast.log",
+        {"regex": AKKA},
+        39,
+        195,
+    ),
+    "facebook": ("shiviz/facebook.log", {"regex": WEB}, 47, 68),
+    "RpcClientServer": ("shiviz/RpcClientServer.log", {"regex": RPC}, 10, 2),
+    "VectorClocksTests": ("tlaplus/VectorClocksTests.ndjson", {"fields": TLA}, 2_324, 24_380),
+}
+ORDERED = 2_674_946
+SEEDS = (1, 2, 3)
+SMALL = ("reliable-broadcast", "simple-reliable-broadcast", "facebook", "RpcClientServer")
+
+
+@cache
+def pairs(operator: str) -> ketal.Program:
+    return ketal.compile(
+        f"pattern Pairs {{ order CausalOrder; event E = true; First = E; Second = {operator}(E);"
+        " find any First Second; }"
+    )
+
+
+def read(data: Path, name: str) -> ketal.Log:
+    path, options, _, _ = LOGS[name]
+    return ketal.read_log(data / path, **options)
+
+
+def counted(operator: str, log: ketal.Log, *, listing: bool = False) -> int:
+    verdicts = ketal.run(pairs(operator), log, listing=listing)
+    listed = sum(isinstance(verdict, ketal.Match) for verdict in verdicts)
+    matches: int = verdicts.summary["patterns"]["Pairs"]["matches"]
+    assert not listing or listed == matches
+    return matches
+
+
+def shuffled(data: Path, name: str, seed: int) -> list[ketal.Event]:
+    events = list(read(data, name))
+    random.Random(seed).shuffle(events)
+    return events
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_concurrent_pairs(shared_data: Path, name: str) -> None:
+    _, _, events, concurrent = LOGS[name]
+    log = read(shared_data, name)
+    assert counted("Conc", log, listing=True) == concurrent
+    # Every other pair is ordered.
+    if name != "VectorClocksTests":
+        assert counted("Causal", log) == events * (events - 1) // 2 - concurrent
+
+
+def test_ordered_pairs(shared_data: Path) -> None:
+    assert counted("Causal", read(shared_data, "VectorClocksTests")) == ORDERED
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", LOGS)
+def test_the_order_of_the_lines_does_not_matter(
+    shared_data: Path, tmp_path: Path, name: str, seed: int
+) -> None:
+    events = shuffled(shared_data, name, seed)
+    path = tmp_path / "shuffled.jsonl"
+    ketal.write_jsonl(events, path)
+    assert counted("Conc", ketal.read_log(path)) == LOGS[name][3]
+    assert counted("Conc", ketal.Log.of(events)) == LOGS[name][3]
+
+
+def test_the_order_does_not_matter_to_ordered_pairs_either(shared_data: Path) -> None:
+    log = ketal.Log.of(shuffled(shared_data, "VectorClocksTests", 4))
+    assert counted("Causal", log) == ORDERED
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", SMALL)
+def test_a_monitor_reports_each_pair_once(shared_data: Path, name: str, seed: int) -> None:
+    found = []
+    with ketal.Monitor(pairs("Conc")) as monitor:
+        for event in shuffled(shared_data, name, seed):
+            found += monitor.feed(event)
+    matches = [verdict for verdict in found if isinstance(verdict, ketal.Match)]
+    assert len(found) == len({match.id for match in matches}) == LOGS[name][3]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_pairs_are_the_same_ones(shared_data: Path, name: str) -> None:
+    first, *others = (
+        sorted(str(v) for v in ketal.run(pairs("Conc"), ketal.Log.of(events)))
+        for events in (
+            list(read(shared_data, name)),
+            *(shuffled(shared_data, name, seed) for seed in SEEDS),
+        )
+    )
+    assert all(other == first for other in others)
