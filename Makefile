@@ -38,7 +38,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	for file in benchmarks/bench_*.py; do $(BIN)/python "$$file" || exit 1; done
+	for file in benchmarks/*.py; do $(BIN)/python "$$file" || exit 1; done
 
 clean:
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \

@@ -381,7 +381,9 @@ def _blocked(lines: dict[str, list[Event]], event: Event) -> tuple[str, int] | N
     return None
 
 
-def restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:
+def restored(
+    events: Iterable[Event], left: Collection[str] = (), *, limits: Limits = DEFAULT
+) -> list[Event]:
     """Return the events of a finite execution with their clocks restored.
 
     Parameters
@@ -389,7 +391,10 @@ def restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]
     events : iterable of Event
         Distinct events, in any order.
     left : collection of str
-        Every node that some `ketal.leave` or `ketal.view` of the log says left.
+        Every node that some `ketal.leave` or `ketal.view` of the log says left:
+        `Membership.retired`, after the log was read.
+    limits : Limits
+        `clock_entries_max` bounds a restored clock.
 
     Returns
     -------
@@ -398,7 +403,7 @@ def restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]
         having left, wherever in the log that was.
     """
     events = list(events)
-    restorer = Restorer(ClockMemory(len(events) + 1), set(left), DEFAULT.clock_entries_max)
+    restorer = Restorer(ClockMemory(len(events) + 1), set(left), limits.clock_entries_max)
     for event in present_order(events):
         restorer.restore(event)
     closure = restorer.memory.closure
@@ -561,32 +566,37 @@ class Incarnations:
                 f"one more restart of {base}; limit incarnations_max is {self.incarnations_max}",
                 place=str(event.dot),
             )
-        numbers = self._numbers.setdefault(base, [1] if first_seen else [])
-        numbers.append(number)
-        numbers.sort()
+        numbers = self._numbers.get(base, [1] if first_seen else [])
+        self._numbers[base] = sorted({*numbers, number})
         for name in self.names(base):
             self._bases[name] = base
 
     def _first(self, event: Event, numbers: list[int]) -> Event:
         """Name an event of counter 1: a duplicate, the missing first one, or a restart."""
-        said = hashlib.blake2b(content(event), digest_size=16).digest()
         node = event.node
+        if node in self._numbered:
+            return self._unnumbered(event)
+        said = hashlib.blake2b(content(event), digest_size=16).digest()
         for number in reversed(numbers):
             first = self._firsts.get(name_of(node, number))
             if first is None or first == said:
                 self._firsts[name_of(node, number)] = said
                 return self._named(event, number)
-        if node in self._numbered:
-            return self._named(event, 1)
         number = numbers[-1] + 1
         self._add(node, number, event, first_seen=True)
         self._firsts[name_of(node, number)] = said
         return self._named(event, number)
 
+    def _unnumbered(self, event: Event) -> Event:
+        """Name an event without a number, of a node that numbers others: the first run's."""
+        if 1 not in self._numbers[event.node]:
+            self._add(event.node, 1, event, first_seen=True)
+        return self._named(event, 1)
+
     def _later(self, event: Event, numbers: list[int], status: Status) -> Event:
         """Name an event of a node that restarted."""
         if event.node in self._numbered:
-            return self._named(event, 1)
+            return self._unnumbered(event)
         latest = self._named(event, numbers[-1])
         possible = []
         for number in reversed(numbers):
@@ -652,13 +662,16 @@ class Incarnations:
         before = self.memory.below(own, event.counter)
         low = 0
         if before is not None:
+            # A closure knows more, but what has not moved is told by the clock as it came.
+            _, came, closure = before
             for at, name in enumerate(names):
-                if name in before[1]:
-                    if before[1][name] == counter:
-                        return name
-                    low = at + (counter < before[1][name])
-                    if low == len(names):
-                        return name  # Backwards, without a restart: no concern of this stage.
+                if came.get(name) == counter:
+                    return name
+                known = (closure or came).get(name)
+                if known is not None:
+                    low = at + (counter < known)
+            if low == len(names):
+                return names[-1]  # Backwards, without a restart: no concern of this stage.
         low = max(low, self._told(names, event, counter))
         return self._chosen(base, names[low:], event)
 
