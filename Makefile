@@ -48,5 +48,5 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	"$(PYTHON)" -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt pip setuptools
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
 	touch $(READY)

@@ -22,6 +22,7 @@ _HOMES = {
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
     "Event": "event", "Dot": "event", "Control": "event",
     "register_guard": "guards",
+    "audit": "auditing", "Audit": "auditing", "Fault": "auditing",
     "Limits": "limits",
     "Match": "verdicts", "Violation": "verdicts", "Incomplete": "verdicts",
     "TimedOut": "verdicts", "Late": "verdicts", "Gap": "verdicts", "Rejected": "verdicts",
@@ -32,6 +33,7 @@ _HOMES = {
 }  # fmt: skip
 
 if TYPE_CHECKING:
+    from ketal.auditing import Audit, Fault, audit
     from ketal.errors import (
         Diagnostic,
         EventError,
@@ -62,11 +64,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Audit",
     "Control",
     "Diagnostic",
     "Dot",
     "Event",
     "EventError",
+    "Fault",
     "Gap",
     "Incomplete",
     "KetalError",
@@ -87,6 +91,7 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "Violation",
+    "audit",
     "build",
     "compile",
     "definitely",

@@ -226,7 +226,11 @@ def audit(
     b@1 refers to a@2, but the last event of a in the log is a@1
     """
     messages = None if match_messages is None else Messages.of(match_messages)
-    parts = examined(log, messages, limits)
+    return summarised(examined(log, messages, limits))
+
+
+def summarised(parts: list[Examined]) -> Audit:
+    """Return what was found in the executions of a log."""
     faults = [fault for part in parts for fault in _faults(part)]
     statistics = {part.name: _statistics(part) for part in parts}
     if list(statistics) == [""]:
@@ -286,7 +290,7 @@ def _examined(
     pairing, pairs = None, []
     if messages is not None:
         placed = execution.entries
-        pairing = paired((entry.event for entry in placed), messages)
+        pairing = paired([_as_event(entry) for entry in placed], messages)
         pairs = [(placed[send], placed[receive]) for receive, send in pairing.sends.items()]
         execution.find_unknown_sends(pairs)
     execution.findings.sort(key=lambda f: (f.entry.position, f.code))
@@ -363,5 +367,5 @@ def _as_event(entry: Entry) -> Event:
     if isinstance(event, Event) and event.clock is entry.clock and event.counter == entry.counter:
         return event
     clock = {name: v for name, v in entry.clock.items() if name not in entry.unknown}
-    clock[entry.node] = entry.counter
+    clock[entry.node] = max(1, entry.counter)
     return Event(event.node, event.type, clock, event.time, event.data, event.id)

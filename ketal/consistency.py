@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -37,6 +37,7 @@ from ketal.event import Dot, Draft, Event, content
 
 LOW, HIGH = "low", "high"
 _BIG = 1_000_000_000_000
+_KNOWERS = 4
 _RUN = 3
 """So many events in a row with a wrong entry for one node have one cause."""
 
@@ -86,6 +87,8 @@ class Finding:
     ----------
     blamed : dict of str to str
         Node → `low` or `high`: the entries of the event's clock that are wrong.
+    certain : bool
+        Whether the dot can be no other one.
     """
 
     code: str
@@ -93,6 +96,7 @@ class Finding:
     dot: Dot | None
     message: str
     blamed: dict[str, str] = field(default_factory=dict)
+    certain: bool = True
 
 
 class Line:
@@ -149,14 +153,17 @@ class Execution:
         self.duplicates = 0
         self.lines: dict[str, Line] = {}
         self._strays: list[Entry] = []
+        self._copies: list[Entry] = []
         self._twins: list[list[Entry]] = []
         self._known: dict[str, int] = {}
         self._file_orders: dict[str, _FileOrder] = {}
+        self._knowers: dict[tuple[str, int], list[Entry]] | None = None
         self._by_event: dict[tuple[int, str], Finding] = {}
         self._admit(entries)
         self._note_known()
         self._place_strays()
         self._place_twins()
+        self._place_copies()
         self._place_outliers()
         if left := set(retired):
             self._restore(left)
@@ -181,8 +188,7 @@ class Execution:
             if first is not entry:
                 same = twins.setdefault((entry.node, entry.counter), [first])
                 if any(_said(entry) == _said(other) for other in same):
-                    self.duplicates += 1
-                    self.entries.pop()
+                    self._copies.append(self.entries.pop())
                 else:
                     same.append(entry)
         self._twins = [same for same in twins.values() if len(same) > 1]
@@ -198,6 +204,7 @@ class Execution:
         entry.counter = entry.clock.get(entry.node, 0)
         entry.unknown = set(wrong) - {entry.node}
         if not entries:
+            entry.unknown = _Everything()
             message = f"the event of {entry.node} has no vector clock"
             self.findings.append(Finding("A002", entry, None, message))
         elif entry.node in wrong:
@@ -222,6 +229,18 @@ class Execution:
                 if node != entry.node and counter > known.get(node, 0):
                     known[node] = counter
 
+    def knowers(self, node: str, counter: int) -> list[Entry]:
+        """Return a few events of other nodes whose clocks name a dot."""
+        if self._knowers is None:
+            self._knowers = {}
+            for entry in self.entries:
+                for dot in entry.clock.items():
+                    if dot[0] != entry.node:
+                        found = self._knowers.setdefault(dot, [])
+                        if len(found) < _KNOWERS:
+                            found.append(entry)
+        return self._knowers.get((node, counter), [])
+
     def file_order(self, node: str) -> _FileOrder:
         """Return the order in which a node's events stood when they were admitted."""
         if node not in self._file_orders:
@@ -230,15 +249,43 @@ class Execution:
 
     def _place_strays(self) -> None:
         """Give each event without an own entry the hole that it fits, if there is one."""
+        strays: dict[str, list[Entry]] = {}
         for entry in self._strays:
+            strays.setdefault(entry.node, []).append(entry)
+        of_entry = {finding.entry.position: finding for finding in self.findings}
+        for node, left in strays.items():
+            places = _Places(self, node)
+            options = {entry.position: places.fitting(entry) for entry in left}
+            # Who has the fewest holes to choose from goes first.
+            while left:
+                entry = min(left, key=lambda e: (len(options[e.position]) or _BIG, e.position))
+                left.remove(entry)
+                fit = [p for p in options[entry.position] if p not in self.lines[node].at]
+                if not fit:
+                    continue
+                entry.counter = fit[0]
+                certain = len(fit) == 1 and places.single(fit[0])
+                self._put(entry)
+                finding = of_entry[entry.position]
+                finding.dot, finding.certain = entry.dot, certain
+                for other in left:
+                    if entry.counter in options[other.position]:
+                        options[other.position].remove(entry.counter)
+
+    def _place_copies(self) -> None:
+        """Tell a line written twice from an event that says what the one before it said.
+
+        Only a hole right where the second one stands in the file is evidence enough.
+        """
+        for entry in self._copies:
             places = _Places(self, entry.node)
-            best = places.best(entry)
-            if best is None:
+            place = places.best(entry) if places.ordered else None
+            if place is None or place != entry.counter + 1:
+                self.duplicates += 1
                 continue
-            entry.counter = best
-            self._put(entry)
-            finding = next(f for f in self.findings if f.entry is entry)
-            finding.dot = entry.dot
+            self.entries.append(entry)
+            self._renumber(entry, place)
+        self.entries.sort(key=lambda e: e.position)
 
     def _place_twins(self) -> None:
         """Tell an event whose own entry did not increase from one that is there twice."""
@@ -270,11 +317,12 @@ class Execution:
 
     def _renumber(self, entry: Entry, place: int) -> None:
         was = entry.counter
+        certain = _Places(self, entry.node).single(place)
         entry.counter = place
         self._put(entry)
         how = "does not increase" if was < place else "is too large"
         message = f"the own entry of {entry.node} {how}: it is {was} where {place} is missing"
-        self.findings.append(Finding("A003", entry, entry.dot, message))
+        self.findings.append(Finding("A003", entry, entry.dot, message, certain=certain))
 
     def _keep_one(self, same: list[Entry], line: Line, counter: int) -> None:
         """Keep the event of a dot that fits best, and report the others."""
@@ -364,9 +412,7 @@ class Execution:
         """Return the events that have a dot of their own, node by node."""
         return [entry for line in self.lines.values() for entry in line.entries()]
 
-    def in_causal_order(
-        self, extra: dict[int, Sequence[Entry]] | None = None
-    ) -> Iterator[Entry]:
+    def in_causal_order(self, extra: Mapping[int, Sequence[Entry]] | None = None) -> Iterator[Entry]:
         """Yield the events, each after those that its clock names.
 
         Parameters
@@ -392,7 +438,7 @@ class Execution:
                     done.add(deeper.position)
                     stack.append((deeper, self._before(deeper, more)))
 
-    def _before(self, entry: Entry, more: dict[int, Sequence[Entry]]) -> Iterator[Entry]:
+    def _before(self, entry: Entry, more: Mapping[int, Sequence[Entry]]) -> Iterator[Entry]:
         yield from self.knowns(entry)
         yield from more.get(entry.position, ())
 
@@ -407,7 +453,8 @@ class Execution:
                 for name, counter in entry.clock.items():
                     if name == node or name in entry.unknown or not self._beyond(name, counter):
                         continue
-                    later = entries[rank + 1 : rank + 3]
+                    # Who knows of the event either took the reference over, or refutes it.
+                    later = entries[rank + 1 : rank + 3] or self.knowers(node, entry.counter)
                     if later and all(e.clock.get(name, 0) < counter for e in later):
                         self._blame_reference(entry, name, counter)
                     else:
@@ -427,7 +474,8 @@ class Execution:
             last = self.lines[name].counters[-1]
             code, why = "A006", f"the last event of {name} in the log is {name}@{last}"
         message = f"{entry.dot} refers to {name}@{counter}, but {why}{more}"
-        self._add(code, entry, message, {name: HIGH})
+        # What several events say of a lost one is no mistake of theirs.
+        self._add(code, entry, message, {} if more else {name: HIGH})
 
     def _report_carried(self, name: str, references: list[tuple[Entry, int]]) -> None:
         """Report references that later events share at the event that made them first.
@@ -449,8 +497,9 @@ class Execution:
                 singles.setdefault(counter, []).append((entry, counter))
         for group in ([shared] if shared else []) + list(singles.values()):
             first, counter = min(group, key=lambda r: (_sum_without(r[0], name), r[0].position))
-            others = len(group) - 1
-            more = f"; {others:,} more events refer to {name} likewise" if others else ""
+            more = ""
+            if len(group) > 1:
+                more = f"; {len(group):,} events in all refer to {name} beyond what there is"
             for entry, _ in group:
                 entry.unknown.add(name)
             self._blame_reference(first, name, counter, more)
@@ -634,20 +683,37 @@ class _Places:
     """Where an event of a node could stand among the others."""
 
     def __init__(self, execution: Execution, node: str) -> None:
+        self._execution = execution
         self._node = node
         self._line = execution.lines[node]
         self._line.settle()
         self._tail = execution._known.get(node, 0)
         self._order = execution.file_order(node)
 
+    def single(self, place: int) -> bool:
+        """Return whether the hole at a place has room for one event only."""
+        top = self._line.counters[-1] if self._line.counters else 0
+        return place > top or (
+            place + 1 in self._line.at and (place == 1 or place - 1 in self._line.at)
+        )
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the node's events stand in the file in their order."""
+        return self._order.reliable
+
     def best(self, entry: Entry) -> int | None:
         """Return the missing counter that an event fits; None if there is none."""
-        options = []
-        for place in self._candidates(entry):
-            score = self.misfit(entry, place), self.misorder(entry, place)
-            if not any(score):
-                options.append(place)
-        return min(options, key=lambda place: (abs(place - entry.counter), place), default=None)
+        return next(iter(self.fitting(entry)), None)
+
+    def fitting(self, entry: Entry) -> list[int]:
+        """Return the missing counters that an event fits, the nearest first."""
+        options = [
+            place
+            for place in self._candidates(entry)
+            if not self.misfit(entry, place) and not self.misorder(entry, place)
+        ]
+        return sorted(options, key=lambda place: (abs(place - entry.counter), place))
 
     def _candidates(self, entry: Entry) -> set[int]:
         line = self._line
@@ -685,7 +751,7 @@ class _Places:
             count += sum(
                 value > entry.clock.get(name, 0)
                 for name, value in before.clock.items()
-                if name != self._node
+                if name != self._node and name not in entry.unknown
             )
         if after is not None and after is not entry:
             count += sum(
@@ -693,6 +759,13 @@ class _Places:
                 for name, value in entry.clock.items()
                 if name != self._node
             )
+        for knower in self._execution.knowers(self._node, place):
+            if knower is not entry:
+                count += sum(
+                    value > knower.clock.get(name, 0)
+                    for name, value in entry.clock.items()
+                    if name not in (self._node, knower.node)
+                )
         return count
 
     def misorder(self, entry: Entry, place: int) -> int:
@@ -712,7 +785,8 @@ class _FileOrder:
         self._entries = sorted(line.at.values(), key=lambda e: e.position)
         self._positions = [e.position for e in self._entries]
         falls = sum(a.counter > b.counter for a, b in pairwise(self._entries))
-        self.reliable = 10 * falls <= 3 * len(self._entries)
+        # A few wrong own entries look like falls; lines that were shuffled have half of them.
+        self.reliable = 10 * falls <= 3 * len(self._entries) or falls == 1 < len(self._entries) - 1
 
     def places(self, entry: Entry) -> list[int]:
         """Return the counters that the neighbours in the file leave to an event."""
@@ -727,10 +801,18 @@ class _FileOrder:
 # --- small things ----------------------------------------------------------------------------
 
 
+class _Everything(set[str]):
+    """The set of all names: of an event without a clock every entry is unknown."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def _fine(value: object) -> bool:
-    return (
-        isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNTER_MAX
-    )
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNTER_MAX
 
 
 def _said(entry: Entry) -> bytes:

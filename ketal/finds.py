@@ -148,12 +148,18 @@ class _Line:
 
 
 class PriorIndex:
-    """The partial matches of one state, by the node and counter of their prior event."""
+    """The partial matches of one state, by the node and counter of their prior event.
+
+    Parameters
+    ----------
+    nodes : iterable of str
+        Nodes to look through first, in this order.
+    """
 
     __slots__ = ("count", "lines")
 
-    def __init__(self) -> None:
-        self.lines: dict[str, _Line] = {}
+    def __init__(self, nodes: Iterable[str] = ()) -> None:
+        self.lines: dict[str, _Line] = {node: _Line() for node in nodes}
         self.count = 0
 
     def add(self, partial: Partial) -> None:
@@ -741,9 +747,15 @@ class JoinFind(_Find):
         self.keep(seen)
         self.kept.append(seen)
 
+    def lines(self, mask: int, nodes: Iterable[str] = ()) -> dict[str, _Line]:
+        """Return the events kept with a mask, by node; `nodes` are looked through in this order."""
+        lines = self.events.setdefault(mask, {})
+        lines.update((node, _Line()) for node in nodes if node not in lines)
+        return lines
+
     def keep(self, seen: Seen) -> None:
         """Put an event where partial matches find it."""
-        lines = self.events.setdefault(seen.mask, {})
+        lines = self.lines(seen.mask)
         line = lines.get(seen.node)
         if line is None:
             line = lines[seen.node] = _Line()

@@ -14,7 +14,7 @@ The one rule: "order-independent" is proven; what cannot be proven in
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ketal import pattern as syntax
@@ -193,23 +193,12 @@ class _Swaps:
 
         # Most guards do not change when another event is taken: each is asked once.
         asked = tuple(dict.fromkeys(formula for _, _, formula in columns))
-        place = {formula: at for at, formula in enumerate(asked)}
-        start = theory.narrowed(Known(), fixed)
-        stack: list[tuple[Known | None, tuple[bool, ...]]] = [(start, ())]
-        while stack:
-            known, chosen = stack.pop()
-            if known is None or not theory.satisfiable(known):
-                continue
-            if len(chosen) < len(asked):
-                formula = asked[len(chosen)]
-                stack.append((theory.narrowed(known, (negation(formula),)), (*chosen, False)))
-                stack.append((theory.narrowed(known, (formula,)), (*chosen, True)))
-                continue
+        for told, chosen in _classes(theory, fixed, asked):
             truth: dict[int | None, set[int]] = {g: set() for g in (None, *self.groups)}
-            for group, v, formula in columns:
-                if chosen[place[formula]]:
-                    truth[group].add(v)
-            node = next((c for c, f in nodes.items() if theory.forces(known, f)), None)
+            for overwritten, v, formula in columns:
+                if formula in chosen:
+                    truth[overwritten].add(v)
+            node = next((c for c, f in nodes.items() if theory.forces(told, f)), None)
             found.append(_Symbol(tuple((g, frozenset(v)) for g, v in truth.items()), node))
             if len(found) > CLASSES_MAX:
                 return None
@@ -350,6 +339,25 @@ class _Swaps:
         if self.find_kind and configuration[0] in self.automaton.finals:
             return [configuration[4]]
         return []
+
+
+def _classes(
+    theory: Theory, fixed: Sequence[Formula], asked: Sequence[Formula]
+) -> Iterator[tuple[Known, frozenset[Formula]]]:
+    """Yield each set of formulas that some event satisfies exactly, `fixed` apart."""
+    stack: list[tuple[int, Known | None, frozenset[Formula]]] = [
+        (0, theory.narrowed(Known(), fixed), frozenset())
+    ]
+    while stack:
+        at, known, chosen = stack.pop()
+        if known is None or not theory.satisfiable(known):
+            continue
+        if at == len(asked):
+            yield known, chosen
+            continue
+        formula = asked[at]
+        stack.append((at + 1, theory.narrowed(known, (negation(formula),)), chosen))
+        stack.append((at + 1, theory.narrowed(known, (formula,)), chosen | {formula}))
 
 
 def _rename(formula: Formula, fresh: Mapping[int, int]) -> Formula:

@@ -40,7 +40,7 @@ class Limits:
     topology_steps_max: int = _limit(20_000, "steps", "search for the domains of a topology")
     line_bytes_max: int = _limit(1_048_576, "bytes", "length of one line or record of a log")
     log_bytes_max: int = _limit(
-        268_435_456, "bytes", "size of one ShiViz log, which is read whole (unpacked)"
+        268_435_456, "bytes", "size of one ShiViz log or trace file, which is read whole (unpacked)"
     )
     clock_entries_max: int = _limit(10_000, "entries", "entries of one clock")
     dots_max: int = _limit(
@@ -53,6 +53,9 @@ class Limits:
         10_000_000, "events", "events of one execution that are held in memory at once"
     )
     held_back_max: int = _limit(100_000, "events", "events held back until they are ready")
+    lost_max: int = _limit(
+        10_000, "dots", "lost dots that are remembered to mark what comes after them"
+    )
     unlearned_max: int = _limit(
         1_000_000, "events", "events kept for nodes that have not learned of them"
     )

@@ -486,22 +486,18 @@ class CheckRun:
         The automaton, made ready.
     """
 
-    __slots__ = ("configurations", "given_up", "halted", "machine")
+    __slots__ = ("configurations", "halted", "machine")
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.given_up = 0
         self.configurations: tuple[Configuration, ...] = (machine.start(),)
         self.halted = False
 
     def offer(self, seen: Seen) -> Refused | None:
         """Take the event, or say why it is not allowed."""
         after = self._after(seen)
-        most = self.machine.compiled.limits.configurations_max
-        # The first ones are kept: those that go on from the earliest readings.
-        self.given_up = max(0, len(after) - most)
         if after:
-            self.configurations = after[:most]
+            self.configurations = after
             return None
         refused = self._refuse(seen)
         policy = self.machine.compiled.on_violation

@@ -12,6 +12,7 @@ The one rule: every event handed in is offered, or counted as `unscoped`,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,7 +128,9 @@ class PatternRun:
         self._mask: Callable[[Event], int] = compiled.mask
         self._member: dict[int, bool] = {}
         self._deployment = compiled.pattern.deployment
-        self._returns_count = compiled.pattern.returns is not None and compiled.pattern.returns.count
+        self._returns_count = (
+            compiled.pattern.returns is not None and compiled.pattern.returns.count
+        )
         glob = self._deployment.glob if self._deployment is not None else None
         self._glob = glob_regex(glob, dotted=False) if glob is not None else None
         self._plain = not (
@@ -351,9 +354,6 @@ class PatternRun:
             if refused is not None:
                 start, held = (0,), self._held((self.machine.start(),), seen)
             out.append(self._moved(scope, seen, start, run.states(), held))
-        if run.given_up:
-            given_up = f"{run.given_up} configurations of the run"
-            out.append(self._overflow("configurations_max", given_up, scope.key, seen.event))
         if len(run.configurations) > self.limits.configurations_max:
             # Without all of its configurations a run would call allowed events violations.
             run.halted = True
@@ -406,7 +406,8 @@ class PatternRun:
                 )
                 for taken in found.timed_out
             ]
-        for over, what, at in found.overflows:
+        for (over, what, at), times in Counter(found.overflows).items():
+            what += f", {times} times" if times > 1 else ""
             common = self._common(scope.key, _time(at.event) if at else None)
             dot = at.dot if at else None
             out.append(Overflow(limit=over, given_up=what, event=dot, **common))

@@ -64,6 +64,11 @@ def read_events(rows: list[Any]) -> list[Event]:
     return out
 
 
+def _packed(mask: int) -> int | str:
+    """Return a mask as msgpack can write it; `int` reads both."""
+    return mask if mask < 2**63 else str(mask)
+
+
 class _Writer:
     """The events of one scope, by number."""
 
@@ -76,7 +81,7 @@ class _Writer:
         number = self._numbers.get(seen)
         if number is None:
             number = self._numbers[seen] = len(self.rows)
-            self.rows.append([self.table.number(seen.event), seen.mask, seen.place])
+            self.rows.append([self.table.number(seen.event), _packed(seen.mask), seen.place])
         return number
 
     def maybe(self, seen: Seen | None) -> int | None:
@@ -106,11 +111,15 @@ def _run_state(run: CheckRun | ForwardFind | JoinFind, table: EventTable) -> Any
         body = {
             "partials": [w.partial(p) for i in run.by_state.values() for p in i],
             "firsts": [[step, w.seen(seen)] for step, seen in run.firsts.waiting.values()],
+            # The order in which they are looked through, those that are empty now included:
+            # it is the order of the matches that one event completes.
+            "states": [[state, list(index.lines)] for state, index in run.by_state.items()],
         }
         if isinstance(run, ForwardFind):
             body["runs"] = [[w.seen(r.start), r.matched] for r in run.runs.values()]
         else:
             body["kept"] = [w.seen(seen) for seen in run.kept]
+            body["masks"] = [[_packed(mask), list(lines)] for mask, lines in run.events.items()]
     return {"seen": w.rows, **body}
 
 
@@ -121,10 +130,11 @@ def pattern_state(run: PatternRun, table: EventTable) -> Any:
         "number": run.number,
         "copies": [[node, copy.known] for node, copy in run.copies.items()],
         "kept": [
-            [table.number(k.event), k.mask, k.number]
+            [table.number(k.event), _packed(k.mask), k.number]
             for line in run.kept.values()
             for k in line.values()
         ],
+        "kept_of": list(run.kept),
         "scopes": [
             [json.dumps(scope.key), scope.places, _run_state(scope.run, table)]
             for scope in run.scopes.values()
@@ -136,7 +146,7 @@ class _Reader:
     """The events of one scope, from their numbers."""
 
     def __init__(self, rows: list[Any], events: list[Event]) -> None:
-        self.seens = [Seen(events[number], mask, place) for number, mask, place in rows]
+        self.seens = [Seen(events[number], int(mask), place) for number, mask, place in rows]
 
     def maybe(self, number: int | None) -> Seen | None:
         return None if number is None else self.seens[number]
@@ -170,6 +180,7 @@ def _restore_run(run: CheckRun | ForwardFind | JoinFind, state: Any, events: lis
         run.configurations = tuple(r.configuration(c) for c in state["configurations"])
         run.halted = state["halted"]
         return
+    run.by_state = {number: PriorIndex(nodes) for number, nodes in state["states"]}
     runs: dict[int, Run] = {}
     if isinstance(run, ForwardFind):
         for number, matched in state["runs"]:
@@ -178,12 +189,14 @@ def _restore_run(run: CheckRun | ForwardFind | JoinFind, state: Any, events: lis
             runs[started.start.place] = started
         run.runs = runs
     else:
+        for mask, nodes in state["masks"]:
+            run.lines(int(mask), nodes)
         for number in state["kept"]:
             run.keep(r.seens[number])
         run.kept = deque(r.seens[number] for number in state["kept"])
     for row in state["partials"]:
         partial = r.partial(row, runs)
-        run.by_state.setdefault(partial.configuration.state, PriorIndex()).add(partial)
+        run.by_state[partial.configuration.state].add(partial)
         run.partials += 1
         if partial.run is not None:
             partial.run.partials[partial] = None
@@ -196,9 +209,10 @@ def restore_pattern(run: PatternRun, state: Any, events: list[Event]) -> None:
     run.counts = Counts(*state["counts"])
     run.number = state["number"]
     run.copies = {node: Copy(known) for node, known in state["copies"]}
+    run.kept = {node: {} for node in state["kept_of"]}
     for number, mask, order in state["kept"]:
         event = events[number]
-        run.kept.setdefault(event.node, {})[event.counter] = Kept(event, mask, order)
+        run.kept[event.node][event.counter] = Kept(event, int(mask), order)
         run.kept_count += 1
     for written, places, inner in state["scopes"]:
         shown = tuple((name, value) for name, value in json.loads(written))

@@ -169,3 +169,30 @@ class Marks:
         self._counters = {node: list(counters) for node, counters in state[0]}
         self._order = deque(state[1])
         self._sets = {}
+
+
+class StreamTime:
+    """The time of a stream: the largest event time seen, or watermark given.
+
+    There is no wall clock. Before any time is known `now` is None; what began
+    then, began at `first`, the first time that became known.
+    """
+
+    __slots__ = ("first", "now")
+
+    def __init__(self) -> None:
+        self.now: int | None = None
+        self.first: int | None = None
+
+    def tick(self, time_us: int) -> None:
+        """Take a time into account."""
+        if self.now is None:
+            self.first = self.now = time_us
+        elif time_us > self.now:
+            self.now = time_us
+
+    def passed(self, since_us: int | None, length_us: int) -> bool:
+        """Return whether `length_us` has gone by since a moment (None: before any time)."""
+        if self.now is None or self.first is None:
+            return False
+        return self.now - (self.first if since_us is None else since_us) >= length_us

@@ -26,6 +26,7 @@ COMMANDS = {
     "lint": ("linting", "errors and warnings of pattern files"),
     "fmt": ("formatting", "canonical layout of pattern files"),
     "graph": ("graphing", "the automaton of a pattern, as a picture or as data"),
+    "audit": ("auditing", "is a log a possible vector-clocked execution?"),
     "limits": ("listing", "every limit: name, default, unit"),
 }
 """Command → (its module in this package, what it does)."""

@@ -62,7 +62,8 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--format",
         metavar="FORMAT",
-        help="jsonl, shiviz, csv or parquet (default: the name tells, then the first lines)",
+        help="jsonl, shiviz, csv or parquet (default: the name tells, then the first lines), "
+        "otlp or zipkin for traces",
     )
     group.add_argument("--regex", metavar="RE", help="what an event of a ShiViz log looks like")
     group.add_argument(
@@ -80,6 +81,12 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--time-unit", metavar="UNIT", help="unit of times that are numbers: s, ms, us, ns"
+    )
+    group.add_argument(
+        "--rebuild",
+        metavar="KEYS",
+        help="rebuild the clocks from messages and each node's order: "
+        "id=msg.id,send=type:send,receive=type:recv",
     )
     group.add_argument(
         "--config", metavar="FILE", help="a TOML file with these in [source], limits in [limits]"
@@ -178,6 +185,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
         "regex": args.regex,
         "delimiter": args.delimiter,
         "time_unit": args.time_unit,
+        "rebuild": args.rebuild,
         "nodes": None if args.nodes is None else parse_nodes(args.nodes),
     }
     changed = {name: value for name, value in given.items() if value is not None}

@@ -17,9 +17,12 @@ from ketal.event import Control, Event
 from ketal.limits import DEFAULT, Limits
 from ketal.logs import jsonl, shiviz, tabular
 from ketal.logs.jsonl import Record
+from ketal.logs.messages import Messages
+from ketal.logs.rebuilding import rebuilt
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import Origin, found
+from ketal.logs.traces import TRACES, read_traces
 from ketal.verdicts import Rejected
 
 
@@ -87,6 +90,7 @@ def read_log(
     fields: Mapping[str, str] | None = None,
     nodes: Sequence[str] | None = None,
     time_unit: str = "s",
+    rebuild: str | None = None,
     limits: Limits = DEFAULT,
 ) -> Log:
     r"""Return the log that files hold; reading happens on iteration.
@@ -98,7 +102,8 @@ def read_log(
         read only once; `.gz` and `.zst` data are unpacked.
     format : str, optional
         `jsonl`, `shiviz`, `csv` or `parquet`. By default the name tells, then
-        the first lines do; a `regex` means `shiviz`.
+        the first lines do; a `regex` means `shiviz`. Also `otlp` and `zipkin`:
+        traces, whose spans become events with rebuilt clocks.
     regex, delimiter : str, optional
         For ShiViz logs. The pieces between delimiters are executions, named by
         the delimiter's group `trace` (else its first named group), else by
@@ -110,6 +115,10 @@ def read_log(
         The nodes of positional clocks.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
+    rebuild : str, optional
+        What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
+        clocks are rebuilt from that and each node's order in the log, for events
+        that have none, or wrong ones.
     limits : Limits
         `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and those of
         regular expressions.
@@ -133,6 +142,7 @@ def read_log(
         fields=fields or {},
         nodes=nodes,
         time_unit=time_unit,
+        rebuild=rebuild,
     )
     return open_source(source, paths, limits)
 
@@ -149,12 +159,17 @@ def open_source(
     Shape(source)
     if source.regex or source.delimiter or source.format == "shiviz":
         shiviz.check_expressions(source, limits)
+    messages = None if source.rebuild is None else Messages.of(source.rebuild)
 
     def records() -> Iterator[Record]:
         pieces = count(1)
         for origin in origins:
             yield from _records(origin, source, limits, pieces)
 
+    if source.format in TRACES:
+        return Log(lambda: read_traces(origins, source.format or "", limits))
+    if messages is not None:
+        return Log(lambda: rebuilt(records(), messages, limits))
     return Log(records)
 
 

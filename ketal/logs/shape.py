@@ -71,6 +71,7 @@ class Shape:
         """Field → the keys that lead to it."""
         self._shown = texts
         self._nodes = source.nodes
+        self._clockless = source.rebuild is not None
         self._divisor = TIME_UNITS[source.time_unit]
         self._entries_max = limits.clock_entries_max
         self._own = [(name, path) for name, path in self.paths.items() if name != "data"]
@@ -81,7 +82,7 @@ class Shape:
     @property
     def plain(self) -> bool:
         """Whether a record of this shape is an Event as `Event` spells it."""
-        return self._shown == PLAIN and self._divisor == 1
+        return self._shown == PLAIN and self._divisor == 1 and not self._clockless
 
     def item(self, record: dict[str, Any]) -> Item:
         """Return the event or control event that a record is; takes the record over.
@@ -115,6 +116,9 @@ class Shape:
                 members=self._attributes(record).get("members") or (),
                 time=self._time(own.get("time")),
             )
+        if self._clockless and isinstance(own.get("node"), str | int):
+            # It gets its clock when all events are known.
+            own["clock"] = {str(own["node"]): 1}
         for name in ("clock", "node", "type"):
             if own.get(name) is None:
                 fault = EventError(self._missing(name, record))

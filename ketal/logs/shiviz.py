@@ -152,7 +152,8 @@ class _Reader:
     def __init__(self, source: Source, limits: Limits) -> None:
         self._limits = limits
         self._shape = Shape(source, GROUPS, limits)
-        self._needed = [self._shape.paths[name][0] for name in ("type", "node", "clock")]
+        names = ("type", "node") if source.rebuild else ("type", "node", "clock")
+        self._needed = [self._shape.paths[name][0] for name in names]
         self.text = source.regex
         self.regex = None if source.regex is None else self._event_regex(source.regex)
         self.delimiter = self.delimiter_of(source.delimiter)

@@ -19,7 +19,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.limits import DEFAULT, Limits
 
-FORMATS = ("jsonl", "shiviz", "csv", "parquet")
+FORMATS = ("jsonl", "shiviz", "csv", "parquet", "otlp", "zipkin")
 FIELDS = ("node", "type", "clock", "time", "id", "data")
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 TABLES = ("pattern", "engine", "kafka", "source", "output", "state", "time", "limits", "spark")
@@ -89,7 +89,7 @@ class Source:
     Parameters
     ----------
     format : str or None
-        `jsonl`, `shiviz`, `csv` or `parquet`; None finds out.
+        `jsonl`, `shiviz`, `csv`, `parquet`, `otlp` or `zipkin`; None finds out.
     regex, delimiter : str or None
         For ShiViz logs, in JavaScript's or Python's syntax.
     fields : mapping of str to str
@@ -98,6 +98,9 @@ class Source:
         The nodes of positional clocks, in their order.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
+    rebuild : str or None
+        What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
+        clocks are rebuilt from messages and each node's order.
     topics, keyed_by
         For Kafka; files have no use for them.
 
@@ -113,6 +116,7 @@ class Source:
     fields: Mapping[str, str] = field(default_factory=dict)
     nodes: Sequence[str] | None = None
     time_unit: str = "s"
+    rebuild: str | None = None
     topics: Sequence[str] = ()
     keyed_by: str | None = None
 
@@ -131,6 +135,14 @@ class Source:
             )
         self._check_fields()
         self._check_nodes()
+        if self.format in ("otlp", "zipkin"):
+            for name in ("fields", "nodes", "rebuild"):
+                if getattr(self, name):
+                    raise SettingError(
+                        f"{name} is for logs of events, and {self.format} says where all is"
+                    )
+        if self.rebuild is not None and self.nodes is not None:
+            raise SettingError("nodes names the entries of clocks, and rebuild makes new clocks")
 
     def _check_fields(self) -> None:
         if not isinstance(self.fields, Mapping):

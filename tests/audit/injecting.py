@@ -32,6 +32,10 @@ class Rig:
         self.clean = [dict(e.clock) for e in events]
         self.at = {(e.node, e.counter): i for i, e in enumerate(events)}
         self.last = {e.node: max(f.counter for f in events if f.node == e.node) for e in events}
+        self.shuffled = any(
+            self.at[node, counter] < self.at.get((node, counter - 1), -1)
+            for node, counter in self.at
+        )
         self.extra: list[tuple[int, Line]] = []
         self.gone: set[int] = set()
         self.busy: set[int] = set()
@@ -45,8 +49,19 @@ class Rig:
         around = range(counter - reach, counter + reach + 1)
         return {self.at[node, c] for c in around if (node, c) in self.at}
 
+    def around(self, index: int) -> set[int]:
+        """Return the events whose clocks are evidence about this one."""
+        node, counter = self.dot(index)
+        before = self.clean[self.at[node, counter - 1]] if counter > 1 else {}
+        learned = {
+            self.at[dot]
+            for dot in self.clean[index].items()
+            if dot[0] != node and dot[1] != before.get(dot[0], 0)
+        }
+        return learned | self.near(node, counter)
+
     def free(self, index: int) -> bool:
-        return not self.busy & self.near(*self.dot(index))
+        return not self.busy & self.around(index)
 
     def expected(self, lines: dict[int, str]) -> list[tuple[int, str]]:
         """Return (line, code) of each fault by the line it has in the written log."""
@@ -89,6 +104,13 @@ class Rig:
         node, counter = self.dot(index)
         # The last event of a node leaves no hole: nothing says what its entry was.
         if counter < 2 or counter == self.last[node]:
+            return None
+        before = self.clean[self.at[node, counter - 1]]
+        if self.shuffled and all(
+            self.clean[index].get(name, 0) == before.get(name, 0)
+            for name in self.clean[index].keys() - {node}
+        ):
+            # Two events that know the same: only their order in the file tells them apart.
             return None
         self.records[index]["clock"][node] = counter - 1
         return index
@@ -133,7 +155,8 @@ class Rig:
             learned = [
                 m
                 for m, v in clock.items()
-                if m not in (node, name) and v > before.get(m, 0)
+                if m not in (node, name)
+                and v > before.get(m, 0)
                 and self.clean[self.at[m, v]].get(name, 0) > before.get(name, 0)
             ]
             if learned:
@@ -150,8 +173,7 @@ class Rig:
             name
             for name in sorted(before.keys() - {node})
             # Two events that agree on both sides tell a fall from a rise before it.
-            if counter > 2
-            and self.clean[self.at[node, counter - 2]].get(name, 0) == before[name]
+            if counter > 2 and self.clean[self.at[node, counter - 2]].get(name, 0) == before[name]
         ]
         if not names:
             return None
@@ -194,6 +216,6 @@ def inject(rig: Rig, name: str, count: int) -> dict[int, str]:
         named = spoil(rig, index)
         if named is None:
             continue
-        rig.busy |= {index}
+        rig.busy |= rig.around(index)
         expected[named] = code
     return expected

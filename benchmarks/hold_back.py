@@ -1,0 +1,108 @@
+"""What the hold-back queue costs: reversed logs, in file order, and shuffled within bounds.
+
+Run by hand: `python benchmarks/hold_back.py [events]`. A fully reversed log holds
+everything back until its last event, and must be released in linear time: ten
+times the events may take at most twelve times as long. The memory still held
+when the queue is empty again is beside the most that was held.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import time
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+from ketal.event import Event
+from ketal.operators.ordering import Ordering
+
+NODES = 8
+POLICIES: dict[str, dict[str, Any]] = {
+    "eager": {"policy": "eager"},
+    "eager, gap": {"policy": "eager", "gap_us": 10**12, "idle_us": 10**12},
+    "total": {"policy": "total", "nodes": tuple(f"n{i}" for i in range(NODES))},
+    "total, gap": {"policy": "total", "gap_us": 10**12, "idle_us": 10**12},
+    "frontier": {"policy": "frontier", "frontier_us": 1_000_000},
+}
+ROUNDS = 3
+
+
+def execution(count: int) -> list[Event]:
+    """Make a log of nodes that send each other messages, a millisecond an event."""
+    rng = random.Random(1)
+    clocks: list[dict[str, int]] = [{} for _ in range(NODES)]
+    events = []
+    for number in range(count):
+        place = rng.randrange(NODES)
+        clock, name = clocks[place], f"n{place}"
+        if rng.random() < 0.3:
+            for node, counter in clocks[rng.randrange(NODES)].items():
+                clock[node] = max(counter, clock.get(node, 0))
+        clock[name] = clock.get(name, 0) + 1
+        events.append(Event(node=name, type="e", clock=dict(clock), time=number / 1e3))
+    return events
+
+
+def shuffled(events: Sequence[Event], by: int) -> list[Event]:
+    """Return the events, each moved by up to so many places."""
+    rng = random.Random(2)
+    places = {id(event): number + rng.random() * by for number, event in enumerate(events)}
+    return sorted(events, key=lambda event: places[id(event)])
+
+
+def seconds(events: Sequence[Event], options: dict[str, Any]) -> float:
+    """Return the least time in which a queue takes the events and releases all of them."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        queue = Ordering(held_back_max=len(events), **options)
+        gc.collect()
+        begun = time.perf_counter()
+        released = sum(len(queue.push(event).released) for event in events)
+        released += len(queue.end().released)
+        best = min(best, time.perf_counter() - begun)
+        assert released == len(events), f"{released} of {len(events)} released"
+    return best
+
+
+def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
+    """Return the bytes held when most is held back, and when nothing is any more."""
+    gc.collect()
+    tracemalloc.start()
+    queue = Ordering(held_back_max=len(events), **options)
+    begun = tracemalloc.get_traced_memory()[0]
+    for event in events[:-1]:
+        queue.push(event)
+    most = tracemalloc.get_traced_memory()[0] - begun
+    queue.push(events[-1])
+    if len(queue):
+        queue.end()
+    gc.collect()
+    left = tracemalloc.get_traced_memory()[0] - begun
+    tracemalloc.stop()
+    return most, left
+
+
+def main(count: int) -> None:
+    events = execution(count)
+    tenth = execution(count // 10)
+    print(f"{count:,} events over {NODES} nodes; rates are events/s")
+    print(f"{'':12} {'reversed':>10} {'÷ a tenth':>10} {'held MB':>8} {'left MB':>8}", end="")
+    print(f" {'in order':>10} {'shuffled':>10}")
+    for name, options in POLICIES.items():
+        if name == "frontier":
+            # Reversed, each event but the last is late: its dependants were released.
+            print(f"{name:12} {'-':>10} {'-':>10} {'-':>8} {'-':>8}", end="")
+        else:
+            long, short = seconds(events[::-1], options), seconds(tenth[::-1], options)
+            most, left = memory(events[::-1], options)
+            print(f"{name:12} {count / long:10,.0f} {long / short:10.1f}", end="")
+            print(f" {most / 1e6:8.1f} {left / 1e6:8.1f}", end="")
+        print(f" {count / seconds(events, options):10,.0f}", end="")
+        print(f" {count / seconds(shuffled(events, 500), options):10,.0f}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)

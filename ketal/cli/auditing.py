@@ -1,0 +1,174 @@
+"""`ketal audit`: is a log a possible vector-clocked execution, and where is it not?
+
+The one rule: the exit code is about the log that was read. A repair that corrects
+every fault does not make it 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli.output import Progress, Sink, add_output, as_json, counted, opened, printable
+from ketal.cli.summing_up import MAPPING_HINT
+from ketal.errors import SettingError
+
+if TYPE_CHECKING:
+    from ketal.auditing import Audit
+    from ketal.measuring import Statistics
+    from ketal.repairing import Repair
+
+_EXAMPLE = """\
+examples:
+  ketal audit run.jsonl
+  ketal audit --match-messages 'id=msg.id,send=type:send,receive=type:recv' n1.jsonl n2.jsonl
+  ketal audit --repair --write corrected.jsonl run.jsonl
+  ketal audit --output json --format zipkin traces.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+    parser.add_argument(
+        "--match-messages",
+        metavar="KEYS",
+        help="what pairs sends and receives: id=msg.id,send=type:send,receive=type:recv",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="write a corrected log to --write FILE, and say what was changed",
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument(
+        "--write", metavar="FILE", help="write the findings to a file; with --repair, the log"
+    )
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Audit the logs; return the exit code."""
+    from ketal.auditing import examined, summarised
+    from ketal.logs import Log, open_source
+    from ketal.logs.messages import Messages
+
+    if args.repair and args.write in (None, "-"):
+        raise SettingError("--repair needs --write FILE, the file for the corrected log")
+    source, limits = options.source_and_limits(args)
+    messages = None if args.match_messages is None else Messages.of(args.match_messages)
+    log = open_source(source, args.logs, limits)
+    progress = Progress()
+    try:
+        parts = examined(Log(lambda: progress.counted(log.records())), messages, limits)
+        audit = summarised(parts)
+    finally:
+        progress.stop()
+    if args.repair and len(parts) > 1:
+        raise SettingError(
+            "the log holds several executions, and JSON lines hold one; cut it apart to repair it"
+        )
+    repair = None
+    if args.repair and parts:
+        repair = _repaired(parts[0], args.write, args.logs)
+    with opened(None if args.repair else args.write, inputs=args.logs) as sink:
+        for line in (_json if args.output == "json" else _human)(audit, repair):
+            sink.line(line)
+        _say_written(sink, repair, args)
+    if not audit.statistics.events and audit.clean:
+        return _nothing_read(audit, args.logs)
+    return FINE if audit.clean else FOUND
+
+
+def _repaired(part: Any, path: str, inputs: list[str]) -> Repair:
+    from ketal.logs import write_jsonl
+    from ketal.repairing import repaired
+
+    repair = repaired(part)
+    # Opened as text first: the checks of where output may go are the same.
+    with opened(path, inputs=inputs):
+        pass
+    write_jsonl(repair.items, path)
+    return repair
+
+
+def _say_written(sink: Sink, repair: Repair | None, args: argparse.Namespace) -> None:
+    if repair is None or args.output == "json":
+        return
+    sink.line(
+        printable(
+            f"{args.write}: {counted(len(repair.items), 'record')}, "
+            f"{len(repair.changed):,} changed, {len(repair.left):,} left"
+        )
+    )
+
+
+def _nothing_read(audit: Audit, logs: list[str]) -> int:
+    rejected = audit.statistics.rejected
+    names = ", ".join(options.STDIN_NAME if name == options.STDIN else name for name in logs)
+    if not rejected:
+        complain(f"no event was read: there is none in {names}")
+    else:
+        first = printable(audit.statistics.first_rejected)
+        were = counted(rejected, "record was", "records were all")
+        complain(f"no event was read: {were} rejected; the first is {first}\n{MAPPING_HINT}")
+    return COULD_NOT_RUN
+
+
+# --- forms of output --------------------------------------------------------------
+
+
+def _json(audit: Audit, repair: Repair | None) -> Iterator[str]:
+    yield from (as_json(fault.to_dict()) for fault in audit.faults)
+    if repair is not None:
+        yield from (as_json(change.to_dict("changed")) for change in repair.changed)
+        yield from (as_json(change.to_dict("left")) for change in repair.left)
+    yield as_json({"statistics": audit.statistics.to_dict(), "faults": len(audit.faults)})
+
+
+def _human(audit: Audit, repair: Repair | None) -> Iterator[str]:
+    for fault in audit.faults:
+        yield printable(str(fault))
+        yield printable(f"  hint: {fault.hint}")
+    if repair is not None:
+        yield from (printable(f"changed {change}") for change in repair.changed)
+        yield from (printable(f"left {change}") for change in repair.left)
+    parts = audit.statistics.executions or {"": audit.statistics}
+    for name, statistics in parts.items():
+        if name:
+            yield printable(f"execution {name}")
+        yield from (printable(line) for line in _numbers(statistics))
+    if audit.clean:
+        yield "no faults: this can be a vector-clocked execution"
+    else:
+        yield counted(len(audit.faults), "fault")
+
+
+def _numbers(numbers: Statistics) -> Iterator[str]:
+    yield f"{counted(numbers.events, 'event')} of {counted(numbers.nodes, 'node')}"
+    if numbers.duplicates:
+        yield f"{counted(numbers.duplicates, 'duplicate')}, dropped"
+    if numbers.rejected:
+        yield f"{numbers.rejected:,} rejected, the first {numbers.first_rejected}"
+    yield (
+        f"{numbers.concurrent_pairs:,} concurrent pairs, {numbers.ordered_pairs:,} ordered: "
+        f"{numbers.concurrency_ratio:.1%} concurrent"
+    )
+    yield f"longest causal chain: {counted(numbers.longest_chain, 'event')}"
+    yield (
+        f"in file order: {counted(numbers.inversions, 'causal inversion')} "
+        f"({counted(numbers.inverted_pairs, 'pair')}), at most "
+        f"{counted(numbers.held_back_max, 'event')} held back in a replay"
+    )
+    if numbers.messages is not None:
+        shown = ", ".join(f"{number:,} {what}" for what, number in numbers.messages.items())
+        yield f"messages: {shown}"

@@ -1,0 +1,229 @@
+"""The live CausalOrder: one queue for one `order CausalOrder(...)` (DESIGN 5).
+
+Events go in as they arrive, distinct and with whole clocks (what is done before
+is `ketal.operators.membership`); out come steps: what is released, which dots
+are lost, what is late, what found no room. Time is an argument: event times and
+watermarks. `docs/ordering.md` says what each policy and option means, and what
+is decided where the design leaves it open.
+
+The one rule: every event that goes in comes out once, as released, late or
+refused, or is held back and listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from ketal import pattern as syntax
+from ketal.event import Dot, Event
+from ketal.limits import DEFAULT, Limits
+from ketal.operators.frontier import Frontier
+from ketal.operators.hold_back import Eager, Settings, Total
+from ketal.operators.released import Out, Released, Step, StreamTime
+
+__all__ = ["Ordering", "Released", "Step", "nonsense"]
+
+Policy = Literal["eager", "total", "frontier"]
+_POLICIES: dict[Policy, type[Eager | Total | Frontier]] = {
+    "eager": Eager, "total": Total, "frontier": Frontier,
+}
+
+
+def nonsense(order: syntax.Order) -> tuple[str, str] | None:
+    """Return why the options of an order make no sense together, and a hint; None if they do."""
+    options = {
+        "total": order.total,
+        "nodes": order.nodes is not None,
+        "gap": order.gap is not None,
+        "idle": order.idle is not None,
+        "frontier": order.frontier is not None,
+        "overflow": order.overflow is not None,
+    }
+    given = [name for name, there in options.items() if there]
+    if order.kind == "arrival":
+        if given:
+            return f"`{given[0]}` is an option of CausalOrder", "write `order CausalOrder(...)`"
+        return None
+    if order.frontier is not None:
+        reasons = {
+            "total": "releases by time, not when every node was heard",
+            "nodes": "waits for time, not for nodes",
+            "gap": "waits for no dot, so none can be lost",
+            "idle": "waits for no node, so none can be idle",
+        }
+        for name, reason in reasons.items():
+            if options[name]:
+                message = f"`frontier` {reason}: `{name}` has no meaning with it"
+                return message, f"leave out `{name}`, or `frontier`"
+    return None
+
+
+class Ordering:
+    """A hold-back queue for a stream.
+
+    Parameters
+    ----------
+    policy : {"eager", "total", "frontier"}
+        When an event is released.
+    nodes : tuple of str or None
+        Nodes that are there from the beginning, heard or not.
+    frontier_us : int or None
+        How far the watermark follows the largest time seen (`frontier` only).
+    gap_us : int or None
+        After how much time a missing dot is declared lost; None: never.
+    idle_us : int or None
+        After how much time a silent node has left; None: never.
+    overflow : {"reject", "lost"}
+        What a full queue does: refuse an event that would have to wait, or
+        give up what was waited for longest.
+    held_back_max, lost_max : int
+        How many events wait, and how many lost dots are remembered, at most.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy = "eager",
+        nodes: tuple[str, ...] | None = None,
+        frontier_us: int | None = None,
+        gap_us: int | None = None,
+        idle_us: int | None = None,
+        overflow: Literal["reject", "lost"] = "reject",
+        held_back_max: int = DEFAULT.held_back_max,
+        lost_max: int = DEFAULT.lost_max,
+    ) -> None:
+        settings = Settings(
+            nodes=nodes or (),
+            frontier_us=frontier_us or 0,
+            gap_us=gap_us,
+            idle_us=idle_us,
+            lose=overflow == "lost",
+            held_back_max=held_back_max,
+            lost_max=lost_max,
+        )
+        self.policy = policy
+        self.high_water = 0
+        self._time = StreamTime()
+        self._queue: Eager | Total | Frontier = _POLICIES[policy](settings, self._time)
+
+    @classmethod
+    def of(cls, order: syntax.Order, limits: Limits = DEFAULT) -> Ordering:
+        """Make the queue that an order asks for; its parameters have been put in.
+
+        Raises
+        ------
+        ValueError
+            If the options make no sense together; `nonsense` says why.
+        """
+        if (fault := nonsense(order)) is not None:
+            raise ValueError(fault[0])
+        return cls(
+            policy="total" if order.total else "frontier" if order.frontier else "eager",
+            nodes=order.nodes,
+            frontier_us=_us(order.frontier),
+            gap_us=_us(order.gap),
+            idle_us=_us(order.idle),
+            overflow=order.overflow or "reject",
+            held_back_max=limits.held_back_max,
+            lost_max=limits.lost_max,
+        )
+
+    # --- what happens ---
+
+    def push(self, event: Event) -> Step:
+        """Take in an event; its dot must not have been pushed before."""
+        time_us = event.time_us
+        if time_us is not None:
+            self._time.tick(time_us)
+        out = Out()
+        self._queue.push(event, out)
+        if self._queue.count > self.high_water:
+            self.high_water = self._queue.count
+        return out.step()
+
+    def advance(self, watermark_us: int) -> Step:
+        """Hear that no event with an earlier time will come."""
+        self._time.tick(watermark_us)
+        if isinstance(self._queue, Frontier):
+            self._queue.watermark(watermark_us)
+        return self._said(self._queue.advance)
+
+    def join(self, node: str) -> Step:
+        """Hear that a node is there, heard or not."""
+        return self._said(lambda out: self._queue.join(node, out))
+
+    def leave(self, node: str) -> Step:
+        """Hear that a node left; nothing waits for it any more."""
+        return self._said(lambda out: self._queue.leave(node, out))
+
+    def view(self, members: Iterable[str]) -> Step:
+        """Hear which nodes are there; all others have left."""
+        return self._said(lambda out: self._queue.view(members, out))
+
+    def end(self) -> Step:
+        """Hear that nothing comes any more; what comes after that is late."""
+        return self._said(self._queue.end)
+
+    def _said(self, act: Callable[[Out], None]) -> Step:
+        out = Out()
+        act(out)
+        return out.step()
+
+    # --- what can be asked ---
+
+    def __len__(self) -> int:
+        return self._queue.count
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        """Return the held events in order of arrival, each with what it waits for.
+
+        That is a dot of its past that was not received, or None where there is
+        none: it waits for its turn.
+        """
+        return self._queue.held_back()
+
+    @property
+    def lost(self) -> frozenset[Dot]:
+        """The dots that were given up, declared lost or late, as far as remembered."""
+        return self._queue.marks.dots()
+
+    # --- state ---
+
+    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
+        """Return the state as plain data.
+
+        Parameters
+        ----------
+        number : callable
+            Gives an event's number in a table of the caller.
+        """
+        time = self._time
+        return {
+            "policy": self.policy,
+            "high_water": self.high_water,
+            "time": [time.first, time.now],
+            "queue": self._queue.state(number),
+        }
+
+    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
+        """Take on a state, in a queue just made with the same options.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` gave.
+        events : sequence of Event
+            The table whose numbers it names.
+        """
+        assert state["policy"] == self.policy
+        self.high_water = state["high_water"]
+        self._time.first, self._time.now = state["time"]
+        self._queue.restore(state["queue"], events)
+
+
+def _us(length: syntax.Duration | syntax.ParamRef | None) -> int | None:
+    if length is None:
+        return None
+    assert isinstance(length, syntax.Duration)
+    return length.microseconds

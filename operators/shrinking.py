@@ -1,0 +1,269 @@
+"""Clocks that shrink when a node leaves, and how they are restored (DESIGN 5).
+
+The clocks of "Implementation of causal control operators to detect distributed
+events" (section IV.C) lose the entry of a node when it leaves. The log still
+says what was known. The **closure** of an event e of node m is the entry-wise
+maximum of e's clock and of the closures of the events that e directly knows,
+which are its predecessor on m and, for each entry Q: c of its clock, the event
+Q@c. A **restored clock** is the clock with the closure's entries of the nodes
+that left. An entry that is there but too low is raised as well: whoever has not
+yet dropped X can learn from someone who has, and then its own entry of X is old.
+
+`Restorer` does so for events in their order of release, `restored` for a finite
+log; `obvious_restored` raises clocks until nothing is left to raise.
+
+Why a hold-back queue may look at clocks that are not restored: let an event be
+released when its predecessor and every Q@c of its clock have been. By induction
+over the releases, the whole past of each of these has been released. The past
+of e is they and their pasts, for knowledge reaches e in no other way. So a
+dropped entry makes no event ready too early, and restoring at release finds
+every closure that it needs. A clock that is not restored names a part of that
+past only, so it makes no event wait for more.
+
+What the log does not carry cannot be restored: where a node takes a message of
+a sender whose entry it has dropped, and its clock names nothing that knew that
+message, the two events are concurrent. A membership service with view synchrony
+delivers a node's messages before the view without it, or never.
+
+The one rule: an execution in which no entry was dropped comes back as it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from ketal.event import Dot, Event, canonical_key
+from ketal.limits import DEFAULT, Limits
+from ketal.operators.clock_memory import Clock, ClockMemory
+
+
+class Restorer:
+    """Restores the clocks of events that are handed over in their order of release.
+
+    Parameters
+    ----------
+    memory : ClockMemory
+        The closures of what was released.
+    retired : set of str
+        The nodes that left; shared with, and added to by, whoever knows. A node
+        counts as retired, too, once another node drops its entry: between two
+        events of one node an entry disappears for no other reason, and the
+        announcement may come later than the clocks it explains.
+    entries_max : int
+        How many entries a restored clock may have.
+
+    Attributes
+    ----------
+    raised : int
+        Events that were given another clock.
+    doubtful : int
+        Events whose clock may still be too low, because an event that they
+        directly know was never released (lost, or declared lost).
+    beyond : int
+        The same, because a limit (`clocks_max`, `entries_max`) was reached.
+    """
+
+    def __init__(self, memory: ClockMemory, retired: set[str], entries_max: int) -> None:
+        self.memory = memory
+        self.retired = retired
+        self.entries_max = entries_max
+        self.raised = 0
+        self.doubtful = 0
+        self.beyond = 0
+        self._last: dict[str, int] = {}
+
+    def restore(self, event: Event) -> Event:
+        """Return the event with its clock restored; remember it for later ones."""
+        node, clock = event.node, event.clock
+        counter = clock[node]
+        closure, missing = self._closure(node, counter, clock)
+        self.memory.close(node, counter, clock, closure)
+        if counter > self._last.get(node, 0):
+            self._last[node] = counter
+        out = self.read(event, closure)
+        if out is not event:
+            self.raised += 1
+        if missing and self.retired:
+            self._doubt(out, missing)
+        return out
+
+    def glimpse(self, event: Event) -> Event:
+        """Return the event with its clock restored as far as is known now.
+
+        For a pattern under `order arrival` next to one that waits: nothing is
+        remembered, so the event can still be released.
+        """
+        return self.read(event, self._closure(event.node, event.counter, event.clock)[0])
+
+    def restore_all(self, events: Iterable[Event]) -> list[Event]:
+        """Restore events that are released together; return them in the order given."""
+        events = list(events)
+        done = {id(event): self.restore(event) for event in present_order(events)}
+        return [done[id(event)] for event in events]
+
+    def read(self, event: Event, closure: Clock) -> Event:
+        """Return the event with the entries of retired nodes taken from its closure."""
+        clock = event.clock
+        if closure is clock:
+            return event
+        retired = self.retired
+        higher = {n: c for n, c in closure.items() if n in retired and c > clock.get(n, 0)}
+        return msgspec.structs.replace(event, clock={**clock, **higher}) if higher else event
+
+    def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot]]:
+        """Return the closure of a clock, and the direct causes that are not there."""
+        memory = self.memory
+        missing: list[Dot] = []
+        closure = clock
+        below = memory.below(node, counter)
+        before: Clock = {}
+        if below is not None:
+            at, came, closed = below
+            before = closed or came
+            closure = self._joined(closure, before, node)
+            if not came.keys() <= clock.keys():
+                self.retired.update(came.keys() - clock.keys())
+        if counter > 1 and (below is None or at < counter - 1):
+            missing.append(Dot(node, counter - 1))
+        # What the predecessor knew is in its closure, so only news are looked up.
+        for other, known in clock.items():
+            if known > before.get(other, 0) and other != node:
+                learned = memory.closure(other, known)
+                if learned is None:
+                    missing.append(Dot(other, known))
+                    below = memory.below(other, known)
+                    learned = {} if below is None else below[2] or below[1]
+                closure = self._joined(closure, learned, node)
+        return closure, missing
+
+    def _joined(self, closure: Clock, other: Clock, node: str) -> Clock:
+        higher = {n: c for n, c in other.items() if c > closure.get(n, 0) and n != node}
+        if not higher:
+            return closure
+        room = self.entries_max - len(closure)
+        if len(higher) > room and len(higher.keys() - closure.keys()) > room:
+            # By name, so that what is given up depends on no hash.
+            fresh = sorted(higher.keys() - closure.keys())[max(0, room) :]
+            for name in fresh:
+                del higher[name]
+            self.beyond += 1
+        return {**closure, **higher}
+
+    def _doubt(self, event: Event, missing: list[Dot]) -> None:
+        last = self._last
+        clock = event.clock
+        if any(clock.get(n, 0) < last.get(n, 0) for n in self.retired if n != event.node):
+            evicted = self.memory.evicted
+            if any(dot.counter <= evicted.get(dot.node, 0) for dot in missing):
+                self.beyond += 1
+            else:
+                self.doubtful += 1
+
+
+def present_order(events: Iterable[Event]) -> list[Event]:
+    """Return distinct events in an order that respects program order and the entries present.
+
+    The canonical order of shrunk clocks does not: a clock that loses an entry
+    has a smaller sum than its causes. Clocks that know each other in a circle
+    are no execution; there the least event in canonical order goes first.
+    """
+    lines: dict[str, list[Event]] = {}
+    for event in events:
+        lines.setdefault(event.node, []).append(event)
+    for line in lines.values():
+        # From the end, so that the next one is popped.
+        line.sort(key=lambda e: e.counter, reverse=True)
+    waiting: dict[str, list[tuple[int, str]]] = {}
+    out: list[Event] = []
+    ready = sorted(lines, reverse=True)
+    while True:
+        while ready:
+            node = ready.pop()
+            while lines[node]:
+                block = _blocked(lines, lines[node][-1])
+                if block is not None:
+                    heapq.heappush(waiting.setdefault(block[0], []), (block[1], node))
+                    break
+                out.append(lines[node].pop())
+                queue = waiting.get(node)
+                ahead = lines[node][-1].counter if lines[node] else None
+                while queue and (ahead is None or queue[0][0] < ahead):
+                    ready.append(heapq.heappop(queue)[1])
+        heads = [line[-1] for line in lines.values() if line]
+        if not heads:
+            return out
+        first = min(heads, key=canonical_key)
+        out.append(lines[first.node].pop())
+        waiting = {}
+        ready = sorted((node for node, line in lines.items() if line), reverse=True)
+
+
+def _blocked(lines: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
+    """Return an entry of the event that names an event which is still to come."""
+    for node, counter in event.clock.items():
+        line = lines.get(node)
+        if line and node != event.node and line[-1].counter <= counter:
+            return node, counter
+    return None
+
+
+def restored(
+    events: Iterable[Event], left: Collection[str] = (), *, limits: Limits = DEFAULT
+) -> list[Event]:
+    """Return the events of a finite execution with their clocks restored.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Distinct events, in any order.
+    left : collection of str
+        Every node that some `ketal.leave` or `ketal.view` of the log says left:
+        `Membership.retired`, after the log was read.
+    limits : Limits
+        `clock_entries_max` bounds a restored clock.
+
+    Returns
+    -------
+    list of Event
+        In the order given. Nodes whose entry was dropped without a word count as
+        having left, wherever in the log that was.
+    """
+    events = list(events)
+    restorer = Restorer(ClockMemory(len(events) + 1), set(left), limits.clock_entries_max)
+    for event in present_order(events):
+        restorer.restore(event)
+    closure = restorer.memory.closure
+    return [restorer.read(e, closure(e.node, e.counter) or e.clock) for e in events]
+
+
+def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:
+    """Return what `restored` returns: raise clocks until nothing is left to raise."""
+    events = list(events)
+    retired = set(left)
+    closures = {e.dot: dict(e.clock) for e in events}
+    for event in events:
+        before = [f for f in events if f.node == event.node and f.counter < event.counter]
+        if before:
+            retired |= max(before, key=lambda f: f.counter).clock.keys() - event.clock.keys()
+    changed = True
+    while changed:
+        changed = False
+        for event in events:
+            mine = closures[event.dot]
+            for f in events:
+                if f.counter <= event.clock.get(f.node, 0) and f.dot != event.dot:
+                    for name, counter in closures[f.dot].items():
+                        if name != event.node and counter > mine.get(name, 0):
+                            mine[name] = counter
+                            changed = True
+    return [
+        msgspec.structs.replace(
+            e,
+            clock=e.clock
+            | {n: c for n, c in closures[e.dot].items() if n in retired and n != e.node},
+        )
+        for e in events
+    ]

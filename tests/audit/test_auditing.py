@@ -1,0 +1,251 @@
+"""`ketal.audit` and repair, fault by fault, on logs that fit on a screen."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.auditing import CODES, examined
+from ketal.logs import read_log
+from ketal.logs.messages import Messages
+from ketal.repairing import Repair, repaired
+from tests.property.executions import execution
+
+MATCH = "id=msg,send=type:send,receive=type:recv"
+
+
+def row(node: str, clock: dict[str, Any], type: str = "x", **data: Any) -> dict[str, Any]:
+    return {"node": node, "type": type, "clock": clock, **data}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+def faults(path: Path, rows: list[dict[str, Any]], **options: Any) -> list[tuple[Any, str, str]]:
+    audit = ketal.audit(read_log(write(path, rows)), **options)
+    return [(fault.line, fault.code, fault.dot) for fault in audit.faults]
+
+
+def repair(path: Path, rows: list[dict[str, Any]], match: str | None = None) -> Repair:
+    messages = None if match is None else Messages.of(match)
+    (part,) = examined(read_log(write(path, rows)), messages)
+    return repaired(part)
+
+
+A = [row("a", {"a": 1}, "send", msg=1), row("a", {"a": 2}), row("a", {"a": 3})]
+B = [row("b", {"a": 1, "b": 1}, "recv", msg=1), row("b", {"a": 1, "b": 2})]
+RUN = [*A, *B]
+
+CASES: list[tuple[str, list[dict[str, Any]], list[tuple[int, str, str]]]] = [
+    ("valid", RUN, []),
+    ("shuffled", RUN[::-1], []),
+    ("a line twice", [*RUN, A[2]], []),
+    ("own missing", [A[0], row("a", {"b": 0}), A[2]], [(2, "A001", "a@2")]),
+    ("own missing, alone", [row("a", {"b": 1}), row("b", {"b": 1})], [(1, "A001", "a@1")]),
+    ("no clock", [A[0], {"node": "a", "type": "x"}, A[2], *B], [(2, "A002", "a@2")]),
+    ("negative", [A[0], row("b", {"a": -1, "b": 1}), B[1]], [(2, "A002", "b@1")]),
+    ("text", [A[0], row("a", {"a": "two"}), A[2]], [(2, "A002", "a@2")]),
+    ("not increasing", [A[0], row("a", {"a": 1}, "y"), A[2]], [(2, "A003", "a@2")]),
+    ("not increasing, same content", [A[1], A[0], A[0]], []),
+    ("too large", [A[0], row("a", {"a": 9}), A[2]], [(2, "A003", "a@2")]),
+    ("hole", [A[0], A[2], *B], [(2, "A004", "a@2")]),
+    ("holes", [A[0], row("a", {"a": 5})], [(2, "A004", "a@2")]),
+    ("first lost", [A[1], A[2]], [(1, "A004", "a@1")]),
+    ("two contents", [*A, row("a", {"a": 2}, "y")], [(4, "A005", "a@2")]),
+    ("unknown event", [*A, row("b", {"a": 7, "b": 1})], [(4, "A006", "b@1")]),
+    ("unknown node", [*A, row("b", {"c": 7, "b": 1})], [(4, "A007", "b@1")]),
+    (
+        "a node whose file is missing is one cause",
+        [row("b", {"a": 1, "b": 1}), row("b", {"a": 4, "b": 2}), row("b", {"a": 4, "b": 3})],
+        [(1, "A007", "b@1")],
+    ),
+    ("not transitive", [*A, *B, row("c", {"b": 1, "c": 1})], [(6, "A008", "c@1")]),
+    ("each before the other", [row("a", {"a": 1, "b": 1}), row("b", {"a": 1, "b": 1})],
+     [(1, "A008", "a@1")]),
+    ("backwards", [*A, B[0], row("b", {"b": 2}), row("b", {"a": 2, "b": 3})],
+     [(5, "A010", "b@2")]),
+    (
+        "a clock that was lost is one cause",
+        [
+            *A,
+            *(row("b", {"a": 3, "b": n}) for n in range(1, 7)),
+            *(row("b", {"b": n}) for n in range(7, 12)),
+        ],
+        [(10, "A010", "b@7")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_faults(
+    tmp_path: Path, rows: list[dict[str, Any]], expected: list[tuple[int, str, str]]
+) -> None:
+    assert faults(tmp_path / "log.jsonl", rows) == expected
+
+
+def test_every_code_has_a_case_and_a_page() -> None:
+    seen = {code for _, _, expected in CASES for _, code, _ in expected}
+    assert seen | {"A009"} == set(CODES)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "audit.md").read_text()
+    assert [code for code in CODES if f"## {code}" not in page] == []
+
+
+def test_a_receive_that_does_not_know_its_send(tmp_path: Path) -> None:
+    rows = [*A, row("b", {"b": 1}, "recv", msg=1), row("b", {"b": 2})]
+    assert faults(tmp_path / "log.jsonl", rows) == []
+    found = faults(tmp_path / "log.jsonl", rows, match_messages=MATCH)
+    assert found == [(4, "A009", "b@1")]
+
+
+def test_ambiguous_messages_are_counted_not_guessed(tmp_path: Path) -> None:
+    rows = [*A, row("a", {"a": 4}, "send", msg=1), row("b", {"b": 1}, "recv", msg=1)]
+    rows += [row("b", {"b": 2}, "recv", msg=2)]
+    audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)), match_messages=MATCH)
+    assert audit.clean
+    assert audit.statistics.messages == {
+        "pairs": 0, "unreceived": 0, "unsent": 1, "ambiguous": 1,
+    }  # fmt: skip
+
+
+def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
+    rows = [A[0], row("b", {"a": 1, "b": 1}), {"type": "ketal.leave", "node": "a"}]
+    rows += [row("b", {"b": 2}), row("c", {"b": 2, "c": 1}), row("c", {"b": 2, "c": 2})]
+    audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
+    assert audit.clean
+    # All that b@2 knew is in the past of c, also what its clock leaves out.
+    assert audit.statistics.concurrent_pairs == 0
+    view = [*rows[:2], {"type": "ketal.view", "members": ["b", "c"]}, *rows[3:]]
+    assert faults(tmp_path / "log.jsonl", view) == []
+    without = [line for line in rows if line["type"] != "ketal.leave"]
+    assert [code for _, code, _ in faults(tmp_path / "log.jsonl", without)] == ["A010"]
+
+
+def test_random_executions_are_clean_in_any_order() -> None:
+    rng = random.Random(4)
+    for _ in range(300):
+        events = execution(rng, events_max=20)
+        audit = ketal.audit(events)
+        assert audit.clean, (events, str(audit))
+        pairs = [(x, y) for i, x in enumerate(events) for y in events[i + 1 :]]
+        before = [ketal.event.happened_before(y, x) for x, y in pairs]
+        assert audit.statistics.inverted_pairs == sum(before)
+        concurrent = sum(ketal.event.concurrent(x, y) for x, y in pairs)
+        assert audit.statistics.concurrent_pairs == concurrent
+
+
+def test_statistics_of_a_chain(tmp_path: Path) -> None:
+    numbers = ketal.audit(read_log(write(tmp_path / "log.jsonl", RUN[::-1]))).statistics
+    assert (numbers.nodes, numbers.events, numbers.longest_chain) == (2, 5, 3)
+    assert (numbers.concurrent_pairs, numbers.ordered_pairs) == (4, 6)
+    assert numbers.concurrency_ratio == 0.4
+    assert (numbers.inversions, numbers.held_back_max) == (2, 4)
+
+
+def test_the_limit_has_a_name() -> None:
+    events = [ketal.Event(node="a", type="x", clock={"a": n}) for n in (1, 2, 3)]
+    with pytest.raises(ketal.SettingError, match="events_max"):
+        ketal.audit(events, limits=ketal.Limits(events_max=2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["id=x", "id=x,send=type:a", "id=x,send=type,receive=type:b", "nonsense", "idd=x",
+     "id=x,id=y,send=type:a,receive=type:b", "id=,send=type:a,receive=type:b"],
+)  # fmt: skip
+def test_messages_that_cannot_be_matched(text: str) -> None:
+    with pytest.raises(ketal.SettingError):
+        ketal.audit([], match_messages=text)
+
+
+def test_fields_of_messages() -> None:
+    match = Messages.of(r"id=msg.id+node,send=data.kind:s*|out\,1,receive=kind:in")
+    event = ketal.Event(node="a", type="x", clock={"a": 1}, data={"msg": {"id": 7}, "kind": "sent"})
+    assert match.name(event) == ("7", "a")
+    assert match.send(event)
+    assert not match.receive(event)
+
+
+# --- repair -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "clock"),
+    [
+        ([A[0], row("a", {"b": 0}), A[2]], 2, {"a": 2}),
+        ([A[0], row("a", {"a": 1}, "y"), A[2]], 2, {"a": 2}),
+        ([A[0], row("a", {"a": 9}), A[2]], 2, {"a": 2}),
+        ([*A, *B, row("b", {"b": 3, "ghost": 4}), row("b", {"a": 1, "b": 4})],
+         6, {"a": 1, "b": 3}),
+        ([*A, *B, row("b", {"b": 3}), row("b", {"a": 1, "b": 4})], 6, {"a": 1, "b": 3}),
+        ([*A, *B, row("b", {"a": 1, "b": 3, "ghost": 4}), row("b", {"a": 1, "b": 4})],
+         6, {"a": 1, "b": 3}),
+    ],
+)  # fmt: skip
+def test_what_is_unambiguous_is_repaired(
+    tmp_path: Path, rows: list[dict[str, Any]], line: int, clock: dict[str, int]
+) -> None:
+    done = repair(tmp_path / "log.jsonl", rows)
+    assert [(change.line, done.left) for change in done.changed] == [(line, ())]
+    item = done.items[line - 1]
+    assert isinstance(item, ketal.Event)
+    assert item.clock == clock
+    assert ketal.audit([e for e in done.items if isinstance(e, ketal.Event)]).clean
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [A[0], A[2]],
+        [*A, row("a", {"a": 2}, "y")],
+        [*A, row("b", {"a": 7, "b": 1})],
+        # What b@2 knew of a lies between what it knew before and after.
+        [*A, B[0], row("b", {"b": 2}), row("b", {"a": 3, "b": 3})],
+    ],
+)
+def test_what_is_ambiguous_is_left_and_said(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    done = repair(tmp_path / "log.jsonl", rows)
+    assert not done.changed
+    assert len(done.left) == 1
+    assert list(done.items) == list(read_log(tmp_path / "log.jsonl"))
+
+
+def test_clocks_are_rebuilt_from_messages(tmp_path: Path) -> None:
+    rows = [*A, row("b", {"b": 1}, "recv", msg=1), row("b", {"b": 2}), row("b", {"b": 3})]
+    done = repair(tmp_path / "log.jsonl", rows, MATCH)
+    assert [change.line for change in done.changed] == [4, 5, 6]
+    clocks = [item.clock for item in done.items if isinstance(item, ketal.Event)][3:]
+    assert clocks == [{"a": 1, "b": n} for n in (1, 2, 3)]
+
+
+def test_nodes_that_never_merged_a_clock_are_rebuilt(tmp_path: Path) -> None:
+    """Every event of a random run forgets what its node received; the messages know it."""
+    rng = random.Random(5)
+    truth: list[dict[str, Any]] = []
+    clocks: dict[str, dict[str, int]] = {"a": {}, "b": {}, "c": {}}
+    sent: list[tuple[int, dict[str, int]]] = []
+    for moment in range(120):
+        node = rng.choice("abc")
+        clock = clocks[node]
+        if sent and rng.random() < 0.4:
+            number, past = sent.pop(rng.randrange(len(sent)))
+            for name, value in past.items():
+                clock[name] = max(value, clock.get(name, 0))
+            clock[node] = clock.get(node, 0) + 1
+            truth.append(row(node, dict(clock), "recv", msg=number))
+        else:
+            clock[node] = clock.get(node, 0) + 1
+            truth.append(row(node, dict(clock), "send", msg=moment))
+            sent.append((moment, dict(clock)))
+    spoilt = [{**one, "clock": {one["node"]: one["clock"][one["node"]]}} for one in truth]
+    done = repair(tmp_path / "log.jsonl", spoilt, MATCH)
+    assert [i.clock for i in done.items if isinstance(i, ketal.Event)] == [
+        one["clock"] for one in truth
+    ]
+    assert not done.left

@@ -1,0 +1,314 @@
+"""The live CausalOrder once more, as its definitions say it: sets of dots, no indexes.
+
+Everything is found again at every step from what was received, released and
+given up. It shares no code with `ketal.operators.ordering` but the values that
+it answers with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ketal.event import Dot, Event, canonical_key, happened_before
+from ketal.operators.ordering import Released, Step
+
+
+def past(event: Event) -> set[Dot]:
+    """Return the dots that happened-before `event`."""
+    dots = {Dot(n, c + 1) for n, counter in event.clock.items() for c in range(counter)}
+    return dots - {event.dot}
+
+
+class Obvious:
+    """What `Ordering` is, slowly."""
+
+    def __init__(
+        self,
+        *,
+        policy: str = "eager",
+        nodes: tuple[str, ...] | None = None,
+        frontier_us: int | None = None,
+        gap_us: int | None = None,
+        idle_us: int | None = None,
+        overflow: str = "reject",
+        held_back_max: int = 100_000,
+    ) -> None:
+        self.policy, self.gap_us, self.idle_us = policy, gap_us, idle_us
+        self.frontier_us = frontier_us or 0
+        self.lose, self.max = overflow == "lost", held_back_max
+        self.first: int | None = None
+        self.now: int | None = None
+        self.given: list[int] = []  # watermarks
+        self.held: list[Event] = []
+        self.moments: dict[Dot, int | None] = {}  # when what was held arrived
+        self.waited: list[Event] = []  # every event that was ever held
+        self.out: list[Event] = []  # every event that was released
+        self.gone: set[Dot] = set()  # settled without being released
+        self.named: set[Dot] = set()  # lost or late
+        self.passed: dict[Dot, Event] = {}  # late because their place has passed
+        self.live: list[tuple[str, int | None]] = [(n, None) for n in nodes or ()]
+        self.away: dict[str, bool] = {}
+        self.ended = False
+        self.begin()
+
+    def begin(self) -> None:
+        self.released: list[Released] = []
+        self.gaps: list[Dot] = []
+        self.late: list[Event] = []
+        self.refused: list[Event] = []
+        self.given_up = 0
+
+    def step(self) -> Step:
+        answer = Step(
+            tuple(self.released),
+            tuple(self.gaps),
+            tuple(self.late),
+            tuple(self.refused),
+            self.given_up,
+        )
+        self.begin()
+        return answer
+
+    # --- dots and times ---
+
+    def tick(self, time_us: int) -> None:
+        self.first = time_us if self.first is None else self.first
+        self.now = time_us if self.now is None else max(self.now, time_us)
+
+    def over(self, since: int | None, length: int) -> bool:
+        start = self.first if since is None else since
+        return self.now is not None and start is not None and self.now - start >= length
+
+    def settled(self) -> set[Dot]:
+        return {e.dot for e in self.out} | self.gone
+
+    def ready(self, event: Event) -> bool:
+        return past(event) <= self.settled()
+
+    def missing(self, event: Event) -> set[Dot]:
+        return past(event) - self.settled() - {e.dot for e in self.held}
+
+    def lose_dots(self, dots: Iterable[Dot]) -> None:
+        for dot in dots:
+            self.gaps.append(dot)
+            self.gone.add(dot)
+            self.named.add(dot)
+
+    def release(self, event: Event) -> None:
+        self.held.remove(event)
+        self.out.append(event)
+        self.released.append(Released(event, frozenset(past(event) & self.named)))
+
+    # --- who is there ---
+
+    def hear(self, node: str) -> None:
+        if any(n == node for n, _ in self.live):
+            if self.idle_us is None:
+                return
+            self.live = [(n, t) for n, t in self.live if n != node]
+        elif not self.away.get(node, True):
+            return
+        self.away.pop(node, None)
+        self.live.append((node, self.now))
+
+    def gone_away(self, node: str, returns: bool) -> None:
+        self.live = [(n, t) for n, t in self.live if n != node]
+        self.away[node] = returns
+        needed = {d for e in self.held for d in self.missing(e) if d.node == node}
+        self.lose_dots(sorted(needed))
+
+    def news(self, event: Event) -> None:
+        """Hear the nodes of which `event` is the first that had to wait and knows so much."""
+        for node in sorted({d.node for d in self.missing(event)}):
+            known = max((d.counter for e in self.waited for d in past(e) if d.node == node),
+                        default=0)  # fmt: skip
+            fresh = max(d.counter for d in past(event) if d.node == node) > known
+            if fresh and any(n == node for n, _ in self.live):
+                self.hear(node)
+
+    # --- the calls ---
+
+    def push(self, event: Event) -> Step:
+        if event.time_us is not None:
+            self.tick(event.time_us)
+        if self.policy == "frontier":
+            self.push_frontier(event)
+            return self.step()
+        self.hear(event.node)
+        if self.ended or event.dot in self.settled():
+            self.late.append(event)
+            self.named.add(event.dot)
+        elif self.policy == "total" and self.out and self.key(event) < self.key(self.out[-1]):
+            self.late.append(event)
+            self.named.add(event.dot)
+            self.gone |= {d for d in past(event) | {event.dot} if d.node == event.node}
+            self.passed[event.dot] = event
+            self.flow()
+        else:
+            self.admit(event)
+            self.flow()
+        self.expire()
+        while self.lose and len(self.held) > self.max:
+            self.given_up += 1
+            self.relieve()
+            self.flow()
+        return self.step()
+
+    def admit(self, event: Event) -> None:
+        for dot in sorted(self.missing(event)):
+            if self.away.get(dot.node):
+                self.hear(dot.node)
+            elif dot.node in self.away:
+                self.lose_dots([dot])
+        self.held.append(event)
+        if self.policy == "eager":
+            moves = self.ready(event)
+        else:
+            moves = self.may_go(min(self.held, key=self.key))
+        if not moves and not self.lose and len(self.held) > self.max:
+            self.held.remove(event)
+            self.refused.append(event)
+            return
+        self.moments[event.dot] = self.now
+        if self.policy == "total" or not self.ready(event):
+            self.news(event)
+            self.waited.append(event)
+
+    def flow(self) -> None:
+        if self.policy == "eager":
+            while ready := [e for e in self.held if self.ready(e)]:
+                self.release(ready[0])
+        elif self.ended:
+            for event in sorted(self.held, key=self.key):
+                if self.ready(event):
+                    self.release(event)
+        else:
+            while self.held and self.may_go(min(self.held, key=self.key)):
+                self.release(min(self.held, key=self.key))
+
+    def key(self, event: Event) -> tuple[int, str, int]:
+        return canonical_key(event)
+
+    def may_go(self, event: Event) -> bool:
+        return self.ready(event) and all(self.key(event) < self.next_key(n) for n, _ in self.live)
+
+    def next_key(self, node: str) -> tuple[int, str, int]:
+        """Return the least key that the next unseen event of a node can have."""
+        known = {e.dot: e for e in [*self.out, *self.held]} | self.passed
+        there = self.settled() | set(known)
+        counter, total = 0, 0
+        while Dot(node, counter + 1) in there:
+            counter += 1
+            event = known.get(Dot(node, counter))
+            total = total + 1 if event is None else sum(event.clock.values())
+        return total + 1, node, counter + 1
+
+    def expire(self) -> None:
+        over = [
+            (place, dot)
+            for place, event in enumerate(self.held)
+            for dot in self.missing(event)
+            if self.gap_us is not None and self.over(self.moments[event.dot], self.gap_us)
+        ]
+        self.lose_dots(dict.fromkeys(dot for _, dot in sorted(over)))
+        for node, heard in self.live:
+            if self.idle_us is not None and self.over(heard, self.idle_us):
+                self.gone_away(node, True)
+        self.flow()
+
+    def relieve(self) -> None:
+        if self.policy == "total":
+            event = min(self.held, key=self.key)
+            if self.missing(event):
+                self.lose_dots(sorted(self.missing(event)))
+            else:
+                self.release(event)
+            return
+        dots = next(m for e in self.held if (m := self.missing(e)))
+        self.lose_dots(sorted(d for d in dots if d.node == min(dots).node))
+
+    def advance(self, watermark_us: int) -> Step:
+        self.tick(watermark_us)
+        if self.policy == "frontier":
+            self.given.append(watermark_us)
+            self.flow_frontier()
+        else:
+            self.expire()
+        return self.step()
+
+    def join(self, node: str) -> Step:
+        self.away.pop(node, None)
+        self.hear(node)
+        return self.step()
+
+    def leave(self, node: str) -> Step:
+        if self.policy != "frontier":
+            self.gone_away(node, False)
+            self.flow()
+        return self.step()
+
+    def view(self, members: Iterable[str]) -> Step:
+        if self.policy != "frontier":
+            members = list(dict.fromkeys(members))
+            for node in members:
+                self.away.pop(node, None)
+                self.hear(node)
+            known = {n for n, _ in self.live} | set(self.away)
+            known |= {d.node for e in [*self.held, *self.out] for d in past(e) | {e.dot}}
+            known |= {d.node for d in self.named}
+            for node in sorted(known - set(members)):
+                self.gone_away(node, False)
+            self.flow()
+        return self.step()
+
+    def end(self) -> Step:
+        self.ended = True
+        if self.policy == "frontier":
+            for event in sorted(self.held, key=self.key):
+                self.release(event)
+            return self.step()
+        if self.gap_us is not None:
+            over = [(p, dot) for p, e in enumerate(self.held) for dot in self.missing(e)]
+            self.lose_dots(dict.fromkeys(dot for _, dot in sorted(over)))
+        self.flow()
+        return self.step()
+
+    # --- frontier ---
+
+    def watermark(self) -> int | None:
+        if self.now is None:
+            return None
+        return max([self.now - self.frontier_us, *self.given])
+
+    def time(self, event: Event) -> int | None:
+        moment = self.moments[event.dot]
+        return event.time_us if event.time_us is not None else self.first if moment is None else moment
+
+    def due(self, event: Event) -> int:
+        before = [f for f in [*self.out, *self.held] if happened_before(f, event)]
+        return max(t if (t := self.time(f)) is not None else -(2**63) for f in [event, *before])
+
+    def push_frontier(self, event: Event) -> None:
+        if self.ended or any(happened_before(event, f) for f in self.out):
+            self.late.append(event)
+            self.named.add(event.dot)
+        else:
+            self.moments[event.dot] = self.now
+            watermark = self.watermark()
+            waits = watermark is None or self.due(event) >= watermark
+            if waits and not self.lose and len(self.held) >= self.max:
+                self.refused.append(event)
+                self.named.add(event.dot)
+            else:
+                self.held.append(event)
+        self.flow_frontier()
+        while len(self.held) > self.max:
+            self.given_up += 1
+            self.release(min(self.held, key=lambda e: (self.due(e), self.key(e))))
+
+    def flow_frontier(self) -> None:
+        watermark = self.watermark()
+        if watermark is not None:
+            ready = [e for e in self.held if self.due(e) < watermark]
+            for event in sorted(ready, key=self.key):
+                self.release(event)
