@@ -20,11 +20,12 @@ from ketal.event import Event
 from ketal.operators.ordering import Ordering
 
 NODES = 8
+NAMES = tuple(f"n{i}" for i in range(NODES))
 POLICIES: dict[str, dict[str, Any]] = {
     "eager": {"policy": "eager"},
     "eager, gap": {"policy": "eager", "gap_us": 10**12, "idle_us": 10**12},
-    "total": {"policy": "total", "nodes": tuple(f"n{i}" for i in range(NODES))},
-    "total, gap": {"policy": "total", "gap_us": 10**12, "idle_us": 10**12},
+    "total": {"policy": "total", "nodes": NAMES},
+    "total, gap": {"policy": "total", "nodes": NAMES, "gap_us": 10**12, "idle_us": 10**12},
     "frontier": {"policy": "frontier", "frontier_us": 1_000_000},
 }
 ROUNDS = 3

@@ -412,7 +412,9 @@ class Execution:
         """Return the events that have a dot of their own, node by node."""
         return [entry for line in self.lines.values() for entry in line.entries()]
 
-    def in_causal_order(self, extra: Mapping[int, Sequence[Entry]] | None = None) -> Iterator[Entry]:
+    def in_causal_order(
+        self, extra: Mapping[int, Sequence[Entry]] | None = None
+    ) -> Iterator[Entry]:
         """Yield the events, each after those that its clock names.
 
         Parameters
@@ -506,7 +508,7 @@ class Execution:
 
     def _unheard(self, entry: Entry) -> bool:
         last = self.lines[entry.node].counters[-1] == entry.counter
-        return last and self._known.get(entry.node, 0) < entry.counter
+        return last and not self.knowers(entry.node, entry.counter)
 
     # --- columns: an entry never falls along a node -------------------------------------
 

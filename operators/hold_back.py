@@ -274,13 +274,20 @@ class Queue:
     # --- dots ---
 
     def _unsettled(self, event: Event) -> tuple[Line, int] | None:
-        """Return the line and counter of one dot that `event` waits for."""
-        own, lines = event.node, self._lines
-        for node, counter in event.clock.items():
-            needed = counter - 1 if node == own else counter
+        """Return the line and counter of one dot that `event` waits for.
+
+        Its node's previous event, where that is not settled: once it is, most
+        of the past is, so that an event is looked at few times.
+        """
+        own, clock, lines = event.node, event.clock, self._lines
+        counter = clock[own]
+        line = lines.get(own)
+        if (line.settled if line is not None else 0) < counter - 1:
+            return self._line(own), counter - 1
+        for node, counter in clock.items():
             line = lines.get(node)
-            if (line.settled if line is not None else 0) < needed:
-                return self._line(node), needed
+            if (line.settled if line is not None else 0) < counter and node != own:
+                return self._line(node), counter
         return None
 
     def _missing(self, event: Event) -> Dot | None:
@@ -306,8 +313,12 @@ class Queue:
     def _refer(self, event: Event) -> None:
         """Note since when the dots are missing that a held event is the first to need."""
         fresh = []
-        for node, needed in needs(event):
-            line = self._line(node)
+        own, lines = event.node, self._lines
+        for node, counter in event.clock.items():
+            line = lines.get(node)
+            if line is None:
+                line = self._line(node)
+            needed = counter - 1 if node == own else counter
             if needed > line.known and needed > line.reach:
                 line.known = needed
                 fresh.append((node, needed))

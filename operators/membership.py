@@ -23,7 +23,7 @@ from ketal.event import Control, Event
 from ketal.limits import DEFAULT, Limits
 from ketal.operators.clock_memory import ClockMemory
 from ketal.operators.incarnations import Incarnations, Status, name_of
-from ketal.operators.shrinking import Restorer, obvious_restored, present_order, restored
+from ketal.operators.shrinking import Restorer, dropped, obvious_restored, present_order, restored
 
 __all__ = [
     "Change",
@@ -32,6 +32,7 @@ __all__ = [
     "Membership",
     "Restorer",
     "Status",
+    "dropped",
     "name_of",
     "obvious_restored",
     "present_order",

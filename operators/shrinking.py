@@ -210,6 +210,18 @@ def _blocked(lines: dict[str, list[Event]], event: Event) -> tuple[str, int] | N
     return None
 
 
+def dropped(events: Iterable[Event]) -> set[str]:
+    """Return the nodes whose entry some node dropped between two of its events."""
+    out: set[str] = set()
+    last: dict[str, Event] = {}
+    for event in sorted(events, key=lambda e: e.counter):
+        before = last.get(event.node)
+        if before is not None and not before.clock.keys() <= event.clock.keys():
+            out |= before.clock.keys() - event.clock.keys()
+        last[event.node] = event
+    return out
+
+
 def restored(
     events: Iterable[Event], left: Collection[str] = (), *, limits: Limits = DEFAULT
 ) -> list[Event]:
@@ -232,7 +244,10 @@ def restored(
         having left, wherever in the log that was.
     """
     events = list(events)
-    restorer = Restorer(ClockMemory(len(events) + 1), set(left), limits.clock_entries_max)
+    retired = {*left, *dropped(events)}
+    if not retired:
+        return events
+    restorer = Restorer(ClockMemory(len(events) + 1), retired, limits.clock_entries_max)
     for event in present_order(events):
         restorer.restore(event)
     closure = restorer.memory.closure

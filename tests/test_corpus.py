@@ -86,7 +86,7 @@ def any_order(name: str) -> bool:
     return compiled.order_independent and compiled.kind == "find"
 
 
-@pytest.mark.parametrize("name", filter(any_order, CASES))
+@pytest.mark.parametrize("name", [name for name in CASES if any_order(name)])
 @pytest.mark.parametrize("restoring", [False, True], ids=["plain", "snapshot-restore"])
 def test_monitor_in_the_order_of_the_file(name: str, restoring: bool) -> None:
     """An order-independent `find` says the same, whatever arrives first."""

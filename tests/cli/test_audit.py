@@ -1,0 +1,115 @@
+"""`ketal audit`: faults, statistics, repair, and the exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import RUN, Ketal, Write, event
+
+HOLE = event("a", "x", {"a": 1}) + event("a", "x", {"a": 3})
+FORGOT = (
+    event("a", "send", {"a": 1}, msg=1)
+    + event("b", "recv", {"b": 1}, msg=1)
+    + event("b", "work", {"b": 2})
+)
+MATCH = "id=msg,send=type:send,receive=type:recv"
+
+
+def test_a_valid_log(ketal: Ketal, write: Write) -> None:
+    said = ketal("audit", write("run.jsonl", RUN))
+    assert said.code == 0
+    assert said.lines == [
+        "3 events of 2 nodes",
+        "1 concurrent pairs, 2 ordered: 33.3% concurrent",
+        "longest causal chain: 2 events",
+        "in file order: 0 causal inversions (0 pairs), at most 0 events held back in a replay",
+        "no faults: this can be a vector-clocked execution",
+    ]
+
+
+def test_a_fault_for_a_person(ketal: Ketal, write: Write) -> None:
+    said = ketal("audit", write("log.jsonl", HOLE))
+    assert said.code == 1
+    assert said.lines[0] == ("log.jsonl:2: error[A004]: a@2 is not in the log: a hole before a@3")
+    assert said.lines[1].startswith("  hint: ")
+    assert said.lines[-1] == "1 fault"
+
+
+def test_a_fault_as_json(ketal: Ketal, write: Write) -> None:
+    said = ketal("audit", "--output", "json", write("log.jsonl", HOLE))
+    assert said.code == 1
+    fault, last = said.objects
+    assert {key: fault[key] for key in ("file", "line", "column", "severity", "code", "dot")} == {
+        "file": "log.jsonl", "line": 2, "column": 1, "severity": "error", "code": "A004",
+        "dot": "a@2",
+    }  # fmt: skip
+    assert fault["message"]
+    assert fault["hint"]
+    assert last["faults"] == 1
+    assert last["statistics"]["events"] == 2
+
+
+def test_messages_and_repair(ketal: Ketal, write: Write) -> None:
+    log = write("log.jsonl", FORGOT)
+    assert ketal("audit", log).code == 0
+    assert ketal("audit", "--match-messages", MATCH, log).code == 1
+    words = ("audit", "--match-messages", MATCH, "--repair", "--write", "new.jsonl", log)
+    said = ketal(*words)
+    assert said.code == 1
+    assert "new.jsonl: 3 records, 2 changed, 0 left" in said.lines
+    assert "changed log.jsonl:2: [A009] the entry of a was 0 and is 1" in said.lines
+    assert ketal("audit", "--match-messages", MATCH, "new.jsonl").code == 0
+    changed = [o for o in ketal(*words, "--output", "json").objects if "changed" in o]
+    assert [(o["line"], o["dot"]) for o in changed] == [(2, "b@1"), (3, "b@2")]
+
+
+def test_a_hole_beside_a_line_that_cannot_be_read(ketal: Ketal, write: Write) -> None:
+    lines = HOLE.splitlines(keepends=True)
+    said = ketal("audit", write("log.jsonl", lines[0] + "{torn\n" + lines[1]))
+    assert said.code == 1
+    assert "log.jsonl:2 could not be read and may be it" in said.lines[1]
+    assert said.lines[3].startswith("1 rejected, the first log.jsonl:2")
+
+
+def test_clocks_are_rebuilt_and_kept(ketal: Ketal, write: Write) -> None:
+    bare = "".join(
+        json.dumps({key: value for key, value in json.loads(line).items() if key != "clock"}) + "\n"
+        for line in FORGOT.splitlines()
+    )
+    log = write("bare.jsonl", bare)
+    assert ketal("audit", log).code == 1
+    said = ketal("audit", "--rebuild", MATCH, "--repair", "--write", "stamped.jsonl", log)
+    assert said.code == 0
+    assert ketal("audit", "--match-messages", MATCH, "stamped.jsonl").code == 0
+
+
+def test_traces(ketal: Ketal, write: Write) -> None:
+    span = {"traceId": "a" * 16, "id": "1", "timestamp": 5, "duration": 2}
+    log = write("z.json", json.dumps([span | {"localEndpoint": {"serviceName": "shop"}}]))
+    said = ketal("audit", "--format", "zipkin", log)
+    assert said.code == 0
+    assert said.lines[0] == "2 events of 1 node"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("no.jsonl",), "no such file"),
+        (("--repair", "log.jsonl"), "--write FILE"),
+        (("--match-messages", "id=x", "log.jsonl"), "send=…"),
+        (("--repair", "--write", "log.jsonl", "log.jsonl"), "write over"),
+        (("--format", "otlp", "--field", "type=x", "log.jsonl"), "otlp"),
+        (("empty.jsonl",), "no event was read"),
+        (("bad.jsonl",), "no event was read"),
+    ],
+)
+def test_what_cannot_run(ketal: Ketal, write: Write, words: tuple[str, ...], why: str) -> None:
+    write("log.jsonl", HOLE)
+    write("empty.jsonl", "")
+    write("bad.jsonl", "nonsense\n")
+    said = ketal("audit", *words)
+    assert said.code == 2
+    assert why in said.err
+    assert (said.out == "") or words == ("bad.jsonl",) or words == ("empty.jsonl",)

@@ -1,0 +1,122 @@
+"""Clocks rebuilt from messages and each node's order."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.logs import read_log
+
+KEYS = "id=msg,send=type:send,receive=type:recv"
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def row(node: str, type: str, msg: int | None = None) -> dict[str, Any]:
+    return {"node": node, "type": type} | ({} if msg is None else {"msg": msg})
+
+
+def test_clocks_of_a_log_without_any(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "log.jsonl",
+        row("b", "recv", 1),
+        row("a", "work"),
+        row("a", "send", 1),
+        row("b", "work"),
+        row("a", "work"),
+    )
+    log = read_log(path, rebuild=KEYS)
+    assert [event.clock for event in log] == [
+        {"a": 2, "b": 1},
+        {"a": 1},
+        {"a": 2},
+        {"a": 2, "b": 2},
+        {"a": 3},
+    ]
+    assert ketal.audit(log).clean
+    assert [record[3] for record in log.records()] == [1, 2, 3, 4, 5]
+
+
+def test_files_of_nodes_are_one_execution(tmp_path: Path) -> None:
+    first = write(tmp_path / "b.jsonl", row("b", "recv", 1), row("b", "send", 2))
+    second = write(tmp_path / "a.jsonl", row("a", "send", 1), row("a", "recv", 2))
+    events = list(read_log(first, second, rebuild=KEYS))
+    assert events[-1].clock == {"a": 2, "b": 2}
+
+
+def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "log.jsonl",
+        row("a", "send", 1), row("c", "send", 1), row("b", "recv", 1), row("b", "recv", 9),
+    )  # fmt: skip
+    assert [event.clock for event in read_log(path, rebuild=KEYS)][2:] == [{"b": 1}, {"b": 2}]
+
+
+def test_messages_that_go_round(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "log.jsonl",
+        row("a", "recv", 2), row("a", "send", 1), row("b", "recv", 1), row("b", "send", 2),
+    )  # fmt: skip
+    log = read_log(path, rebuild=KEYS)
+    assert [item.place.rpartition(":")[2] for item in log.rejected] == ["1"]
+    assert "sent after it" in log.rejected[0].reason
+    assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}]
+
+
+def test_clocks_that_are_there_are_not_looked_at(tmp_path: Path) -> None:
+    rows = [row("a", "send", 1) | {"clock": {"z": 3}}, row("b", "recv", 1) | {"clock": 7}]
+    events = list(read_log(write(tmp_path / "log.jsonl", *rows), rebuild=KEYS))
+    assert [event.clock for event in events] == [{"a": 1}, {"a": 1, "b": 1}]
+    assert events[0].data == {"msg": 1}
+
+
+def test_text_logs_need_no_group_for_the_clock(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("a send 1\nb recv 1\n")
+    log = read_log(path, regex=r"(?<host>\w) (?<event>\w+) (?<msg>\d+)", rebuild=KEYS)
+    assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}]
+
+
+def test_random_runs_get_their_own_clocks_back(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    for _ in range(20):
+        clocks: dict[str, dict[str, int]] = {name: {} for name in "abcd"}
+        sent: list[tuple[int, dict[str, int]]] = []
+        rows: list[dict[str, Any]] = []
+        truth = []
+        for moment in range(60):
+            node = rng.choice("abcd")
+            clock = clocks[node]
+            if sent and rng.random() < 0.5:
+                number, past = rng.choice(sent)
+                for name, value in past.items():
+                    clock[name] = max(value, clock.get(name, 0))
+                rows.append(row(node, "recv", number))
+            else:
+                rows.append(row(node, "send", moment))
+            clock[node] = clock.get(node, 0) + 1
+            truth.append(dict(clock))
+            if rows[-1]["type"] == "send":
+                sent.append((moment, dict(clock)))
+        path = write(tmp_path / "log.jsonl", *rows)
+        assert [event.clock for event in read_log(path, rebuild=KEYS)] == truth
+
+
+@pytest.mark.parametrize("options", [{"rebuild": "id=x"}, {"rebuild": KEYS, "nodes": ["a"]}])
+def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ketal.SettingError):
+        read_log(write(tmp_path / "log.jsonl"), **options)
+
+
+def test_limits(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.jsonl", *[row("a", "x")] * 3)
+    with pytest.raises(ketal.SettingError, match="events_max"):
+        list(read_log(path, rebuild=KEYS, limits=ketal.Limits(events_max=2)))
