@@ -39,6 +39,9 @@ from ketal.atoms import (
 from ketal.errors import pattern_error
 from ketal.limits import Limits
 
+SPLITS_MAX = 5_000
+"""Splits on one question of satisfiability before the proof is given up."""
+
 _ABSENT = ("absent", None)
 _OTHER = ("other", None)  # there, but of no kind: a list or a mapping
 _Sample = tuple[str, Any]  # kind of sample, value; ("text", None) is any other string
@@ -107,6 +110,7 @@ class Theory:
     def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
         self.atoms = tuple(atoms)
         self.limits = limits
+        self._splits = 0
         groups: dict[Any, list[int]] = {}
         for number, atom in enumerate(self.atoms):
             groups.setdefault(self._key(atom), []).append(number)
@@ -309,8 +313,16 @@ class Theory:
             todo = rest
 
     def satisfiable(self, known: Known) -> bool:
-        """Return whether all undecided formulas can be on at once."""
-        if not known.rest:
+        """Return whether all undecided formulas can be on at once.
+
+        True also where `SPLITS_MAX` splits did not tell: no proof, no "unsatisfiable".
+        """
+        self._splits = 0
+        return self._split(known)
+
+    def _split(self, known: Known) -> bool:
+        self._splits += 1
+        if not known.rest or self._splits > SPLITS_MAX:
             return True
         # The largest one first: what its parts force decides most of the others.
         widest = max(known.rest, key=_size)
@@ -320,7 +332,7 @@ class Theory:
         known = Known(known.on, known.off, rest)
         for formulas in ((part,), (negation(part), others)):
             after = self.narrowed(known, formulas)
-            if after is not None and self.satisfiable(after):
+            if after is not None and self._split(after):
                 return True
         return False
 

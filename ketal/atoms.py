@@ -19,6 +19,7 @@ constants by name, and every name in it is made here.
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import operator
 import re
@@ -36,6 +37,7 @@ Formula = bool | tuple[Any, ...]
 """True, False, ("var", index, polarity), ("and", formulas) or ("or", formulas)."""
 
 INTEGER_BITS_MAX = 1024
+_LOGGER = logging.getLogger("ketal")
 
 
 # --- values -----------------------------------------------------------------
@@ -555,9 +557,13 @@ def _registered_call(guard: RegisteredGuard) -> Callable[[Event, tuple[Any, ...]
         for value, expected in zip(arguments, guard.parameters, strict=True):
             if value is None or (expected != "any" and kind(value) != expected):
                 return None
-        result = (
-            guard.function(event, *arguments) if guard.takes_event else guard.function(*arguments)
-        )
+        given = (event, *arguments) if guard.takes_event else arguments
+        try:
+            result = guard.function(*given)
+        except Exception:
+            # A stream must not stop for it: the guard is unknown, and the log says why.
+            _LOGGER.exception("guard %s failed on %s", guard.name, event.dot)
+            return None
         return result if result is None or isinstance(result, bool) else bool(result)
 
     return call

@@ -401,6 +401,7 @@ class _Pattern:
             )
 
     def compile(self, source: Source | None) -> CompiledPattern:
+        self._check_scope()
         positions, labels = self.positions()
         self.check_references(positions)
         if self.pattern.kind == "find" and 0 in positions.finals:
@@ -454,6 +455,18 @@ class _Pattern:
         )
         self._refuse()
         return self._finish(automaton, alphabet, theory, source)
+
+    def _check_scope(self) -> None:
+        """Refuse a partition key with the name that a copy's node has in the scope."""
+        for of in self.pattern.partition if self.pattern.deployment is not None else ():
+            if (of.name if isinstance(of, syntax.Field) else of.path[-1]) == "node":
+                self.say(
+                    "error",
+                    "K206",
+                    "two parts of the scope are called `node`",
+                    of.span,
+                    "each copy's scope names its node already",
+                )
 
     def _refuse(self) -> None:
         if any(d.severity == "error" for d in self.diagnostics):

@@ -34,12 +34,10 @@ from itertools import pairwise
 
 from ketal.clocks.vector import COUNTER_MAX
 from ketal.event import Dot, Draft, Event, content
+from ketal.outliers import RUN, outliers, runs
 
 LOW, HIGH = "low", "high"
-_BIG = 1_000_000_000_000
 _KNOWERS = 4
-_RUN = 3
-"""So many events in a row with a wrong entry for one node have one cause."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,12 +153,10 @@ class Execution:
         self._strays: list[Entry] = []
         self._copies: list[Entry] = []
         self._twins: list[list[Entry]] = []
-        self._known: dict[str, int] = {}
         self._file_orders: dict[str, _FileOrder] = {}
         self._knowers: dict[tuple[str, int], list[Entry]] | None = None
         self._by_event: dict[tuple[int, str], Finding] = {}
         self._admit(entries)
-        self._note_known()
         self._place_strays()
         self._place_twins()
         self._place_copies()
@@ -221,14 +217,6 @@ class Execution:
             blamed = dict.fromkeys(sorted(entry.unknown), HIGH)
             self.findings.append(Finding("A002", entry, entry.dot, message, blamed))
 
-    def _note_known(self) -> None:
-        """Note the greatest counter of each node that another node's event knows."""
-        known = self._known
-        for entry in self.entries:
-            for node, counter in entry.clock.items():
-                if node != entry.node and counter > known.get(node, 0):
-                    known[node] = counter
-
     def knowers(self, node: str, counter: int) -> list[Entry]:
         """Return a few events of other nodes whose clocks name a dot."""
         if self._knowers is None:
@@ -258,7 +246,10 @@ class Execution:
             options = {entry.position: places.fitting(entry) for entry in left}
             # Who has the fewest holes to choose from goes first.
             while left:
-                entry = min(left, key=lambda e: (len(options[e.position]) or _BIG, e.position))
+                entry = min(
+                    left,
+                    key=lambda e: (not options[e.position], len(options[e.position]), e.position),
+                )
                 left.remove(entry)
                 fit = [p for p in options[entry.position] if p not in self.lines[node].at]
                 if not fit:
@@ -543,16 +534,16 @@ class Execution:
         column = [e for e in self.lines[node].entries() if name not in e.unknown]
         values = [e.clock.get(name, 0) for e in column]
         weights = [1_000 - 50 * min(9, blame.get((e.position, name), 0)) for e in column]
-        wrong = _outliers(values, weights)
+        wrong = outliers(values, weights)
         kept = sorted(set(range(len(column))) - set(wrong))
-        for run in _runs(wrong, values):
+        for run in runs(wrong, values):
             rank = bisect_left(kept, run[0])
             before = column[kept[rank - 1]] if rank else None
             after = column[kept[rank]] if rank < len(kept) else None
             low = before is not None and values[run[0]] < before.clock.get(name, 0)
             for at in run:
                 column[at].unknown.add(name)
-            if len(run) >= _RUN and not low and after is not None:
+            if len(run) >= RUN and not low and after is not None:
                 # That many agree with each other: the one after them has lost what they knew.
                 self._report_fall(after, column[run[-1]], name, LOW)
             elif low and before is not None:
@@ -689,7 +680,6 @@ class _Places:
         self._node = node
         self._line = execution.lines[node]
         self._line.settle()
-        self._tail = execution._known.get(node, 0)
         self._order = execution.file_order(node)
 
     def single(self, place: int) -> bool:
@@ -726,13 +716,14 @@ class _Places:
             if 0 < place <= top + 1 and place not in line.at:
                 found.add(place)
         gaps = [first for first, _ in line.gaps()]
-        if self._tail > top or not top:
+        handed_on = bool(self._execution.knowers(self._node, top + 1))
+        if handed_on or not top:
             gaps.append(top + 1)
         total = _sum_without(entry, self._node)
         # Along a node the sums grow, so that one search leads to where the clock fits.
         rank = bisect_right(gaps, total, key=self._sum_before)
         found.update(gaps[max(0, rank - 6) : rank + 1])
-        if entry.counter and top + 1 in found and self._tail <= top:
+        if entry.counter and top + 1 in found and not handed_on:
             # Nobody knows of an event after the last one; only more knowledge can tell.
             last = line.at[top] if top else None
             if last is not None and (last.clock.items() - {(self._node, top)}) >= (
@@ -851,68 +842,3 @@ def _not_transitive(known: Entry, entry: Entry, name: str) -> str:
         f"{entry.dot} knows {known.dot}, which knows {name}@{value}, and {entry.dot} does not: "
         f"its entry of {name} is {entry.clock.get(name, 0)}"
     )
-
-
-def _runs(wrong: Sequence[int], values: Sequence[int]) -> Iterator[list[int]]:
-    """Yield neighbours that have one cause together, all others by themselves."""
-    run: list[int] = []
-    for at in [*wrong, -1]:
-        if run and at == run[-1] + 1 and values[at] >= values[run[-1]]:
-            run.append(at)
-            continue
-        if len(run) >= _RUN:
-            yield run
-        else:
-            yield from ([one] for one in run)
-        run = [at]
-
-
-def _outliers(values: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """Return the places outside of the heaviest non-falling subsequence.
-
-    Of equally heavy ones the earlier values are kept.
-    """
-    wrong: list[int] = []
-    greatest: list[int] = []
-    for value in values:
-        greatest.append(value if not greatest else max(greatest[-1], value))
-    start, least = len(values), None
-    block_end = len(values)
-    # A column falls apart where nothing before is greater than anything after.
-    for at in range(len(values) - 1, -1, -1):
-        least = values[at] if least is None else min(least, values[at])
-        start = at
-        if at == 0 or greatest[at - 1] <= least:
-            if block_end - start > 1:
-                wrong += _outliers_of_block(values, weights, start, block_end)
-            block_end, least = start, None
-    return sorted(wrong)
-
-
-def _outliers_of_block(
-    values: Sequence[int], weights: Sequence[int], start: int, end: int
-) -> list[int]:
-    ranks = {value: rank for rank, value in enumerate(sorted(set(values[start:end])), 1)}
-    # A tree of maxima over the values: (weight, where the subsequence ends).
-    tree: list[tuple[int, int]] = [(0, -1)] * (len(ranks) + 1)
-    before: list[int] = []
-    top = (0, -1)
-    for at in range(start, end):
-        rank = ranks[values[at]]
-        best, index = (0, -1), rank
-        while index:
-            best = max(best, tree[index])
-            index -= index & -index
-        before.append(best[1])
-        mine = best[0] + weights[at] * _BIG - (at - start), at
-        top = max(top, mine)
-        index = rank
-        while index <= len(ranks):
-            tree[index] = max(tree[index], mine)
-            index += index & -index
-    keep: set[int] = set()
-    at = top[1]
-    while at >= 0:
-        keep.add(at)
-        at = before[at - start]
-    return [at for at in range(start, end) if at not in keep]

@@ -74,7 +74,7 @@ class _Lattice:
         """Return (possibly, definitely)."""
         if self.compiled.order_independent:
             run = self._fresh()
-            said = any([self._verdict(run, event) for event in self.events])
+            said = any(self._verdict(run, event) for event in self.events)
             return said, said
         level: dict[tuple[Cut, Any], PatternRun] = {}
         fresh = self._fresh()

@@ -398,6 +398,7 @@ class PatternRun:
                 if limit is not None and counts.listed >= limit:
                     break
                 counts.listed += 1
+                assert event is not None, "time alone completes no match"
                 out.append(self._match(scope, taken, event))
         if self.listing:
             out += [
@@ -417,8 +418,11 @@ class PatternRun:
         names = self.machine.automaton.steps
         return tuple((names[step], seen.dot) for step, seen in taken)
 
-    def _match(self, scope: Scope, taken: Taken, event: Event | None) -> Match:
+    def _match(self, scope: Scope, taken: Taken, event: Event) -> Match:
         returns = None
+        if self.compiled.order_free:
+            # Whatever was offered last: the time must not depend on it.
+            event = max((seen for _, seen in taken), key=lambda seen: seen.key).event
         if self.compiled.returns is not None:
             names = self.machine.automaton.steps
             bound = {names[step]: seen.event for step, seen in taken}
@@ -428,7 +432,7 @@ class PatternRun:
             fingerprint=self.compiled.fingerprint,
             scope=scope.key,
             execution=self.execution,
-            time=_time(event) if event is not None else None,
+            time=_time(event),
             steps=self._steps(taken),
             returns=returns,
         )

@@ -26,7 +26,9 @@ __all__ = ["Ordering", "Released", "Step", "nonsense"]
 
 Policy = Literal["eager", "total", "frontier"]
 _POLICIES: dict[Policy, type[Eager | Total | Frontier]] = {
-    "eager": Eager, "total": Total, "frontier": Frontier,
+    "eager": Eager,
+    "total": Total,
+    "frontier": Frontier,
 }
 
 

@@ -122,6 +122,19 @@ def test_a_relation_to_the_prior_event_is_before_or_concurrent_and_not_both() ->
     assert (2,) in second
 
 
+def test_an_incarnation_is_of_its_host_whatever_else_is_asked_of_it() -> None:
+    guards = ('host("A") && node != "A"', 'host("A") && node matches /#3$/', 'node == "A#2"')
+    compiled = one(
+        *(f"S{i} = {guard}" for i, guard in enumerate(guards)),
+        "find any S0 | S1 | S2",
+        letters="event E = true;",
+    )
+    minterms = set(compiled.automaton.minterms)
+    held_of = {node: held(compiled, Event(node, "t", {node: 1})) for node in ("A#2", "A#3", "A")}
+    assert held_of == {"A#2": (0, 2), "A#3": (0, 1), "A": ()}
+    assert {(0, 2), (0, 1)} <= minterms
+
+
 def test_the_theory_never_calls_satisfiable_sets_unsatisfiable() -> None:
     """Any truth of atoms that an event shows is consistent to the theory."""
     for seed in range(200):
@@ -684,3 +697,27 @@ def test_ambiguous_steps_are_told(
     for said in ketal.compile(text).warnings:
         if said.code == "K221":
             assert "one event can be both `S` and `T`" in said.message
+
+
+# --- what the reviewers found -------------------------------------------------------------------
+
+
+def test_two_parts_of_a_scope_with_one_name_are_refused() -> None:
+    text = 'pattern P { at every node; partition by node; event E = type == "e"; check E*; }'
+    with pytest.raises(PatternError, match="K206"):
+        ketal.compile(text)
+
+
+def test_a_guard_too_hard_to_refute_is_taken_as_possible_not_waited_for() -> None:
+    # Nine pigeons in eight holes: unsatisfiable, and exponential to refute by splitting.
+    pigeons, holes = range(9), range(8)
+    somewhere = [" || ".join(f"p{p}h{h}a == p{p}h{h}b" for h in holes[:1]) for p in pigeons[:1]]
+    clauses = [f"({' || '.join(f'p{p} == {h}' for h in holes)})" for p in pigeons]
+    clauses += [
+        f"!(p{p} == {h} && p{q} == {h})"
+        for h in holes
+        for p, q in itertools.combinations(pigeons, 2)
+    ]
+    text = f"pattern P {{ event E = true; A = {' && '.join([*somewhere, *clauses])}; check A*; }}"
+    with quick():
+        ketal.compile(text, limits=Limits(atoms_max=200))

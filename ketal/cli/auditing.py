@@ -160,7 +160,8 @@ def _numbers(numbers: Statistics) -> Iterator[str]:
     if numbers.rejected:
         yield f"{numbers.rejected:,} rejected, the first {numbers.first_rejected}"
     yield (
-        f"{numbers.concurrent_pairs:,} concurrent pairs, {numbers.ordered_pairs:,} ordered: "
+        f"{counted(numbers.concurrent_pairs, 'concurrent pair')}, "
+        f"{numbers.ordered_pairs:,} ordered: "
         f"{numbers.concurrency_ratio:.1%} concurrent"
     )
     yield f"longest causal chain: {counted(numbers.longest_chain, 'event')}"

@@ -22,7 +22,7 @@ def test_a_valid_log(ketal: Ketal, write: Write) -> None:
     assert said.code == 0
     assert said.lines == [
         "3 events of 2 nodes",
-        "1 concurrent pairs, 2 ordered: 33.3% concurrent",
+        "1 concurrent pair, 2 ordered: 33.3% concurrent",
         "longest causal chain: 2 events",
         "in file order: 0 causal inversions (0 pairs), at most 0 events held back in a replay",
         "no faults: this can be a vector-clocked execution",

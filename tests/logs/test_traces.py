@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ CALL = (
 def test_a_call_and_its_reply(tmp_path: Path) -> None:
     events = named(otlp(tmp_path / "t.json", *CALL))
     order = ["s1 start", "s2 start", "s3 start", "s3 end", "s2 end", "s1 end"]
-    for first, second in zip(order, order[1:], strict=False):
+    for first, second in pairwise(order):
         assert happened_before(events[first], events[second])
     assert events["s3 end"].clock == {"shop": 2, "stock": 2}
     assert events["s3 end"].time == 104

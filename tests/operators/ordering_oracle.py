@@ -282,7 +282,9 @@ class Obvious:
 
     def time(self, event: Event) -> int | None:
         moment = self.moments[event.dot]
-        return event.time_us if event.time_us is not None else self.first if moment is None else moment
+        return (
+            event.time_us if event.time_us is not None else self.first if moment is None else moment
+        )
 
     def due(self, event: Event) -> int:
         before = [f for f in [*self.out, *self.held] if happened_before(f, event)]

@@ -42,8 +42,10 @@ def cases(
         try:
             compile_pattern(file, file.patterns[0])
         except PatternError as error:
-            # The generator makes contradictions now and then; they are refused.
-            assert {d.code for d in error.diagnostics} <= {"K203", "K204"}, (seed, str(error))
+            # The generator makes contradictions now and then; they are refused, and a
+            # copy's `node` beside a partition by node.
+            if not {d.code for d in error.diagnostics} <= {"K203", "K204", "K206"}:
+                raise
             continue
         try:
             outcome(file, events)

@@ -1,0 +1,587 @@
+"""The live CausalOrder against its definitions, and each decision of docs/ordering.md."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Literal, get_args
+
+import msgspec
+import pytest
+
+from ketal import pattern as syntax
+from ketal.event import Dot, Event, canonical_key, happened_before
+from ketal.limits import DEFAULT, Limits
+from ketal.operators.causal_order import canonical
+from ketal.operators.hold_back import Queue
+from ketal.operators.ordering import Ordering, Policy, Step, nonsense
+from ketal.semantics import released as obviously_released
+from tests.cases import CHAIN, e
+from tests.operators.ordering_oracle import Obvious, past
+from tests.property.executions import execution
+
+ROUNDS = 1_000
+POLICIES = get_args(Policy)
+S = 1_000_000
+NODES = ("n1", "n2", "n3", "n4", "n5")
+
+
+def restored(queue: Ordering, options: dict[str, Any]) -> Ordering:
+    """Return another queue with the same state, which went through msgpack."""
+    table: list[Event] = []
+
+    def number(event: Event) -> int:
+        table.append(event)
+        return len(table) - 1
+
+    state = msgspec.msgpack.decode(msgspec.msgpack.encode(queue.state(number)))
+    other = Ordering(**options)
+    other.restore(state, table)
+    return other
+
+
+def out(step: Step) -> list[str]:
+    """Return what was released, marks behind a bar."""
+    return ["|".join([str(r.event.dot), *sorted(map(str, r.after))]) for r in step.released]
+
+
+def gaps(step: Step) -> list[str]:
+    return [str(dot) for dot in step.gaps]
+
+
+def late(step: Step) -> list[str]:
+    return [str(event.dot) for event in step.late]
+
+
+def waits(queue: Ordering) -> list[str]:
+    return [f"{event.dot} {dot}" for event, dot in queue.held_back()]
+
+
+# --- against the obvious form ----------------------------------------------------------
+
+
+def random_options(rng: random.Random, policy: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "policy": policy,
+        "overflow": rng.choice(("reject", "lost")),
+        "held_back_max": rng.choice((1, 2, 4, 100, 100)),
+    }
+    if policy == "frontier":
+        return options | {"frontier_us": rng.choice((0, S, 3 * S, 20 * S))}
+    return options | {
+        "gap_us": rng.choice((None, S, 4 * S)),
+        "idle_us": rng.choice((None, 2 * S, 5 * S)),
+        "nodes": rng.choice((None, NODES[:2], NODES)),
+    }
+
+
+def random_calls(rng: random.Random) -> list[tuple[str, Any]]:
+    share = rng.choice((1.0, 1.0, 0.8, 0.5))
+    events = execution(rng, events_max=12, untimed=rng.choice((0.0, 0.2, 1.0)))
+    calls: list[tuple[str, Any]] = [("push", x) for x in events if rng.random() < share]
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        call: tuple[str, Any] = rng.choice(
+            (
+                ("advance", rng.randint(-1, 14) * S),
+                ("join", rng.choice(NODES)),
+                ("leave", rng.choice(NODES)),
+                ("view", rng.sample(NODES, 2)),
+            )
+        )
+        calls.insert(rng.randint(0, len(calls)), call)
+    return calls
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_does_what_its_definition_says_and_can_be_restored_anywhere(
+    policy: str,
+) -> None:
+    for seed in range(ROUNDS):
+        rng = random.Random(seed)
+        options = random_options(rng, policy)
+        queue, again, obvious = Ordering(**options), Ordering(**options), Obvious(**options)
+        last = e("z@1", "after the end")
+        for call, argument in [*random_calls(rng), ("end", None), ("push", last)]:
+            arguments = () if call == "end" else (argument,)
+            step = getattr(queue, call)(*arguments)
+            assert step == getattr(obvious, call)(*arguments), f"seed {seed}, {call} {argument}"
+            assert step == getattr(again, call)(*arguments), f"seed {seed}, restored"
+            held = queue.held_back()
+            assert [event for event, _ in held] == obvious.held
+            assert len(queue) == len(held) <= options["held_back_max"]
+            for event, dot in held:
+                missing = set() if policy == "frontier" else obvious.missing(event)
+                assert dot in missing if dot is not None else not missing
+            assert queue.lost == obvious.named
+            again = restored(queue, options)
+            assert (again.high_water, again.held_back()) == (queue.high_water, held)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_event_comes_out_once_and_in_an_order_that_respects_happened_before(
+    policy: str,
+) -> None:
+    for seed in range(ROUNDS):
+        rng = random.Random(seed)
+        queue = Ordering(**random_options(rng, policy))
+        steps = [getattr(queue, call)(x) for call, x in random_calls(rng)]
+        steps.append(queue.end())
+        rng = random.Random(seed)
+        random_options(rng, policy)
+        pushed = [x for call, x in random_calls(rng) if call == "push"]
+        order = [r.event for step in steps for r in step.released]
+        others = [x for step in steps for x in (*step.late, *step.refused)]
+        held = [x for x, _ in queue.held_back()]
+        assert sorted(str(x.dot) for x in [*order, *others, *held]) == sorted(
+            str(x.dot) for x in pushed
+        )
+        for place, x in enumerate(order):
+            assert not any(happened_before(y, x) for y in order[place + 1 :])
+
+
+def test_eager_releases_what_the_semantics_say() -> None:
+    for seed in range(ROUNDS):
+        arrival = execution(random.Random(seed), events_max=12)
+        queue = Ordering()
+        order = [r.event for x in arrival for r in queue.push(x).released]
+        assert order == obviously_released(arrival)
+        assert len(queue) == 0
+
+
+def test_total_with_declared_nodes_is_the_canonical_order_of_the_finite_log() -> None:
+    for seed in range(ROUNDS):
+        arrival = execution(random.Random(seed), events_max=12)
+        queue = Ordering(policy="total", nodes=NODES)
+        order = [r.event for x in arrival for r in queue.push(x).released]
+        assert order == canonical(arrival)[: len(order)]
+        order += [r.event for r in queue.end().released]
+        assert order == canonical(arrival)
+
+
+def test_total_without_nodes_is_canonical_but_for_what_is_late() -> None:
+    seen_late = 0
+    for seed in range(ROUNDS):
+        arrival = execution(random.Random(seed), events_max=12)
+        queue = Ordering(policy="total")
+        steps = [*map(queue.push, arrival), queue.end()]
+        late_events = [x for step in steps for x in step.late]
+        order = [r.event for step in steps for r in step.released]
+        assert order == canonical(x for x in arrival if x not in late_events)
+        seen_late += len(late_events)
+    assert seen_late
+
+
+@pytest.mark.parametrize("policy", ["eager", "total"])
+def test_of_one_lost_event_exactly_the_causal_future_is_held_back_or_marked(policy: Policy) -> None:
+    for seed in range(ROUNDS):
+        rng = random.Random(seed)
+        arrival = execution(rng, events_max=12)
+        if not arrival:
+            continue
+        lost = arrival.pop(rng.randrange(len(arrival)))
+        future = [x for x in arrival if happened_before(lost, x)]
+        without = Ordering(policy=policy, nodes=NODES)
+        steps = [*map(without.push, arrival), without.end()]
+        assert [x for x, _ in without.held_back()] == future
+        assert not without.lost
+        assert {d for _, d in without.held_back()} <= {lost.dot}
+        assert not any(r.after for step in steps for r in step.released)
+        gap = Ordering(policy=policy, nodes=NODES, gap_us=100 * S)
+        steps = [*map(gap.push, arrival), gap.end()]
+        answers = [r for step in steps for r in step.released]
+        assert len(answers) == len(arrival)
+        assert [d for step in steps for d in step.gaps] == [lost.dot] * bool(future)
+        for answer in answers:
+            assert answer.after == ({lost.dot} if answer.event in future else frozenset())
+
+
+# --- eager, and what it costs ------------------------------------------------------------
+
+
+def test_a_held_event_names_a_dot_that_did_not_arrive() -> None:
+    a, b, c = CHAIN
+    queue = Ordering()
+    assert queue.push(c) == Step()
+    assert waits(queue) == ["n3@1 n1@1"]
+    queue.push(b)
+    # c waits for b as well, which is here; what both wait for is a.
+    assert waits(queue) == ["n3@1 n1@1", "n2@1 n1@1"]
+    assert out(queue.push(a)) == ["n1@1", "n2@1", "n3@1"]
+    assert (len(queue), queue.high_water) == (0, 2)
+
+
+def reversed_log(count: int, nodes: int = 8) -> list[Event]:
+    rng = random.Random(1)
+    clocks: list[dict[str, int]] = [{} for _ in range(nodes)]
+    events = []
+    for _ in range(count):
+        place = rng.randrange(nodes)
+        clock = clocks[place]
+        for node, counter in clocks[rng.randrange(nodes)].items():
+            clock[node] = max(counter, clock.get(node, 0))
+        clock[f"n{place}"] = clock.get(f"n{place}", 0) + 1
+        events.append(Event(node=f"n{place}", type="e", clock=dict(clock)))
+    return events[::-1]
+
+
+def test_a_reversed_log_costs_a_few_looks_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: benchmarks/hold_back.py times it."""
+    looks = 0
+    unsettled = Queue._unsettled
+
+    def counted(self: Queue, event: Event) -> Any:
+        nonlocal looks
+        looks += 1
+        return unsettled(self, event)
+
+    monkeypatch.setattr(Queue, "_unsettled", counted)
+    for count in (500, 5_000):
+        looks = 0
+        queue = Ordering()
+        steps = [queue.push(x) for x in reversed_log(count)]
+        assert sum(len(step.released) for step in steps) == count
+        assert max(len(step.released) for step in steps) > 0.9 * count
+        assert looks < 4 * count
+
+
+def test_memory_is_returned_but_for_a_few_numbers_a_node() -> None:
+    queue = Ordering(gap_us=S)
+    for x in reversed_log(3_000):
+        queue.push(x)
+    state = queue.state(lambda event: 0)["queue"]
+    assert state["held"] == []
+    assert len(msgspec.msgpack.encode(state)) < 100_000  # the steps of the gap, up to 1,024
+    assert not any(x.held or x.waiting or x.holes for x in queue._queue._lines.values())  # type: ignore[union-attr]
+
+
+# --- gap -----------------------------------------------------------------------------
+
+
+def test_a_gap_counts_from_the_streams_time_at_the_arrival_of_the_first_that_waits() -> None:
+    queue = Ordering(gap_us=10 * S)
+    queue.push(e("x@1", "x", time=100))
+    # b is old, but what it waits for is missed from now, 100 s, on.
+    queue.push(e("b@1", "b", "a:1", time=50))
+    queue.push(e("c@1", "c", "a:2", time=105))
+    assert queue.push(e("x@2", "x", time=109.9)).gaps == ()
+    step = queue.push(e("x@3", "x", time=110))
+    assert (gaps(step), out(step)) == (["a@1"], ["x@3", "b@1|a@1"])
+    assert waits(queue) == ["c@1 a@2"]
+    step = queue.advance(115 * S)
+    assert (gaps(step), out(step)) == (["a@2"], ["c@1|a@1|a@2"])
+    assert queue.lost == {Dot("a", 1), Dot("a", 2)}
+
+
+def test_before_any_time_is_known_a_gap_counts_from_the_first() -> None:
+    queue = Ordering(gap_us=10 * S)
+    queue.push(e("b@1", "b", "a:1"))
+    assert queue.advance(1_000 * S) == Step()
+    assert gaps(queue.advance(1_010 * S)) == ["a@1"]
+
+
+def test_an_event_that_arrives_is_in_time_whatever_its_own_time_says() -> None:
+    queue = Ordering(gap_us=10 * S)
+    queue.push(e("b@1", "b", "a:1", time=0))
+    assert out(queue.push(e("a@1", "a", time=99))) == ["a@1", "b@1"]
+    assert queue.lost == frozenset()
+
+
+def test_a_lost_dot_that_arrives_after_all_is_late() -> None:
+    queue = Ordering(gap_us=10 * S)
+    queue.push(e("b@1", "b", "a:2", time=0))
+    queue.push(e("a@1", "a", time=1))
+    assert out(queue.advance(10 * S)) == ["b@1|a@2"]
+    assert late(queue.push(e("a@2", "a"))) == ["a@2"]
+    # The rest of the node comes after the gap.
+    assert out(queue.push(e("a@3", "a"))) == ["a@3|a@2"]
+    assert out(queue.push(e("c@1", "c", "a:1"))) == ["c@1"]
+
+
+def test_without_the_option_nothing_is_ever_lost() -> None:
+    queue = Ordering()
+    queue.push(e("b@1", "b", "a:1", time=0))
+    assert queue.advance(10**12 * S) == Step()
+    assert queue.end() == Step()
+    assert waits(queue) == ["b@1 a@1"]
+
+
+def test_the_end_is_a_watermark_of_infinity() -> None:
+    queue = Ordering(gap_us=10**9 * S)
+    queue.push(e("b@1", "b", "a:1"))
+    step = queue.end()
+    assert (gaps(step), out(step)) == (["a@1"], ["b@1|a@1"])
+    assert late(queue.push(e("a@1", "a"))) == ["a@1"]
+
+
+def test_a_hole_longer_than_the_limit_is_named_by_its_ends() -> None:
+    queue = Ordering(gap_us=S, lost_max=100)
+    far = 2**62
+    queue.push(e(f"a@{far}", "a", time=0))
+    step = queue.advance(S)
+    assert gaps(step) == ["a@1", f"a@{far - 1}"]
+    assert step.unnamed == far - 3
+    assert out(step) == [f"a@{far}|a@1|a@{far - 1}"]
+    # What comes after some of it is after the gap, too.
+    assert out(queue.push(e("b@1", "b", "a:1000"))) == ["b@1|a@1"]
+    assert restored(queue, {"gap_us": S, "lost_max": 100}).lost == queue.lost
+
+
+def test_however_many_dots_are_lost_what_comes_after_one_is_marked() -> None:
+    queue = Ordering(gap_us=0, lost_max=10)
+    lost = 0
+    for counter in range(2, 200, 2):
+        step = queue.push(e(f"a@{counter}", "a", time=counter))
+        lost += len(step.gaps)
+        (answer,) = step.released
+        assert Dot("a", 1) in answer.after
+        assert Dot("a", counter - 1) in answer.after
+        assert len(queue.lost) <= 11
+    assert lost == 99
+    assert out(queue.push(e("b@1", "b", "a:7"))) == ["b@1|a@1"]
+
+
+# --- membership ------------------------------------------------------------------------
+
+
+def test_after_a_leave_what_is_missing_of_the_node_is_lost() -> None:
+    queue = Ordering()
+    queue.push(e("b@1", "b", "a:1 c:1"))
+    step = queue.leave("a")
+    assert (gaps(step), out(step)) == (["a@1"], [])
+    assert out(queue.push(e("c@1", "c"))) == ["c@1", "b@1|a@1"]
+    # Nothing waits for it later either.
+    step = queue.push(e("b@2", "b", "a:2 c:1"))
+    assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@1|a@2"])
+    # What it sent before it left and nobody has missed is not late, and brings it not back.
+    assert out(queue.push(e("a@3", "a"))) == ["a@3|a@1|a@2"]
+    assert gaps(queue.push(e("b@3", "b", "a:4 c:1"))) == ["a@4"]
+    queue.join("a")
+    assert queue.push(e("b@4", "b", "a:5 c:1")) == Step()
+
+
+def test_a_view_is_who_is_there_and_all_others_have_left() -> None:
+    queue = Ordering()
+    queue.push(e("b@1", "b", "a:1 c:1"))
+    assert gaps(queue.view(["b", "c"])) == ["a@1"]
+    assert waits(queue) == ["b@1 c@1"]
+    assert out(queue.view(["a", "b"])) == ["b@1|a@1|c@1"]
+    queue.push(e("b@2", "b", "a:2 c:1"))
+    assert waits(queue) == ["b@2 a@2"]
+
+
+def test_total_waits_for_who_is_there() -> None:
+    queue = Ordering(policy="total", nodes=("a", "b", "c"))
+    assert out(queue.push(e("a@1", "x"))) == ["a@1"]
+    assert queue.push(e("a@2", "x")) == Step()
+    assert out(queue.push(e("b@1", "x"))) == ["b@1"]
+    assert queue.push(e("b@2", "x", "a:1")) == Step()
+    assert waits(queue) == ["a@2 None", "b@2 None"]
+    assert out(queue.leave("c")) == ["a@2"]
+    assert queue.join("d") == Step()
+    # d's events of sum 1 and 2 come before a@2 and have no place any more.
+    assert late(queue.push(e("d@1", "x"))) == ["d@1"]
+    assert late(queue.push(e("c@1", "x"))) == ["c@1"]
+    # What comes after a late event does not wait for it, and is marked.
+    queue.push(e("b@3", "x", "a:1 d:1"))
+    assert out(queue.end()) == ["b@2", "b@3|d@1"]
+
+
+def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
+    queue = Ordering(policy="total", nodes=("a", "b"), idle_us=10 * S)
+    assert out(queue.push(e("a@1", "x", time=0))) == ["a@1"]
+    assert out(queue.push(e("a@2", "x", time=5))) == []
+    assert out(queue.push(e("a@3", "x", time=10))) == ["a@2", "a@3"]  # b has left
+    assert late(queue.push(e("b@1", "x", time=11))) == ["b@1"]
+    assert out(queue.push(e("a@4", "x", time=12))) == []  # b is back
+    assert out(queue.push(e("b@2", "x", "a:3", time=13))) == ["a@4"]
+
+
+def test_a_node_that_was_silent_is_waited_for_when_there_is_news_of_it() -> None:
+    queue = Ordering(idle_us=10 * S)
+    queue.push(e("a@1", "x", time=0))
+    queue.push(e("b@1", "x", time=20))
+    queue.push(e("b@2", "x", "a:2", time=21))
+    assert waits(queue) == ["b@2 a@2"]
+    step = queue.advance(31 * S)
+    assert (gaps(step), out(step)) == (["a@2"], ["b@2|a@2"])
+
+
+# --- capacity -------------------------------------------------------------------------
+
+
+def test_a_full_queue_refuses_what_would_have_to_wait_and_nothing_else() -> None:
+    queue = Ordering(held_back_max=1)
+    queue.push(e("b@1", "b", "a:1"))
+    step = queue.push(e("b@2", "b", "a:1"))
+    assert [str(x.dot) for x in step.refused] == ["b@2"]
+    assert out(queue.push(e("c@1", "c"))) == ["c@1"]
+    assert out(queue.push(e("a@1", "a"))) == ["a@1", "b@1"]
+
+
+def test_a_full_queue_gives_up_the_oldest_hole() -> None:
+    queue = Ordering(held_back_max=2, overflow="lost")
+    queue.push(e("b@1", "b", "a:2 z:1"))
+    queue.push(e("d@1", "d", "c:1"))
+    step = queue.push(e("f@1", "f", "e:1"))
+    # The first that waits is b@1, for a@1, a@2 and z@1; one node's hole at a time.
+    assert (gaps(step), out(step), step.given_up) == (
+        ["a@1", "a@2", "z@1"], ["b@1|a@1|a@2|z@1"], 2,
+    )  # fmt: skip
+    assert queue.high_water == 2
+
+
+def test_a_full_total_order_gives_up_what_its_first_event_waits_for() -> None:
+    queue = Ordering(policy="total", nodes=("a", "b"), held_back_max=1, overflow="lost")
+    queue.push(e("a@2", "x"))
+    step = queue.push(e("a@3", "x"))
+    assert (gaps(step), out(step), step.given_up) == (["a@1"], ["a@2|a@1"], 2)
+    assert late(queue.push(e("b@1", "x"))) == ["b@1"]
+
+
+def test_a_full_total_order_takes_what_lets_something_go() -> None:
+    queue = Ordering(policy="total", nodes=("a", "b"), held_back_max=1)
+    queue.push(e("a@2", "x"))
+    assert [str(x.dot) for x in queue.push(e("a@3", "x")).refused] == ["a@3"]
+    assert out(queue.push(e("a@1", "x"))) == ["a@1"]
+    assert out(queue.push(e("b@1", "x"))) == ["b@1", "a@2"]
+
+
+# --- frontier ----------------------------------------------------------------------------
+
+
+def test_an_event_is_due_at_the_largest_time_of_its_past() -> None:
+    queue = Ordering(policy="frontier", frontier_us=10 * S)
+    queue.push(e("a@7", "x", time=100))
+    queue.push(e("b@9", "x", "a:7", time=92))  # b's clock is behind
+    queue.push(e("c@3", "x", time=93))
+    assert out(queue.push(e("a@30", "x", time=104))) == ["c@3"]
+    assert waits(queue) == ["a@7 None", "b@9 None", "a@30 None"]
+    assert out(queue.advance(100 * S)) == []
+    assert out(queue.advance(100 * S + 1)) == ["a@7", "b@9"]
+
+
+def test_a_cause_that_arrives_in_time_holds_its_dependants_back() -> None:
+    queue = Ordering(policy="frontier", frontier_us=10 * S)
+    queue.push(e("b@9", "x", "a:7", time=92))
+    queue.push(e("a@7", "x", time=100))
+    assert out(queue.push(e("c@1", "x", time=105))) == []
+    assert out(queue.push(e("c@2", "x", time=111))) == ["a@7", "b@9"]
+
+
+def test_an_event_that_arrives_after_one_of_its_dependants_was_released_is_late() -> None:
+    queue = Ordering(policy="frontier", frontier_us=S)
+    queue.push(e("b@9", "x", "a:7", time=0))
+    assert out(queue.push(e("c@1", "x", time=5))) == ["b@9"]
+    assert late(queue.push(e("a@7", "x", time=4.9))) == ["a@7"]
+    assert out(queue.push(e("a@8", "x", time=3))) == ["a@8|a@7"]
+    # Old, and nothing that was released depends on it.
+    assert out(queue.push(e("d@1", "x", time=-100))) == ["d@1"]
+
+
+def test_events_without_a_time_count_as_of_their_arrival() -> None:
+    queue = Ordering(policy="frontier", frontier_us=S)
+    assert queue.push(e("a@1", "x")) == Step()
+    assert out(queue.push(e("b@1", "x", time=50))) == []  # a@1 counts as of 50 s
+    queue.push(e("c@1", "x"))
+    assert out(queue.push(e("b@2", "x", time=52))) == ["a@1", "b@1", "c@1"]
+    untimed = Ordering(policy="frontier", frontier_us=S)
+    for x in reversed(CHAIN):
+        assert untimed.push(x) == Step()
+    assert out(untimed.end()) == ["n1@1", "n2@1", "n3@1"]
+
+
+def test_a_full_frontier_releases_what_is_due_first() -> None:
+    queue = Ordering(policy="frontier", frontier_us=S, held_back_max=2, overflow="lost")
+    queue.push(e("a@1", "x", time=10))
+    queue.push(e("b@1", "x", "a:1", time=9.5))
+    step = queue.push(e("c@1", "x", time=9.8))
+    assert (out(step), step.given_up) == (["c@1"], 1)
+    reject = Ordering(policy="frontier", frontier_us=S, held_back_max=1)
+    reject.push(e("a@1", "x", time=10))
+    assert reject.push(e("b@1", "x", time=10)).refused != ()
+    # Nothing waits for what was refused, so what comes after it says so.
+    assert out(reject.end()) == ["a@1"]
+
+
+def timed(rng: random.Random, count: int, skew_s: float) -> list[Event]:
+    """Return a long execution in a causal order, a tenth of a second an event."""
+    skews = [rng.uniform(-skew_s, skew_s) for _ in range(6)]
+    clocks: list[dict[str, int]] = [{} for _ in skews]
+    events = []
+    for number in range(count):
+        place = rng.randrange(6)
+        clock = clocks[place]
+        if rng.random() < 0.4:
+            for node, counter in clocks[rng.randrange(6)].items():
+                clock[node] = max(counter, clock.get(node, 0))
+        clock[f"n{place}"] = clock.get(f"n{place}", 0) + 1
+        events.append(
+            Event(node=f"n{place}", type="e", clock=dict(clock), time=number / 10 + skews[place])
+        )
+    return events
+
+
+@pytest.mark.parametrize("skew_s", [0.0, 5.0, 1_000.0])
+def test_a_frontier_delivers_a_filtered_topic_whatever_the_clocks_say(skew_s: float) -> None:
+    """In any causal arrival; and in any other that differs from one by less than it waits."""
+    for seed in range(5):
+        rng = random.Random(seed)
+        kept = [x for x in timed(rng, 3_000, skew_s) if rng.random() < 0.1]
+        moved = {id(x): i / 1 + rng.random() * 30 for i, x in enumerate(kept)}
+        shuffled = sorted(kept, key=lambda x: moved[id(x)])
+        for arrival, frontier_s in ((kept, 1.0), (shuffled, 60.0 + 2 * skew_s)):
+            queue = Ordering(policy="frontier", frontier_us=round(frontier_s * S))
+            steps = [*map(queue.push, arrival), queue.end()]
+            order = [r.event for step in steps for r in step.released]
+            assert not any(step.late for step in steps)
+            assert sorted(map(canonical_key, order)) == sorted(map(canonical_key, kept))
+            for place, x in enumerate(order):
+                assert not any(happened_before(y, x) for y in order[place + 1 :])
+            # In flight: what happened within the frontier and the skew, a tenth of it kept.
+            assert queue.high_water <= min(len(kept), 30 + 2 * (frontier_s + 2 * skew_s))
+
+
+# --- from a pattern ---------------------------------------------------------------------
+
+
+def duration(amount: int) -> syntax.Duration:
+    return syntax.Duration(amount, "s")
+
+
+def test_a_queue_is_made_from_an_order() -> None:
+    order = syntax.Order("causal", total=True, nodes=("a",), gap=duration(30), overflow="lost")
+    queue = Ordering.of(order, Limits(held_back_max=7))
+    assert queue.policy == "total"
+    assert queue._queue.settings.gap_us == 30 * S
+    assert queue._queue.settings.held_back_max == 7
+    assert queue._queue.settings.lost_max == DEFAULT.lost_max
+    assert Ordering.of(syntax.Order("causal")).policy == "eager"
+    assert Ordering.of(syntax.Order("causal", frontier=duration(1))).policy == "frontier"
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"frontier": duration(1), "total": True}, "`total`"),
+        ({"frontier": duration(1), "nodes": ("a",)}, "`nodes`"),
+        ({"frontier": duration(1), "gap": duration(1)}, "`gap`"),
+        ({"frontier": duration(1), "idle": duration(1)}, "`idle`"),
+    ],
+)
+def test_options_that_make_no_sense_together(options: dict[str, Any], fault: str) -> None:
+    order = syntax.Order("causal", **options)
+    message = nonsense(order)
+    assert message is not None
+    assert fault in message[0]
+    with pytest.raises(ValueError, match=fault):
+        Ordering.of(order)
+
+
+def test_options_of_causal_order_say_nothing_about_arrival() -> None:
+    kind: Literal["arrival"] = "arrival"
+    assert nonsense(syntax.Order(kind)) is None
+    assert nonsense(syntax.Order(kind, gap=duration(1))) is not None
+    assert nonsense(syntax.Order("causal", gap=duration(1), idle=duration(1), total=True)) is None
+
+
+def test_the_obvious_past_is_the_dots_below_the_clock() -> None:
+    assert sorted(map(str, past(e("b@2", "x", "a:1")))) == ["a@1", "b@1"]

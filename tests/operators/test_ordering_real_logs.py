@@ -1,0 +1,177 @@
+"""Real logs through the live CausalOrder: shuffled, duplicated, with a hole, filtered.
+
+`KETAL_ORDERS` says in how many random arrival orders each log is delivered.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ketal.event import Dot, Event, happened_before
+from ketal.intake import NEW, Intake
+from ketal.limits import DEFAULT
+from ketal.logs import read_log
+from ketal.operators.causal_order import canonical
+from ketal.operators.ordering import Ordering, Policy, Released
+from tests.logs.test_real_logs import SHIVIZ
+
+ORDERS = int(os.environ.get("KETAL_ORDERS", "3"))
+DROPS = 10 * ORDERS
+S = 1_000_000
+CAUSAL: tuple[Policy, ...] = ("eager", "total")
+LOGS = [*(name for name, *_ in SHIVIZ), "VectorClocksTests"]
+
+
+@pytest.fixture(scope="module", params=LOGS)
+def log(request: pytest.FixtureRequest, shared_data: Path) -> list[Event]:
+    """Return the events of a log, in its order."""
+    if request.param == "VectorClocksTests":
+        path = shared_data / "tlaplus" / "VectorClocksTests.ndjson"
+        fields = {"type": "event", "clock": "pkt.vc", "data": "pkt"}
+        return list(read_log(path, fields=fields))
+    regex = next(regex for name, regex, *_ in SHIVIZ if name == request.param)
+    return list(read_log(shared_data / "shiviz" / f"{request.param}.log", regex=regex))
+
+
+@dataclass
+class Delivery:
+    """What came out of a queue."""
+
+    released: list[Released]
+    gaps: list[Dot]
+    late: list[Event]
+    queue: Ordering
+
+    @property
+    def order(self) -> list[Event]:
+        return [r.event for r in self.released]
+
+
+def delivered(queue: Ordering, arrival: Iterable[Event]) -> Delivery:
+    """Push what an intake finds new, and end."""
+    intake = Intake(DEFAULT)
+    steps = [queue.push(x) for x in arrival if intake.admit(x) == NEW]
+    steps.append(queue.end())
+    assert not any(step.refused for step in steps)
+    return Delivery(
+        [r for step in steps for r in step.released],
+        [dot for step in steps for dot in step.gaps],
+        [x for step in steps for x in step.late],
+        queue,
+    )
+
+
+def is_linear_extension(order: list[Event]) -> bool:
+    """Return whether no event comes after one that it happened before."""
+    seen: dict[str, int] = {}
+    for event in order:
+        if seen.get(event.node, 0) >= event.counter:
+            return False
+        for node, counter in event.clock.items():
+            seen[node] = max(counter, seen.get(node, 0))
+    return True
+
+
+def nodes(events: list[Event]) -> tuple[str, ...]:
+    return tuple(sorted({x.node for x in events}))
+
+
+def with_duplicates(rng: random.Random, events: list[Event]) -> list[Event]:
+    twice = [*events, *(x for x in events if rng.random() < 0.2)]
+    return rng.sample(twice, len(twice))
+
+
+def test_in_any_arrival_order_everything_is_released_and_total_is_canonical(
+    log: list[Event],
+) -> None:
+    order = canonical(log)
+    assert is_linear_extension(order)
+    for seed in range(ORDERS):
+        arrival = with_duplicates(random.Random(seed), log)
+        eager = delivered(Ordering(), arrival)
+        assert is_linear_extension(eager.order)
+        assert canonical(eager.order) == order
+        assert len(eager.queue) == 0
+        total = delivered(Ordering(policy="total", nodes=nodes(log)), arrival)
+        assert total.order == order
+        frontier = delivered(Ordering(policy="frontier", frontier_us=S), arrival)
+        assert is_linear_extension(frontier.order)
+        for delivery in (eager, total):
+            assert not delivery.gaps
+            assert not delivery.late
+            assert not any(r.after for r in delivery.released)
+
+
+def test_of_any_single_lost_event_exactly_the_causal_future_is_held_back_or_marked(
+    log: list[Event],
+) -> None:
+    rng = random.Random(1)
+    for lost in rng.sample(log, min(len(log), DROPS)):
+        arrival = [x for x in rng.sample(log, len(log)) if x is not lost]
+        future = {x.dot for x in log if happened_before(lost, x)}
+        rest = [x for x in canonical(log) if x is not lost and x.dot not in future]
+        for policy in CAUSAL:
+            without = delivered(Ordering(policy=policy, nodes=nodes(log)), arrival)
+            assert canonical(without.order) == rest
+            assert without.order == rest or policy == "eager"
+            held = without.queue.held_back()
+            assert {x.dot for x, _ in held} == future
+            assert {dot for _, dot in held} <= {lost.dot}
+            gap = delivered(Ordering(policy=policy, nodes=nodes(log), gap_us=30 * S), arrival)
+            assert len(gap.order) == len(log) - 1
+            assert gap.gaps == [lost.dot] * bool(future)
+            assert is_linear_extension(gap.order)
+            for r in gap.released:
+                assert r.after == ({lost.dot} if r.event.dot in future else frozenset())
+
+
+def tenth(rng: random.Random, events: list[Event], skew_s: float) -> list[Event]:
+    """Return one event in ten, a second each on clocks that are off, in canonical order."""
+    skews = {node: rng.uniform(-skew_s, skew_s) for node in nodes(events)}
+    return [
+        Event(node=x.node, type=x.type, clock=x.clock, time=second + skews[x.node], data=x.data)
+        for second, x in enumerate(canonical(events))
+        if rng.random() < 0.1
+    ]
+
+
+def test_a_frontier_delivers_all_of_a_filtered_log(log: list[Event]) -> None:
+    for seed in range(ORDERS):
+        rng = random.Random(seed)
+        for skew_s in (0.0, 7.0, 3_600.0):
+            kept = tenth(rng, log, skew_s)
+            # A causal arrival, however close behind it the frontier is.
+            near = delivered(Ordering(policy="frontier", frontier_us=10 * S), kept)
+            # Up to 20 s late, and waited for as long as the clocks are off.
+            places = {id(x): i + rng.random() * 20 for i, x in enumerate(kept)}
+            arrival = sorted(kept, key=lambda x: places[id(x)])
+            wait_s = 20 * 30 + 2 * skew_s  # twenty places are seldom more than 600 s
+            far = delivered(Ordering(policy="frontier", frontier_us=round(wait_s * S)), arrival)
+            for delivery in (near, far):
+                assert canonical(delivery.order) == canonical(kept)
+                assert is_linear_extension(delivery.order)
+                assert delivery.late == []
+            assert near.queue.high_water <= 12 + 4 * skew_s
+
+
+def test_eager_reports_the_holes_of_a_filtered_log_and_does_not_wait_for_ever(
+    log: list[Event],
+) -> None:
+    kept = tenth(random.Random(1), log, 0.0)
+    waiting = delivered(Ordering(), kept)
+    assert all(dot is not None for _, dot in waiting.queue.held_back())
+    assert len(waiting.queue) + len(waiting.order) == len(kept)
+    gap = delivered(Ordering(gap_us=5 * S), kept)
+    assert canonical([*gap.order, *gap.late]) == kept
+    assert is_linear_extension(gap.order)
+    assert gap.queue.high_water <= 12
+    lost = set(gap.gaps)
+    for r in gap.released:
+        past = {d for d in lost if d != r.event.dot and r.event.clock.get(d.node, 0) >= d.counter}
+        assert r.after == past
