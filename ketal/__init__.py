@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "compile": "program", "load": "program", "lint": "program", "build": "program",
     "Program": "program",
-    "run": "monitor", "Monitor": "monitor", "Verdicts": "monitor",
+    "Monitor": "monitor", "run": "finite", "Verdicts": "finite",
     "possibly": "modal", "definitely": "modal",
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
     "Event": "event", "Dot": "event", "Control": "event",
@@ -44,11 +44,12 @@ if TYPE_CHECKING:
         StateError,
     )
     from ketal.event import Control, Dot, Event
+    from ketal.finite import Verdicts, run
     from ketal.guards import register_guard
     from ketal.limits import Limits
     from ketal.logs import Log, read_log, write_jsonl
     from ketal.modal import definitely, possibly
-    from ketal.monitor import Monitor, Verdicts, run
+    from ketal.monitor import Monitor
     from ketal.program import Program, build, compile, lint, load
     from ketal.verdicts import (
         Gap,

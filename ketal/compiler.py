@@ -35,6 +35,7 @@ from ketal.automaton import ANONYMOUS, Automaton, CompiledPattern, Live, Variant
 from ketal.errors import Diagnostic, PatternError, SettingError, Source, Span, pattern_error
 from ketal.guards import RegisteredGuard
 from ketal.limits import DEFAULT, Limits
+from ketal.operators.ordering import nonsense
 
 EDGES_PER_STATE_MAX = 64
 """Edges of the position automaton, as a multiple of `states_max`."""
@@ -402,6 +403,7 @@ class _Pattern:
 
     def compile(self, source: Source | None) -> CompiledPattern:
         self._check_scope()
+        self._check_order()
         positions, labels = self.positions()
         self.check_references(positions)
         if self.pattern.kind == "find" and 0 in positions.finals:
@@ -467,6 +469,20 @@ class _Pattern:
                     of.span,
                     "each copy's scope names its node already",
                 )
+
+    def _check_order(self) -> None:
+        """Refuse options that make no sense together; warn of what `total` cannot know."""
+        order = self.pattern.order
+        if (fault := nonsense(order)) is not None:
+            self.say("error", "K128", fault[0], order.span, fault[1])
+        if order.total and order.nodes is None:
+            self.say(
+                "warning",
+                "K222",
+                "on a stream, `total` without `nodes` cannot know who is still to join",
+                order.span,
+                "declare `nodes = [...]`; a joiner's event whose place has passed is `late`",
+            )
 
     def _refuse(self) -> None:
         if any(d.severity == "error" for d in self.diagnostics):

@@ -19,7 +19,7 @@ from typing import Any
 
 from ketal.atoms import base_node, evaluate, glob_regex, kind
 from ketal.automaton import ANONYMOUS, CompiledPattern
-from ketal.event import Event
+from ketal.event import Dot, Event
 from ketal.finds import ForwardFind, Found, JoinFind, Taken, find_runs
 from ketal.limits import Limits
 from ketal.runs import CheckRun, Configuration, Machine, Seen
@@ -69,6 +69,8 @@ class Scope:
     key: ScopeKey
     run: CheckRun | ForwardFind | JoinFind
     places: int = 0
+    lost: frozenset[Dot] = frozenset()
+    """The lost dots in the past of what the scope was offered."""
 
 
 @dataclass(slots=True)
@@ -125,6 +127,7 @@ class PatternRun:
         self.kept: dict[str, dict[int, Kept]] = {}
         self.kept_count = 0
         self.number = 0
+        self.after: dict[Dot, frozenset[Dot]] = {}
         self._mask: Callable[[Event], int] = compiled.mask
         self._member: dict[int, bool] = {}
         self._deployment = compiled.pattern.deployment
@@ -146,8 +149,18 @@ class PatternRun:
 
     # --- offering ---
 
-    def offer(self, event: Event) -> list[RunVerdict]:
-        """Hand in one released event; return what it brought about."""
+    def offer(self, event: Event, after: frozenset[Dot] = frozenset()) -> list[RunVerdict]:
+        """Hand in one released event; return what it brought about.
+
+        Parameters
+        ----------
+        event : Event
+            What happened.
+        after : frozenset of Dot
+            The lost dots in its past ("after a gap").
+        """
+        if after:
+            self._mark(event, after)
         mask = self._mask(event)
         if self._plain:
             # One scope, nothing to look up: the path that most events of a log take.
@@ -166,6 +179,12 @@ class PatternRun:
                 out += self._offer(keyed, event, mask)
             return out
         return self._deployed(event, mask)
+
+    def _mark(self, event: Event, after: frozenset[Dot]) -> None:
+        """Remember what an event is after; beyond the limit, of the oldest no more."""
+        self.after[event.dot] = after
+        if len(self.after) > self.limits.candidates_max:
+            del self.after[next(iter(self.after))]
 
     def in_alphabet(self, mask: int) -> bool:
         """Return whether an event with this mask is in the alphabet."""
@@ -197,6 +216,8 @@ class PatternRun:
     def _offer(self, shown: ScopeKey, event: Event, mask: int) -> list[RunVerdict]:
         key = self.scope_key(shown) if shown else ()
         scope = self.scopes.get(key)
+        if self.after and scope is not None and event.dot in self.after:
+            scope.lost |= self.after[event.dot]
         if scope is not None and self._quick is not None:
             # A check that needs no register: one look-up says where it goes.
             run = scope.run
@@ -216,7 +237,8 @@ class PatternRun:
             if len(self.scopes) >= self.limits.scopes_max:
                 return [self._overflow("scopes_max", "the events of a new scope", shown, event)]
             run = CheckRun(self.machine) if self.is_check else find_runs(self.machine, self.limits)
-            scope = self.scopes[key] = Scope(shown, run)
+            lost = self.after.get(event.dot, frozenset())
+            scope = self.scopes[key] = Scope(shown, run, lost=lost)
         run = scope.run
         place = scope.places
         scope.places = place + 1
@@ -317,8 +339,11 @@ class PatternRun:
 
     # --- verdicts ---
 
-    def _common(self, scope: ScopeKey, time: float | None) -> dict[str, Any]:
-        return {
+    def _common(
+        self, scope: ScopeKey, time: float | None, lost: frozenset[Dot] = frozenset()
+    ) -> dict[str, Any]:
+        doubt = {"certain": False, "depends_on": tuple(sorted(lost))} if lost else {}
+        return doubt | {
             "pattern": self.compiled.name,
             "fingerprint": self.compiled.fingerprint,
             "scope": scope,
@@ -346,7 +371,7 @@ class PatternRun:
                         expected=refused.expected,
                         state=self.names(refused.states),
                         reason=refused.reason,
-                        **self._common(scope.key, _time(event)),
+                        **self._common(scope.key, _time(event), scope.lost),
                     )
                 )
         if self.trace and (refused is None or refused.resumed):
@@ -403,7 +428,8 @@ class PatternRun:
         if self.listing:
             out += [
                 TimedOut(
-                    steps=self._steps(taken), **self._common(scope.key, _time(taken[-1][1].event))
+                    steps=self._steps(taken),
+                    **self._common(scope.key, _time(taken[-1][1].event), scope.lost),
                 )
                 for taken in found.timed_out
             ]
@@ -427,14 +453,14 @@ class PatternRun:
             names = self.machine.automaton.steps
             bound = {names[step]: seen.event for step, seen in taken}
             returns = {name: value(bound) for name, value in self.compiled.returns}
+        lost = frozenset[Dot]()
+        if self.after:
+            # A match stands on its events: what is in none of their pasts changes nothing.
+            lost = lost.union(*(self.after.get(seen.dot, lost) for _, seen in taken))
         return Match(
-            pattern=self.compiled.name,
-            fingerprint=self.compiled.fingerprint,
-            scope=scope.key,
-            execution=self.execution,
-            time=_time(event),
             steps=self._steps(taken),
             returns=returns,
+            **self._common(scope.key, _time(event), lost),
         )
 
     # --- time and the end ---
@@ -471,7 +497,7 @@ class PatternRun:
                     Incomplete(
                         state=self.names(run.states()),
                         expected=run.expected(),
-                        **self._common(scope.key, None),
+                        **self._common(scope.key, None, scope.lost),
                     )
                 )
         return out

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import StateError
-from ketal.event import Event
+from ketal.event import Dot, Event
 from ketal.finds import ForwardFind, JoinFind, Partial, PriorIndex, Run, find_runs
 from ketal.operators.history import History
 from ketal.runs import CheckRun, Configuration, Seen
@@ -128,6 +128,7 @@ def pattern_state(run: PatternRun, table: EventTable) -> Any:
     return {
         "counts": [getattr(run.counts, f.name) for f in fields(Counts)],
         "number": run.number,
+        "after": [[list(dot), sorted(map(list, lost))] for dot, lost in run.after.items()],
         "copies": [[node, copy.known] for node, copy in run.copies.items()],
         "kept": [
             [table.number(k.event), _packed(k.mask), k.number]
@@ -136,7 +137,12 @@ def pattern_state(run: PatternRun, table: EventTable) -> Any:
         ],
         "kept_of": list(run.kept),
         "scopes": [
-            [json.dumps(scope.key), scope.places, _run_state(scope.run, table)]
+            [
+                json.dumps(scope.key),
+                scope.places,
+                sorted(map(list, scope.lost)),
+                _run_state(scope.run, table),
+            ]
             for scope in run.scopes.values()
         ],
     }
@@ -204,21 +210,26 @@ def _restore_run(run: CheckRun | ForwardFind | JoinFind, state: Any, events: lis
         run.firsts.add(r.seens[number], step)
 
 
+def _dots(rows: list[Any]) -> frozenset[Dot]:
+    return frozenset(Dot(*row) for row in rows)
+
+
 def restore_pattern(run: PatternRun, state: Any, events: list[Event]) -> None:
     """Put a state that `pattern_state` gave into the fresh runs of the same pattern."""
     run.counts = Counts(*state["counts"])
     run.number = state["number"]
+    run.after = {Dot(*dot): _dots(lost) for dot, lost in state["after"]}
     run.copies = {node: Copy(known) for node, known in state["copies"]}
     run.kept = {node: {} for node in state["kept_of"]}
     for number, mask, order in state["kept"]:
         event = events[number]
         run.kept[event.node][event.counter] = Kept(event, int(mask), order)
         run.kept_count += 1
-    for written, places, inner in state["scopes"]:
+    for written, places, lost, inner in state["scopes"]:
         shown = tuple((name, value) for name, value in json.loads(written))
         inside = CheckRun(run.machine) if run.is_check else find_runs(run.machine, run.limits)
         _restore_run(inside, inner, events)
-        run.scopes[run.scope_key(shown)] = Scope(shown, inside, places)
+        run.scopes[run.scope_key(shown)] = Scope(shown, inside, places, _dots(lost))
 
 
 def encoded(state: dict[str, Any]) -> bytes:

@@ -47,6 +47,8 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
         Seconds since the epoch of the completing event.
     certain : bool
         False where a lost event could change the verdict.
+    depends_on : tuple of Dot
+        The lost events that could.
     """
 
     kind: ClassVar[str] = ""
@@ -57,6 +59,7 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
     execution: str = ""
     time: float | None = None
     certain: bool = True
+    depends_on: tuple[Dot, ...] = ()
 
     def _steps(self) -> Steps:
         return ()
@@ -80,6 +83,7 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
             out["time"] = rfc3339(self.time)
         if not self.certain:
             out["certain"] = False
+            out["depends_on"] = [str(dot) for dot in self.depends_on]
         return out
 
     def _scope_text(self) -> str:

@@ -173,7 +173,7 @@ class _Live:
     def summary(self) -> dict[str, Any]:
         return self._monitor.summary
 
-    def held_back(self) -> list[tuple[Event, Dot]]:
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
         return self._monitor.held_back()
 
 
@@ -277,24 +277,25 @@ class _Run:
                 return False
         return True
 
-    def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot]]:
+    def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot | None]]:
         if not self._args.stats or not self._args.live:
             # A finite log holds nothing back: everything is known.
             return []
-        held: list[tuple[Event, Dot]] = verdicts.held_back()
+        held: list[tuple[Event, Dot | None]] = verdicts.held_back()
         return sorted(held, key=lambda pair: pair[0].dot)
 
-    def _say_summary(self, summary: dict[str, Any], held: list[tuple[Event, Dot]]) -> None:
+    def _say_summary(self, summary: dict[str, Any], held: list[tuple[Event, Dot | None]]) -> None:
         if self._json:
             said: dict[str, Any] = {"summary": summary}
             if self._args.stats:
                 said["held_back"] = [
-                    {"event": str(event.dot), "waits_for": str(dot)} for event, dot in held
+                    {"event": str(event.dot), "waits_for": str(dot) if dot else None}
+                    for event, dot in held
                 ]
             self._sink.line(as_json(said))
             return
         for event, dot in held:
-            self._sink.line(printable(f"held back {event}: waits for {dot}"))
+            self._sink.line(printable(f"held back {event}: waits for {dot or 'its turn'}"))
         if self._args.stats and not held:
             self._sink.line("held back: nothing")
         rejected = self._first_rejected if self._args.count else None

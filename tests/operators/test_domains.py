@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 from ketal.errors import PatternError
 from ketal.event import Dot, Event, happened_before
 from ketal.operators.causal_order import HoldBack
-from ketal.operators.domains import (
+from ketal.operators.domain_order import (
     DomainHoldBack,
+    given_up,
+    joined,
+    near,
+    obvious_given_up,
+)
+from ketal.operators.domains import (
     Domains,
     domains,
-    given_up,
     home,
-    joined,
     knows,
-    near,
     obvious_domains,
-    obvious_given_up,
     reopened,
     strangers,
 )
@@ -162,7 +164,8 @@ CROSSING = (
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_domains_are_obvious_domains_where_the_search_branches(turned: bool) -> None:
-    ends = [word.split(">")[:: -1 if turned else 1] for word in CROSSING.split()]
+    edges = topology(CROSSING).edges
+    ends = [(x.target, x.source) if turned else (x.source, x.target) for x in edges]
     names = sorted({name for pair in ends for name in pair})
     expected = obvious_domains([TopologyEdge(*pair) for pair in ends])
     for seed in range(60):
@@ -215,6 +218,7 @@ def test_a_topology_knows_a_node_in_every_incarnation() -> None:
         True, True, True, False, False, False,
     ]  # fmt: skip
     assert home("p#12") == home("p") == "p"
+    assert written(domains(topology("p#2>q q>p#3").edges)) == ["pq"]
 
 
 def test_strangers_are_shown_by_the_node_and_by_the_clock() -> None:
@@ -277,7 +281,7 @@ def test_an_open_topology_without_relaxed_edges_waits_as_causal_order_does(
     for event in rng.sample(events, len(events)):
         for stranger in strangers(where, event):
             where = reopened(where, stranger)
-            queue.widen(domains(where.edges))
+            queue.reach.widen(domains(where.edges))
         assert pushed(queue, event) == pushed(plain, event)
     assert len(queue) == 0
 
@@ -411,7 +415,7 @@ def test_an_event_behind_a_lost_one_waits_for_what_that_one_waited_for() -> None
     queue = DomainHoldBack(10, domains(topology("p>q q>r").edges))
     queue.released["q"] = 1
     assert queue.missing(r) is None
-    queue.note_lost(Dot("q", 1))
+    queue.reach.note_lost(Dot("q", 1))
     assert queue.missing(r) == Dot("p", 1)
     assert pushed(queue, r) == []
     assert [str(x.dot) for x in pushed(queue, e("p@1", "t"))] == ["p@1", "r@1"]
@@ -420,11 +424,11 @@ def test_an_event_behind_a_lost_one_waits_for_what_that_one_waited_for() -> None
 def test_a_chain_through_two_lost_events_is_read_from_the_clock() -> None:
     queue = DomainHoldBack(10, domains(topology("p>q q>r r>s").edges))
     queue.released.update(q=1, r=1)
-    queue.note_lost(Dot("q", 1))
-    queue.note_lost(Dot("r", 1))
-    assert queue.reads(e("s@1", "t", "p:1 q:1 r:1")) == {"p", "q", "r", "s"}
+    queue.reach.note_lost(Dot("q", 1))
+    queue.reach.note_lost(Dot("r", 1))
+    assert queue.reach.nodes(e("s@1", "t", "p:1 q:1 r:1")) == {"p", "q", "r", "s"}
     # What came after the lost event waited for itself.
-    assert queue.reads(e("s@1", "t", "p:1 q:1 r:2")) == {"r", "s"}
+    assert queue.reach.nodes(e("s@1", "t", "p:1 q:1 r:2")) == {"r", "s"}
 
 
 @given(randoms)
@@ -444,7 +448,7 @@ def test_losses_break_no_chain(rng: random.Random) -> None:
         for dot in sorted(gone):
             if queue.released.get(dot.node, 0) == dot.counter - 1:
                 queue.released[dot.node] = dot.counter
-                queue.note_lost(dot)
+                queue.reach.note_lost(dot)
             if plain.released.get(dot.node, 0) == dot.counter - 1:
                 plain.released[dot.node] = dot.counter
         ready = [x for x in left if queue.missing(x) is None]

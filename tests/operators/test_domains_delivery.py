@@ -60,7 +60,7 @@ def delivered(history: History) -> list[int]:
 
 def paths(edges: list[tuple[str, str]], source: str, target: str) -> Iterator[tuple[str, ...]]:
     """Yield the elementary paths from `source` to `target`."""
-    left = [(source,)]
+    left: list[tuple[str, ...]] = [(source,)]
     while left:
         path = left.pop()
         if path[-1] == target:

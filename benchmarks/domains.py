@@ -1,0 +1,110 @@
+"""What domains save: bytes of stamps against one global matrix clock, and the time to find them.
+
+Run by hand: `python benchmarks/domains.py`. For each family of topologies: how
+many domains, the largest, the search and its time, the bytes of a message's
+whole matrices on average over the edges, and their ratio to one global matrix.
+The last column plays random messages and is the same ratio for matrices written
+sparsely: entries that are not zero, of domains and of the global matrix.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from statistics import mean
+
+from ketal.errors import PatternError
+from ketal.operators.domain_stamps import (
+    Action,
+    global_stamp_bytes,
+    simulate,
+    stamp_bytes,
+)
+from ketal.operators.domains import Domains, domains
+from ketal.pattern import TopologyEdge
+
+Ends = list[tuple[str, str]]
+MESSAGES = 600
+
+
+def both(ends: Ends) -> Ends:
+    return sorted({*ends, *((q, p) for p, q in ends)})
+
+
+def families(rng: random.Random) -> Iterator[tuple[str, Ends]]:
+    """Yield topologies of 24 to 64 nodes: name and edges."""
+    names = [f"n{i}" for i in range(40)]
+    yield "pipeline of 40", list(itertools.pairwise(names))
+    yield "ring of 40, one way", [*itertools.pairwise(names), (names[-1], names[0])]
+    yield "ring of 40, both ways", both([*itertools.pairwise(names), (names[-1], names[0])])
+    yield "a server and 39 clients", both([(names[0], n) for n in names[1:]])
+    yield "tree of 40", both([(names[(i - 1) // 3], names[i]) for i in range(1, 40)])
+    layers = [names[i : i + 8] for i in range(0, 40, 8)]
+    yield (
+        "5 layers of 8, each to the next",
+        [edge for a, b in itertools.pairwise(layers) for edge in itertools.product(a, b)],
+    )
+    groups = [[f"g{i}.{j}" for j in range(6)] for i in range(8)]
+    inside = [pair for group in groups for pair in itertools.permutations(group, 2)]
+    yield "8 clusters of 6, one gateway", inside + both([("gw", group[0]) for group in groups])
+    diamonds = [
+        edge
+        for i in range(13)
+        for edge in ((f"d{i}", f"u{i}"), (f"d{i}", f"v{i}"), (f"d{i}", f"d{i + 1}"),
+                     (f"u{i}", f"d{i + 1}"), (f"v{i}", f"d{i + 1}"))
+    ]  # fmt: skip
+    yield "chain of 13 diamonds", diamonds
+    for degree in (1.5, 2, 3):
+        pairs = list(itertools.permutations(names, 2))
+        yield f"random, {degree} edges a node", sorted(rng.sample(pairs, int(40 * degree)))
+    yield "everybody to everybody", list(itertools.permutations(names, 2))
+
+
+def schedule(rng: random.Random, ends: Ends) -> list[Action]:
+    """Return random sends along the edges, each soon delivered."""
+    out: list[Action] = []
+    travelling: list[int] = []
+    for number in range(MESSAGES):
+        out.append(rng.choice(ends))
+        travelling.append(number)
+        while len(travelling) > 5:
+            out.append(travelling.pop(rng.randrange(len(travelling))))
+    return out + travelling
+
+
+def sparse_entries(groups: Domains, actions: list[Action]) -> int:
+    """Return how many entries the stamps of a run have that are not zero."""
+    return sum(
+        len(matrix) for m in simulate(groups, actions).messages for matrix in m.stamps.values()
+    )
+
+
+def main() -> None:
+    rng = random.Random(1)
+    print(
+        f"{'topology':34}{'nodes':>6}{'edges':>6}{'domains':>8}{'largest':>8}{'seconds':>8}"
+        f"{'bytes':>8}{'global':>8}{'ratio':>7}{'sparse':>7}"
+    )
+    for name, ends in families(rng):
+        nodes = frozenset(itertools.chain.from_iterable(ends))
+        begun = time.perf_counter()
+        try:
+            groups = domains([TopologyEdge(*pair) for pair in ends])
+        except PatternError as error:
+            print(f"{name:34}{error}")
+            continue
+        seconds = time.perf_counter() - begun
+        size = mean(stamp_bytes(groups, *pair) for pair in ends)
+        whole = global_stamp_bytes(len(nodes))
+        actions = schedule(rng, ends)
+        sparse = sparse_entries(groups, actions) / sparse_entries((nodes,), actions)
+        print(
+            f"{name:34}{len(nodes):6}{len(ends):6}{len(groups):8}{max(map(len, groups)):8}"
+            f"{seconds:8.3f}{size:8.0f}{whole:8}{size / whole:7.3f}{sparse:7.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
