@@ -193,7 +193,9 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
     shape = Shape(source, limits=limits)
     row = 0
     try:
-        table = pyarrow.parquet.ParquetFile(file)
+        # Typed in some versions of pyarrow, in others not.
+        opened: Any = pyarrow.parquet.ParquetFile
+        table = opened(file)
         for batch in table.iter_batches(batch_size=_BATCH_ROWS):
             for values in batch.to_pylist():
                 row += 1
