@@ -12,10 +12,9 @@ The one rule: nothing that depends on hash order leaves this module.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ketal import pattern as syntax
@@ -27,273 +26,24 @@ from ketal.atoms import (
     Lowering,
     conjunction,
     disjunction,
-    kind,
     registers,
     variables,
 )
 from ketal.automaton import ANONYMOUS, Automaton, CompiledPattern, Live, Variant
-from ketal.errors import Diagnostic, PatternError, SettingError, Source, Span, pattern_error
+from ketal.errors import Diagnostic, PatternError, Source, Span, pattern_error
 from ketal.guards import RegisteredGuard
 from ketal.limits import DEFAULT, Limits
 from ketal.operators.ordering import nonsense
-
-EDGES_PER_STATE_MAX = 64
-"""Edges of the position automaton, as a multiple of `states_max`."""
-
-MIRRORS_LOOKED_MAX = 300
-"""Positions of a body that is looked through for mirror images."""
-
-ParamValue = int | float | str | bool | syntax.Duration
-
-
-# --- parameters -------------------------------------------------------------
-
-
-def _literal(value: ParamValue) -> syntax.Literal | syntax.Duration:
-    return value if isinstance(value, syntax.Duration) else syntax.Literal(value)
-
-
-def with_params(
-    file: syntax.File, pattern: syntax.Pattern, given: Mapping[str, ParamValue]
-) -> tuple[syntax.File, syntax.Pattern]:
-    """Put the values of parameters in the place of their names.
-
-    Raises
-    ------
-    SettingError
-        If a given value is of another kind than the declared one.
-    """
-    values: dict[str, syntax.Literal | syntax.Duration] = {}
-    for decl in (*file.params, *pattern.params):
-        values[decl.name] = decl.value
-        if decl.name in given:
-            value = _literal(given[decl.name])
-            if type(value) is not type(decl.value) or (
-                isinstance(value, syntax.Literal)
-                and isinstance(decl.value, syntax.Literal)
-                and kind(value.value) != kind(decl.value.value)
-            ):
-                raise SettingError(
-                    f"parameter {decl.name} is declared as {_shown(decl.value)}; "
-                    f"{_shown(value)} is of another kind"
-                )
-            values[decl.name] = value
-    return _put(file, values), _put(pattern, values)
-
-
-def _shown(value: syntax.Literal | syntax.Duration) -> str:
-    if isinstance(value, syntax.Duration):
-        return f"the duration {value.amount} {value.unit}"
-    return f"the {kind(value.value)} {value.value!r}"
-
-
-def _put(node: Any, values: Mapping[str, syntax.Literal | syntax.Duration]) -> Any:
-    if isinstance(node, syntax.ParamRef):
-        return replace(values[node.name], span=node.span)
-    if isinstance(node, tuple):
-        return tuple(_put(item, values) for item in node)
-    if not isinstance(node, syntax.Node):
-        return node
-    changed: dict[str, Any] = {}
-    for name in node.__dataclass_fields__:
-        old = getattr(node, name)
-        if name != "span" and isinstance(old, syntax.Node | tuple):
-            new = _put(old, values)
-            if new is not old:
-                changed[name] = new
-    return replace(node, **changed) if changed else node
-
-
-# --- the body: positions and edges -------------------------------------------
-
-
-@dataclass
-class Positions:
-    """The position automaton of a body; position 0 is the start."""
-
-    steps: list[int] = field(default_factory=lambda: [-1])
-    edges: set[tuple[int, tuple[int, ...], int]] = field(default_factory=set)
-    finals: set[int] = field(default_factory=set)
-    labels: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Fragment:
-    nullable: bool
-    first: set[int]
-    last: set[int]
-
-
-class _Glushkov:
-    """Builds the position automaton of a regular body."""
-
-    def __init__(self, numbers: Mapping[str, int], nots: Mapping[int, int], limits: Limits) -> None:
-        self.numbers = numbers
-        self.nots = nots  # id of an Absent node → number of its guard
-        self.limits = limits
-        self.out = Positions()
-
-    def build(self, body: syntax.Body) -> Positions:
-        fragment = self._fragment(body)
-        for position in fragment.first:
-            self.out.edges.add((0, (), position))
-        self.out.finals = set(fragment.last) | ({0} if fragment.nullable else set())
-        return self.out
-
-    def _link(self, last: set[int], first: set[int], nots: tuple[int, ...] = ()) -> None:
-        edges_max = self.limits.states_max * EDGES_PER_STATE_MAX
-        if len(last) * len(first) > edges_max:
-            raise self._too_many()  # before they are made
-        self.out.edges.update((p, nots, q) for p in last for q in first)
-        if len(self.out.edges) > edges_max:
-            raise self._too_many()
-
-    def _too_many(self) -> PatternError:
-        return pattern_error(
-            "K212",
-            f"the body needs more than {self.limits.states_max} states",
-            hint="limit states_max; use smaller counts in {n,m} or fewer blocks in {A & B}",
-        )
-
-    def _fragment(self, body: Any) -> _Fragment:
-        match body:
-            case syntax.Step(name=name):
-                self.out.steps.append(self.numbers[name])
-                if len(self.out.steps) > self.limits.states_max:
-                    raise self._too_many()
-                here = len(self.out.steps) - 1
-                return _Fragment(False, {here}, {here})
-            case syntax.Alternation(items=items):
-                parts = [self._fragment(item) for item in items]
-                return _Fragment(
-                    any(p.nullable for p in parts),
-                    set().union(*(p.first for p in parts)),
-                    set().union(*(p.last for p in parts)),
-                )
-            case syntax.Together(items=items):
-                orders = itertools.permutations(items)
-                return self._fragment(
-                    syntax.Alternation(tuple(syntax.Sequence(order) for order in orders))
-                )
-            case syntax.Sequence(items=items):
-                return self._sequence(items)
-            case syntax.Repeat(item=item, least=least, most=most):
-                return self._repeat(item, least, most)
-        raise AssertionError(body)
-
-    def _sequence(self, items: Sequence[Any]) -> _Fragment:
-        whole: _Fragment | None = None
-        nots: tuple[int, ...] = ()
-        for item in items:
-            if isinstance(item, syntax.Absent):
-                nots = (*nots, self.nots[id(item)])
-                continue
-            part = self._fragment(item)
-            if whole is None:
-                whole = part
-                continue
-            self._link(whole.last, part.first, tuple(sorted(set(nots))))
-            nots = ()
-            whole = _Fragment(
-                whole.nullable and part.nullable,
-                whole.first | part.first if whole.nullable else whole.first,
-                whole.last | part.last if part.nullable else part.last,
-            )
-        assert whole is not None
-        assert not nots, "resolve refuses a leading or trailing not"
-        return whole
-
-    def _repeat(self, item: Any, least: int, most: int | None) -> _Fragment:
-        # A word of k copies uses the first k of them, so copies stand in a chain.
-        copies = [self._fragment(item) for _ in range(max(least, 1) if most is None else most)]
-        for one, two in itertools.pairwise(copies):
-            self._link(one.last, two.first)
-        if most is None:
-            self._link(copies[-1].last, copies[-1].first)
-        if copies[0].nullable:
-            least = 0
-        return _Fragment(
-            least == 0,
-            copies[0].first,
-            set().union(*(c.last for c in copies[max(least, 1) - 1 :])),
-        )
-
-
-def _spelled_out(
-    body: syntax.AutomatonBody, numbers: Mapping[str, int]
-) -> tuple[Positions, dict[int, str]]:
-    """Turn `automaton { … }` into positions: one for each (state, step that enters it)."""
-    out = Positions()
-    index: dict[tuple[str, int], int] = {(body.initial, -1): 0}
-    label = {0: body.initial}
-    todo = deque([(body.initial, -1)])
-    finals = body.finals
-    while todo:
-        here = todo.popleft()
-        position = index[here]
-        if finals is None or here[0] in finals:
-            out.finals.add(position)
-        for edge in body.edges:
-            if edge.source != here[0]:
-                continue
-            there = (edge.target, numbers[edge.step])
-            if there not in index:
-                index[there] = len(out.steps)
-                out.steps.append(there[1])
-                label[index[there]] = edge.target
-                todo.append(there)
-            out.edges.add((position, (), index[there]))
-    return out, label
-
-
-def _trim(positions: Positions) -> None:
-    """Take away the edges from which no final position can be reached.
-
-    A prefix that no word of the body begins with is not allowed, in a check too.
-    """
-    before: dict[int, list[int]] = {}
-    for p, _, q in positions.edges:
-        before.setdefault(q, []).append(p)
-    alive = set(positions.finals)
-    todo = list(alive)
-    while todo:
-        for p in before.get(todo.pop(), ()):
-            if p not in alive:
-                alive.add(p)
-                todo.append(p)
-    positions.edges = {e for e in positions.edges if e[2] in alive}
-
-
-# --- definite assignment -------------------------------------------------------
-
-
-def _bound_before(positions: Positions) -> list[frozenset[int] | None]:
-    """Return, for each position, the steps that have an event on every path up to it,
-
-    the position's own event included; None where no path leads.
-    """
-    bound: list[frozenset[int] | None] = [None] * len(positions.steps)
-    bound[0] = frozenset()
-    after: dict[int, list[int]] = {}
-    for p, _, q in positions.edges:
-        after.setdefault(p, []).append(q)
-    todo = deque([0])
-    while todo:
-        p = todo.popleft()
-        here = bound[p]
-        assert here is not None
-        for q in after.get(p, ()):
-            new = here | {positions.steps[q]}
-            old = bound[q]
-            meet = new if old is None else old & new
-            if meet != old:
-                bound[q] = meet
-                todo.append(q)
-    return bound
-
-
-def _references(node: syntax.Node) -> list[syntax.Reference]:
-    return [n for n in syntax.walk(node) if isinstance(n, syntax.Reference)]
+from ketal.params import ParamValue, with_params
+from ketal.positions import (
+    Glushkov,
+    Positions,
+    bound_before,
+    mirrors_possible,
+    references,
+    spelled_out,
+    trim,
+)
 
 
 class _Pattern:
@@ -365,15 +115,15 @@ class _Pattern:
             distinct.setdefault(absent.guard, len(distinct))
         self.not_guards = tuple(distinct)
         if isinstance(body, syntax.AutomatonBody):
-            spelled, labels = _spelled_out(body, self.numbers)
-            _trim(spelled)
+            spelled, labels = spelled_out(body, self.numbers)
+            trim(spelled)
             return spelled, labels
         numbers = {id(a): distinct[a.guard] for a in self.absents}
-        return _Glushkov(self.numbers, numbers, self.limits).build(body), None
+        return Glushkov(self.numbers, numbers, self.limits).build(body), None
 
     def check_references(self, positions: Positions) -> None:
         """Refuse a reference to a step that is unbound on some path."""
-        bound = _bound_before(positions)
+        bound = bound_before(positions)
         missing: dict[tuple[str, str], Span | None] = {}
 
         def need(references: Iterable[syntax.Reference], have: frozenset[int] | None) -> None:
@@ -382,15 +132,15 @@ class _Pattern:
                 if have is not None and (number is None or number not in have):
                     missing.setdefault(("", reference.step), reference.span)
 
-        in_steps = {n: _references(self.guards[s]) for s, n in self.numbers.items()}
-        in_nots = [_references(g) for g in self.not_guards]
+        in_steps = {n: references(self.guards[s]) for s, n in self.numbers.items()}
+        in_nots = [references(g) for g in self.not_guards]
         for p, nots, q in positions.edges:
             need(in_steps[positions.steps[q]], bound[p])
             for number in nots:
                 need(in_nots[number], bound[p])
         if self.pattern.returns is not None:
             for position in positions.finals:
-                need(_references(self.pattern.returns), bound[position])
+                need(references(self.pattern.returns), bound[position])
         for (_, step), span in missing.items():
             self.say(
                 "error",
@@ -453,7 +203,7 @@ class _Pattern:
             enabled=machine.enabled,
             live=_liveness(machine, atoms, on_edges, nots, variants, letters, self.numbers),
             classes=classed,
-            mirrors=_mirrors(positions, classed),
+            mirrors=mirrors_possible(positions, classed),
         )
         self._refuse()
         return self._finish(automaton, alphabet, theory, source)
@@ -600,36 +350,6 @@ def _sensitive_hint(p: syntax.Pattern) -> str:
     if p.order.total:
         return "`CausalOrder(total)` is declared, so the answer is deterministic"
     return "`CausalOrder(total)` makes the answer deterministic"
-
-
-def _mirrors(positions: Positions, classed: Sequence[int]) -> bool:
-    """Return whether two words can arrange the same events, each in its class.
-
-    Not if every two steps of a word are of different classes, and no two classes
-    stand in both orders. A large body is not looked through: true costs only time.
-    """
-    if len(positions.steps) > MIRRORS_LOOKED_MAX:
-        return True
-    after: dict[int, set[int]] = {}
-    for p, _, q in positions.edges:
-        after.setdefault(p, set()).add(q)
-    orders: set[tuple[int, int]] = set()
-    for start in range(1, len(positions.steps)):
-        seen: set[int] = set()
-        todo = list(after.get(start, ()))
-        while todo:
-            q = todo.pop()
-            if q in seen:
-                continue
-            seen.add(q)
-            one, two = classed[positions.steps[start]], classed[positions.steps[q]]
-            if one == two or (two, one) in orders:
-                return True
-            orders.add((one, two))
-            todo.extend(after.get(q, ()))
-    # Two words of the same events: `A B | C D` with A and C, B and D of one class.
-    used = [classed[s] for s in set(positions.steps[1:])]
-    return len(set(used)) < len(used)
 
 
 # --- determinisation -----------------------------------------------------------

@@ -21,216 +21,14 @@ The one rule: each (step, event) sequence is made once.
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
 from ketal.limits import Limits
-from ketal.runs import Configuration, Machine, Plan, Seen, SubPlan
-
-Taken = tuple[tuple[int, Seen], ...]
-"""What was bound, in order: (step number, event)."""
-
-
-class Partial:
-    """A partial match: a configuration, and how it came about."""
-
-    __slots__ = (
-        "configuration",
-        "high_place",
-        "high_us",
-        "join",
-        "low_place",
-        "low_us",
-        "run",
-        "taken",
-    )
-
-    def __init__(
-        self,
-        configuration: Configuration,
-        taken: Taken,
-        run: Run | None,
-        join: dict[str, int] | None,
-        parent: Partial | None,
-    ) -> None:
-        self.configuration = configuration
-        self.taken = taken
-        self.run = run
-        self.join = join
-        seen = taken[-1][1]
-        time, place = seen.time_us, seen.place
-        if parent is None:
-            self.low_us = self.high_us = time
-            self.low_place = self.high_place = place
-        else:
-            self.low_place = min(parent.low_place, place)
-            self.high_place = max(parent.high_place, place)
-            low, high = parent.low_us, parent.high_us
-            if low is None or high is None or time is None:
-                self.low_us = self.high_us = None
-            else:
-                self.low_us, self.high_us = min(low, time), max(high, time)
-
-    @property
-    def prior(self) -> Seen:
-        """The last event taken."""
-        return self.taken[-1][1]
-
-
-class Run:
-    """All partial matches of `find next` or `find strict` that one event started."""
-
-    __slots__ = ("matched", "over", "partials", "start")
-
-    def __init__(self, start: Seen) -> None:
-        self.start = start
-        self.partials: dict[Partial, None] = {}
-        self.matched = False
-        self.over = False
-
-
-@dataclass(slots=True)
-class Found:
-    """What one event, or the passing of time, brought about in a scope.
-
-    Attributes
-    ----------
-    matches : list of Taken
-        Complete matches, mirror images removed.
-    timed_out : list of Taken
-        Runs or first-step events whose window ended without a match.
-    overflows : list of (str, str, Seen or None)
-        (limit, what was given up, the event) for each limit reached.
-    """
-
-    matches: list[Taken] = field(default_factory=list)
-    timed_out: list[Taken] = field(default_factory=list)
-    overflows: list[tuple[str, str, Seen | None]] = field(default_factory=list)
-    moves: list[tuple[int, int, int, Seen]] = field(default_factory=list)
-
-
-class _Line:
-    """The events of one node, by counter, each with what is kept for it."""
-
-    __slots__ = ("counters", "items", "seens")
-
-    def __init__(self) -> None:
-        self.counters: list[int] = []
-        self.seens: list[Seen] = []
-        self.items: list[Any] = []
-
-    def at(self, seen: Seen) -> int | None:
-        """Return the index of an event, None if it is not here."""
-        i = bisect_left(self.counters, seen.counter)
-        return i if i < len(self.counters) and self.counters[i] == seen.counter else None
-
-    def insert(self, seen: Seen, item: Any) -> None:
-        """Put an event in its place; most come last."""
-        if not self.counters or self.counters[-1] < seen.counter:
-            i = len(self.counters)
-        else:
-            i = bisect_left(self.counters, seen.counter)
-        self.counters.insert(i, seen.counter)
-        self.seens.insert(i, seen)
-        self.items.insert(i, item)
-
-    def remove(self, i: int) -> None:
-        """Take out what is at index `i`."""
-        del self.counters[i], self.seens[i], self.items[i]
-
-    def knows_from(self, node: str, counter: int, low: int) -> int:
-        """Return the index, from `low`, of the first event that (node, counter) is not after."""
-        return bisect_left(self.seens, counter, low, key=lambda s: s.clock.get(node, 0))
-
-
-class PriorIndex:
-    """The partial matches of one state, by the node and counter of their prior event.
-
-    Parameters
-    ----------
-    nodes : iterable of str
-        Nodes to look through first, in this order.
-    """
-
-    __slots__ = ("count", "lines")
-
-    def __init__(self, nodes: Iterable[str] = ()) -> None:
-        self.lines: dict[str, _Line] = {node: _Line() for node in nodes}
-        self.count = 0
-
-    def add(self, partial: Partial) -> None:
-        """Put a partial match in."""
-        prior = partial.prior
-        line = self.lines.get(prior.node)
-        if line is None:
-            line = self.lines[prior.node] = _Line()
-        i = line.at(prior)
-        if i is None:
-            line.insert(prior, {partial: None})
-        else:
-            line.items[i][partial] = None
-        self.count += 1
-
-    def remove(self, partial: Partial) -> None:
-        """Take a partial match out."""
-        line = self.lines[partial.prior.node]
-        i = line.at(partial.prior)
-        assert i is not None, "a partial match that is not in its index"
-        del line.items[i][partial]
-        if not line.items[i]:
-            line.remove(i)
-        self.count -= 1
-
-    def __iter__(self) -> Iterator[Partial]:
-        for line in self.lines.values():
-            for item in line.items:
-                yield from item
-
-    def candidates(self, plan: Plan, seen: Seen) -> Iterator[tuple[SubPlan, Iterable[Any]]]:
-        """Yield (sub-plan, groups of partial matches whose prior event stands in its relation)."""
-        for node, line in self.lines.items():
-            if not plan.reads_prior:
-                assert plan.unbound is not None
-                yield plan.unbound, line.items
-                continue
-            # Up to `before`: prior → e. From `after` on: e → prior. Between: concurrent.
-            if node == seen.node:
-                before = after = bisect_left(line.counters, seen.counter)
-            else:
-                before = bisect_right(line.counters, seen.clock.get(node, 0))
-                after = line.knows_from(seen.node, seen.counter, before)
-            if plan.before is not None and before:
-                yield plan.before, line.items[:before]
-            if plan.concurrent is not None and after > before:
-                yield plan.concurrent, line.items[before:after]
-            if plan.after is not None and after < len(line.items):
-                yield plan.after, line.items[after:]
-
-
-class _Window:
-    """`within`: whether an event still fits to a partial match."""
-
-    __slots__ = ("events", "us")
-
-    def __init__(self, machine: Machine) -> None:
-        self.us = machine.compiled.window_us
-        self.events = machine.compiled.window_events
-
-    def fits(self, partial: Partial, seen: Seen) -> bool:
-        if self.us is not None:
-            low, high, time = partial.low_us, partial.high_us, seen.time_us
-            assert low is not None
-            assert high is not None
-            assert time is not None
-            return max(high, time) - min(low, time) < self.us
-        if self.events is not None:
-            place = seen.place
-            return max(partial.high_place, place) - min(partial.low_place, place) < self.events
-        return True
+from ketal.partials import Firsts, Found, Line, Partial, PriorIndex, Run, Taken, Window, rank
+from ketal.runs import Machine, Seen, SubPlan
 
 
 class _Find:
@@ -239,7 +37,7 @@ class _Find:
     def __init__(self, machine: Machine, limits: Limits) -> None:
         self.machine = machine
         self.limits = limits
-        self.window = _Window(machine)
+        self.window = Window(machine)
         self.windowed = self.window.us is not None or self.window.events is not None
         self.partials = 0
 
@@ -265,16 +63,12 @@ class _Find:
             key: Any = sorted([s.place * width + classes[step] for step, s in taken])
             key = tuple(key)
             other = least.get(key)
-            if other is None or _rank(taken) < _rank(other):
+            if other is None or rank(taken) < rank(other):
                 least[key] = taken
         return list(least.values())
 
     def _overflow(self, found: Found, limit: str, what: str, seen: Seen) -> None:
         found.overflows.append((limit, what, seen))
-
-
-def _rank(taken: Taken) -> tuple[Any, ...]:
-    return tuple(s.key for _, s in taken), tuple(step for step, _ in taken)
 
 
 class ForwardFind(_Find):
@@ -285,7 +79,7 @@ class ForwardFind(_Find):
         self.strategy = machine.compiled.strategy
         self.by_state: dict[int, PriorIndex] = {}
         self.runs: dict[int, Run] = {}
-        self.firsts = _Firsts(self.window)
+        self.firsts = Firsts(self.window)
 
     def offer(self, seen: Seen) -> Found:
         """Take one event."""
@@ -456,7 +250,7 @@ class ForwardFind(_Find):
             return
         over = list(self.runs.values())
         if watermark_us is not None and self.window.us is not None:
-            # In event-time order, as `_Firsts` does.
+            # In event-time order, as `Firsts` does.
             last = watermark_us - self.window.us
             timed = [(run.start.time_us, run) for run in over if run.start.time_us is not None]
             over = [run for time, run in sorted(timed, key=lambda t: t[0]) if time <= last]
@@ -475,52 +269,8 @@ class ForwardFind(_Find):
             self._drop(partial)
         self.runs.pop(run.start.place, None)
         if partials and not run.matched:
-            best = min(partials, key=lambda p: (-len(p.taken), _rank(p.taken)))
+            best = min(partials, key=lambda p: (-len(p.taken), rank(p.taken)))
             found.timed_out.append(best.taken)
-
-
-class _Firsts:
-    """For `find any`: the first-step events whose window is open and that matched nothing."""
-
-    def __init__(self, window: _Window) -> None:
-        self.window = window
-        self.waiting: dict[int, tuple[int, Seen]] = {}
-        self._by_time: list[tuple[int, int]] = []
-
-    def add(self, seen: Seen, step: int) -> None:
-        """Wait for a match of an event that can be first."""
-        self.waiting[seen.place] = (step, seen)
-        if seen.time_us is not None:
-            heapq.heappush(self._by_time, (seen.time_us, seen.place))
-
-    def matched(self, matches: Iterable[Taken]) -> None:
-        """Note that the events of these matches are in one."""
-        if self.waiting:
-            for taken in matches:
-                for _, seen in taken:
-                    self.waiting.pop(seen.place, None)
-
-    def expire_places(self, last: int, found: Found) -> None:
-        """Time out what came at place `last` or before."""
-        while self.waiting:
-            place = next(iter(self.waiting))
-            if place > last:
-                return
-            found.timed_out.append((self.waiting.pop(place),))
-
-    def advance(self, watermark_us: int | None, found: Found) -> None:
-        """Time out what a watermark (None: the end) has passed, in event-time order."""
-        if watermark_us is None:
-            found.timed_out.extend((first,) for first in self.waiting.values())
-            self.waiting.clear()
-            self._by_time.clear()
-            return
-        if self.window.us is None:
-            return
-        while self._by_time and self._by_time[0][0] + self.window.us <= watermark_us:
-            _, place = heapq.heappop(self._by_time)
-            if place in self.waiting:
-                found.timed_out.append((self.waiting.pop(place),))
 
 
 class JoinFind(_Find):
@@ -529,9 +279,9 @@ class JoinFind(_Find):
     def __init__(self, machine: Machine, limits: Limits) -> None:
         super().__init__(machine, limits)
         self.by_state: dict[int, PriorIndex] = {}
-        self.events: dict[int, dict[str, _Line]] = {}  # mask → node → events
+        self.events: dict[int, dict[str, Line]] = {}  # mask → node → events
         self.kept: deque[Seen] = deque()
-        self.firsts = _Firsts(self.window)
+        self.firsts = Firsts(self.window)
         self._useful: dict[int, bool] = {}
         automaton = machine.automaton
         self._states = range(len(automaton.table))
@@ -621,7 +371,7 @@ class JoinFind(_Find):
     def _each(
         self,
         sub: SubPlan,
-        line: _Line,
+        line: Line,
         low: int,
         high: int | None,
         partial: Partial,
@@ -747,10 +497,10 @@ class JoinFind(_Find):
         self.keep(seen)
         self.kept.append(seen)
 
-    def lines(self, mask: int, nodes: Iterable[str] = ()) -> dict[str, _Line]:
+    def lines(self, mask: int, nodes: Iterable[str] = ()) -> dict[str, Line]:
         """Return the events kept with a mask, by node; `nodes` are looked through in this order."""
         lines = self.events.setdefault(mask, {})
-        lines.update((node, _Line()) for node in nodes if node not in lines)
+        lines.update((node, Line()) for node in nodes if node not in lines)
         return lines
 
     def keep(self, seen: Seen) -> None:
@@ -758,7 +508,7 @@ class JoinFind(_Find):
         lines = self.lines(seen.mask)
         line = lines.get(seen.node)
         if line is None:
-            line = lines[seen.node] = _Line()
+            line = lines[seen.node] = Line()
         line.insert(seen, None)
 
     # --- windows ---

@@ -19,9 +19,10 @@ from typing import Any
 from ketal.automaton import CompiledPattern
 from ketal.errors import SettingError
 from ketal.event import Event
-from ketal.finds import JoinFind, Partial
+from ketal.finds import JoinFind
 from ketal.limits import Limits
 from ketal.operators.causal_order import canonical
+from ketal.partials import Partial
 from ketal.program import Program
 from ketal.runs import CheckRun, Configuration, Seen
 from ketal.scopes import PatternRun

@@ -17,10 +17,11 @@ from typing import IO, Any
 
 from ketal import pattern as syntax
 from ketal.automaton import CompiledPattern
-from ketal.compiler import ParamValue, compile_pattern
+from ketal.compiler import compile_pattern
 from ketal.errors import Diagnostic, PatternError, SettingError, Source
 from ketal.guards import registered_guards
 from ketal.limits import DEFAULT, Limits
+from ketal.params import ParamValue
 
 
 class Program:

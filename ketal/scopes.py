@@ -20,8 +20,9 @@ from typing import Any
 from ketal.atoms import base_node, evaluate, glob_regex, kind
 from ketal.automaton import ANONYMOUS, CompiledPattern
 from ketal.event import Dot, Event
-from ketal.finds import ForwardFind, Found, JoinFind, Taken, find_runs
+from ketal.finds import ForwardFind, JoinFind, find_runs
 from ketal.limits import Limits
+from ketal.partials import Found, Taken
 from ketal.runs import CheckRun, Configuration, Machine, Seen
 from ketal.verdicts import (
     Incomplete,

@@ -20,8 +20,9 @@ import msgspec
 
 from ketal.errors import StateError
 from ketal.event import Dot, Event
-from ketal.finds import ForwardFind, JoinFind, Partial, PriorIndex, Run, find_runs
+from ketal.finds import ForwardFind, JoinFind, find_runs
 from ketal.operators.history import History
+from ketal.partials import Partial, PriorIndex, Run
 from ketal.runs import CheckRun, Configuration, Seen
 from ketal.scopes import Copy, Counts, Kept, PatternRun, Scope
 

@@ -19,8 +19,8 @@ from ketal.errors import SettingError
 from ketal.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
-    from ketal.compiler import ParamValue
     from ketal.logs import Source
+    from ketal.params import ParamValue
     from ketal.program import Program
 
 STDIN = "-"
