@@ -51,6 +51,7 @@ class Counts:
     untimed: int = 0
     halted: int = 0
     unknown_types: int = 0
+    overflows: int = 0
     listed: int = 0
 
     def to_dict(self) -> dict[str, int]:
@@ -59,7 +60,11 @@ class Counts:
             name: getattr(self, name)
             for name in ("matches", "violations", "incomplete", "timed_out", "unscoped", "untimed")
         }
-        out |= {n: getattr(self, n) for n in ("halted", "unknown_types") if getattr(self, n)}
+        out |= {
+            n: getattr(self, n)
+            for n in ("halted", "unknown_types", "overflows")
+            if getattr(self, n)
+        }
         return out
 
 
@@ -353,6 +358,7 @@ class PatternRun:
         }
 
     def _overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
+        self.counts.overflows += 1
         common = self._common(scope, _time(event))
         return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
 
@@ -434,6 +440,7 @@ class PatternRun:
                 )
                 for taken in found.timed_out
             ]
+        self.counts.overflows += len(found.overflows)
         for (over, what, at), times in Counter(found.overflows).items():
             what += f", {times} times" if times > 1 else ""
             common = self._common(scope.key, _time(at.event) if at else None)

@@ -252,6 +252,8 @@ class _Run:
         except BrokenPipeError:
             leave_closed_pipe()
         if interrupted:
+            if not self._args.live and self._program.needs_order:
+                complain("interrupted: what is counted as accepted was not all judged")
             return INTERRUPTED
         if whole and (reason := self._nothing_read(summary)):
             complain(reason)

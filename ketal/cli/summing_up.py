@@ -64,6 +64,12 @@ def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) 
         for key, what in _NOT_JUDGED.items():
             if counts.get(key):
                 yield f"{name}: not judged: {counted(counts[key], 'event')} {what}"
+        if counts.get("overflows"):
+            times = counted(counts["overflows"], "time")
+            yield (
+                f"{name}: incomplete answer: a limit was reached {times} and something was given "
+                "up; the overflow verdicts name the limit (`ketal limits`, --limit NAME=VALUE)"
+            )
         if counts.get("unknown_types"):
             events = counted(counts["unknown_types"], "event")
             yield (
