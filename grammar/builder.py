@@ -249,6 +249,13 @@ class Builder:
     def _partition(self, tree: _Tree, make: Expressions) -> dict[str, Any]:
         keys: list[ast.Attribute | ast.Field] = []
         for child in _trees(tree):
+            name = _word(child)
+            if name in make.scope.declared:
+                self.fault(
+                    "K012", f"`{name}` is declared as a guard, not as a value", span_of(child),
+                    f"an attribute of that name is written `data.{name}`",
+                )  # fmt: skip
+                continue
             node = make.value(child)
             if isinstance(node, ast.Attribute | ast.Field):
                 keys.append(node)

@@ -477,6 +477,22 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
+        lambda s: s.in_body and s.before in ("within", "limit") and s.found[:1].isdigit(),
+        "expected `;` before `{before}`",
+        "write `;` before `{before}`: a body ends with `;`",
+        ("pattern P { find A within 5 s; }", "pattern P { find any A B limit 3; }"),
+        at="before",
+    ),
+    Rule(
+        "K001",
+        lambda s: s.in_body and s.statement[-2:-1] == ("return",) and s.found == "=",
+        "expected `;` before `return`",
+        "write `;` before `return`: a body ends with `;`",
+        ("pattern P { find any A B return x = A.x; }",),
+        at="before",
+    ),
+    Rule(
+        "K001",
         lambda s: s.in_body and s.found in ("==", "=", "!=", "<", "<=", ">=", "."),
         "a body is made of steps; a guard cannot stand in it",
         "declare a step, `A = …;`, and name it here",
@@ -516,7 +532,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
-        lambda s: s.found in (")", "]") or (s.found == "}" and not s.brackets),
+        lambda s: (s.found in (")", "]") and s.open is None) or (s.found == "}" and not s.brackets),
         "this `{found}` closes nothing",
         "",
         ("pattern P { event E = x == 1); }", "pattern P { check A; } }", "pattern P { check A]; }"),

@@ -61,11 +61,11 @@ class Expressions:
         self.limits = limits
         self.fault = fault
 
-    def _deeper(self, depth: int, tree: _Tree, by: int = 1) -> int:
-        if depth + by > self.limits.nesting_max:
+    def _deeper(self, depth: int, tree: _Tree) -> int:
+        if depth + 1 > self.limits.nesting_max:
             span = span_of(tree)
             raise PatternError([too_deep(span.line, span.column, self.limits)])
-        return depth + by
+        return depth + 1
 
     # --- guards ---
 
@@ -165,12 +165,18 @@ class Expressions:
         return ast.Exists(of, span=span_of(tree))
 
     def _causal(self, tree: _Tree, depth: int) -> ast.Guard:
-        guard, anchor = cast("tuple[_Tree, Token | None]", tree.children)
-        return ast.Causal(self.guard(guard, depth), str(anchor or ast.PRIOR), span=span_of(tree))
+        guard, anchor, at = self._anchored(tree, depth)
+        return ast.Causal(guard, anchor, anchor_span=at, span=span_of(tree))
 
     def _conc(self, tree: _Tree, depth: int) -> ast.Guard:
+        guard, anchor, at = self._anchored(tree, depth)
+        return ast.Conc(guard, anchor, anchor_span=at, span=span_of(tree))
+
+    def _anchored(self, tree: _Tree, depth: int) -> tuple[ast.Guard, str, Span | None]:
+        """Build the guard and the anchor of an operator; return also where the anchor stands."""
         guard, anchor = cast("tuple[_Tree, Token | None]", tree.children)
-        return ast.Conc(self.guard(guard, depth), str(anchor or ast.PRIOR), span=span_of(tree))
+        at = None if anchor is None else span_of(anchor)
+        return self.guard(guard, depth), str(anchor or ast.PRIOR), at
 
     # --- values ---
 
@@ -231,14 +237,15 @@ class Expressions:
         return ast.Literal(False, span=span_of(tree))
 
     def _sum(self, tree: _Tree, depth: int) -> ast.Value:
-        first, *rest = tree.children
-        # A chain nests to the left, so its length is its depth.
-        inner = self._deeper(depth, tree, len(rest) // 2)
-        node = self.value(cast(_Tree, first), inner)
-        for op, right in zip(rest[::2], rest[1::2], strict=True):
-            value = self.value(cast(_Tree, right), inner)
-            node = ast.Arithmetic(cast(Any, str(op)), node, value, span=span_of(tree))
-        return node
+        inner = self._deeper(depth, tree)
+        ops = tuple(cast(Any, str(op)) for op in tree.children[1::2])
+        first, *others = (self.value(cast(_Tree, child), inner) for child in tree.children[::2])
+        if isinstance(first, ast.Arithmetic) and (first.ops[0] in "+-") == (ops[0] in "+-"):
+            # `(a + b) + c` is `a + b + c`: both are calculated from the left.
+            return ast.Arithmetic(
+                (*first.ops, *ops), (*first.operands, *others), span=span_of(tree)
+            )
+        return ast.Arithmetic(ops, (first, *others), span=span_of(tree))
 
     _product = _sum
 

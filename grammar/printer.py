@@ -341,9 +341,10 @@ def _value(value: ast.Value, strength: int, scope: Scope) -> str:
             head = path[0]
             plain = IDENTIFIER.match(head) and head != "data" and head not in ast.EVENT_FIELDS
             text = _under(step if plain else f"{step}.data", path)
-        case ast.Arithmetic(op=op, left=left, right=right):
-            own = _ARITHMETIC[op]
-            text = f"{_value(left, own, scope)} {op} {_value(right, own + 1, scope)}"
+        case ast.Arithmetic(ops=ops, operands=operands):
+            own = _ARITHMETIC[ops[0]]
+            first, *others = (_value(operand, own + 1, scope) for operand in operands)
+            text = first + "".join(f" {op} {other}" for op, other in zip(ops, others, strict=True))
         case ast.Negative(operand=operand):
             own = _SIGN
             # `-3` is read as a number, so the number that is negated is set apart.

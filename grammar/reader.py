@@ -162,7 +162,7 @@ def too_deep(line: int, column: int, limits: Limits) -> Diagnostic:
         "error",
         f"this is nested deeper than {limits.nesting_max} levels, the limit nesting_max",
         Span(line, column, line, column + 1),
-        "name a part of it as an event or a step of its own",
+        "write it flatter; a part of a guard can be an event of its own",
     )
 
 

@@ -26,18 +26,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal import pattern as syntax
-from ketal.atoms import (
-    Atom,
-    Formula,
-    base_node,
-    conjunction,
-    disjunction,
-    glob_regex,
-    holds,
-    regex,
-)
-from ketal.errors import pattern_error
+from ketal.atoms import Atom, Formula, conjunction, constant_of, disjunction
 from ketal.limits import Limits
+from ketal.values import base_node, glob_regex, holds, kind, regex
 
 SPLITS_MAX = 5_000
 """Splits on one question of satisfiability before the proof is given up."""
@@ -56,15 +47,6 @@ def negation(formula: Formula) -> Formula:
         return ("var", formula[1], not formula[2])
     parts = [negation(f) for f in formula[1]]
     return disjunction(parts) if formula[0] == "and" else conjunction(parts)
-
-
-def _operand(value: Any) -> Any:
-    """Return a comparison's constant right side as a Python value, else _FREE."""
-    if isinstance(value, syntax.Literal):
-        return value.value
-    if isinstance(value, syntax.Duration):
-        return value.microseconds / 1e6
-    return _FREE
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +93,7 @@ class Theory:
         self.atoms = tuple(atoms)
         self.limits = limits
         self._splits = 0
+        self._among = {a: frozenset(a.payload[1]) for a in self.atoms if a.shape == "member"}
         groups: dict[Any, list[int]] = {}
         for number, atom in enumerate(self.atoms):
             groups.setdefault(self._key(atom), []).append(number)
@@ -144,10 +127,10 @@ class Theory:
         match atom.shape:
             case "compare":
                 _, left, right = payload
-                if _operand(right) is _FREE or isinstance(left, syntax.Arithmetic):
+                if constant_of(right) is None:
                     return ("compare", left, right)
                 return ("value", left)
-            case "matches":
+            case "matches" | "member":
                 return ("value", payload[0])
             case "exists":
                 return ("value", payload[0])
@@ -178,7 +161,9 @@ class Theory:
         for number in members:
             atom = self.atoms[number]
             if atom.shape == "compare":
-                constants.append(_operand(atom.payload[2]))
+                constants.append(constant_of(atom.payload[2]))
+            elif atom.shape == "member":
+                constants += (value for _, value in atom.payload[1])
             elif atom.shape in ("type", "host"):
                 # A glob without wildcards is a constant; with them, one more sample.
                 constants.append(atom.payload[0])
@@ -223,9 +208,9 @@ class Theory:
         if shape == "compare":
             op, _, right = atom.payload
             if what == "constant":
-                return holds(op, value, _operand(right))
+                return holds(op, value, constant_of(right))
             if what == "text":
-                constant = _operand(right)
+                constant = constant_of(right)
                 if not isinstance(constant, str):
                     return False
                 # The sample is a string just after `value`, no constant itself.
@@ -240,6 +225,12 @@ class Theory:
             if what == "unequal":
                 return op == "!="
             return holds(op, value, 0)
+        if shape == "member":
+            # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
+            if what == "constant" and (kind(value), value) in self._among[atom]:
+                return atom.expects
+            said = "string" if what == "text" else kind(value)
+            return not atom.expects and {k for k, _ in self._among[atom]} == {said}
         if shape == "matches":
             if what == "text":
                 return _FREE
@@ -395,6 +386,20 @@ def _between(numbers: list[Any]) -> Iterator[float]:
             yield middle
 
 
+class TooManyMintermsError(Exception):
+    """There are more minterms than `minterms_max`.
+
+    Attributes
+    ----------
+    number : int
+        The guard with which there are too many.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ...], ...]:
     """Return the minterms of guards, each the sorted numbers of the guards that hold.
 
@@ -402,30 +407,22 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
 
     Raises
     ------
-    PatternError
+    TooManyMintermsError
         If there are more than `minterms_max`.
     """
-    found: list[tuple[int, ...]] = []
-
-    stack: list[tuple[tuple[int, ...], int, Known | None]] = [((), 0, Known())]
-    while stack:
-        chosen, number, known = stack.pop()
-        if known is None or not theory.satisfiable(known):
-            continue
-        if number < len(formulas):
-            formula = formulas[number]
-            stack.append((chosen, number + 1, theory.narrowed(known, (negation(formula),))))
-            stack.append(((*chosen, number), number + 1, theory.narrowed(known, (formula,))))
-            continue
-        if chosen:
-            found.append(chosen)
-        if len(found) > theory.limits.minterms_max:
-            raise pattern_error(
-                "K211",
-                f"the steps tell more than {theory.limits.minterms_max} classes of events apart",
-                hint="limit minterms_max; make overlapping guards fewer or raise the limit",
-            )
-    return tuple(sorted(found))
+    found: list[tuple[tuple[int, ...], Known]] = [((), Known())]
+    for number, formula in enumerate(formulas):
+        # Each minterm of the guards so far has one of its own at least among the next.
+        parts = (((number,), formula), ((), negation(formula)))
+        found = [
+            (chosen + more, after)
+            for chosen, known in found
+            for more, part in parts
+            if (after := theory.narrowed(known, (part,))) is not None and theory.satisfiable(after)
+        ]
+        if sum(bool(chosen) for chosen, _ in found) > theory.limits.minterms_max:
+            raise TooManyMintermsError(number)
+    return tuple(sorted(chosen for chosen, _ in found if chosen))
 
 
 def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:

@@ -1,11 +1,13 @@
 """The automaton of a pattern: an immutable integer table, and all that goes with it.
 
-A *letter* is a pair of a minterm (which guards an event satisfies) and a group
-(the step whose register the event is bound to, or none). The table maps a state
-and a letter to a state. Where two letters of one minterm lead on from a state,
-both readings are followed: what moves at run time is a set of configurations
-(`ketal.runs`). Readings whose live registers agree share a letter, so they were
-merged when the table was made (DESIGN 4 and 6).
+A *letter* is a pair of a minterm and a group: the step whose register the event
+is bound to, or none. The guards of a group are told apart in classes, as far as
+the state needs it (`ketal.determinise`), and a minterm is the set of classes of
+which the event satisfies some guard. The table maps a state and a letter to a
+state. Where letters of several groups lead on, all readings are followed: what
+moves at run time is a set of configurations (`ketal.runs`). Readings whose live
+registers agree share a group, so they were merged when the table was made
+(DESIGN 4 and 6).
 
 The one rule: the automaton is data. States are numbered breadth-first in sorted
 letter order, so the table and its fingerprint are the same in every process.
@@ -16,28 +18,29 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ketal import pattern as syntax
-from ketal.atoms import (
-    Atom,
-    Formula,
+from ketal.atoms import Atom, Formula
+from ketal.errors import Diagnostic, Source
+from ketal.event import Event
+from ketal.guards import GuardCall, RegisteredGuard
+from ketal.limits import DEFAULT, Limits
+from ketal.masks import (
     Mask,
     Relational,
+    compile_equality,
     compile_mask,
     compile_read,
     compile_relational,
     compile_value,
+    is_equality,
     unknown_types,
 )
-from ketal.errors import Diagnostic, Source
-from ketal.event import Event
-from ketal.guards import RegisteredGuard
-from ketal.limits import DEFAULT, Limits
 
-FORMAT = 1
+FORMAT = 2
 ANONYMOUS = -1
 """The group of an event that no register keeps."""
 
@@ -81,12 +84,12 @@ class Automaton:
         The guards on edges, and the formula over `atoms` of each.
     nots : tuple of Formula
         The formulas of `not` guards.
-    minterms : tuple of tuples of int
-        Each the variants that hold.
+    minterms : tuple of tuples of tuples of int
+        Each the classes of which some variant holds, and each of these its variants.
     letters : tuple of (int, int)
         (minterm, group).
-    table : tuple of tuples of int
-        Row a state, column a letter; -1 where there is no way on. State 0 is initial.
+    table : tuple of tuples of (int, int)
+        For each state the letters that lead on, in order, and where to. State 0 is initial.
     finals : frozenset of int
         The accepting states.
     names : tuple of str
@@ -97,8 +100,6 @@ class Automaton:
         The registers read from each state on.
     classes : tuple of int
         The class of each step's local guard (DESIGN 4, mirror images).
-    bound : tuple of frozensets of int
-        The steps that have an event on every path to a state.
     """
 
     steps: tuple[str, ...]
@@ -106,9 +107,9 @@ class Automaton:
     variants: tuple[Variant, ...]
     formulas: tuple[Formula, ...]
     nots: tuple[Formula, ...]
-    minterms: tuple[tuple[int, ...], ...]
+    minterms: tuple[tuple[tuple[int, ...], ...], ...]
     letters: tuple[tuple[int, int], ...]
-    table: tuple[tuple[int, ...], ...]
+    table: tuple[tuple[tuple[int, int], ...], ...]
     finals: frozenset[int]
     names: tuple[str, ...]
     enabled: tuple[tuple[int, ...], ...]
@@ -117,6 +118,11 @@ class Automaton:
     mirrors: bool
     """Whether two matches of the same events can be mirror images at all."""
 
+    @functools.cached_property
+    def turns_back(self) -> bool:
+        """Whether some event leads back to the initial state."""
+        return any(target == 0 for row in self.table for _, target in row)
+
     def expected(self, state: int) -> tuple[str, ...]:
         """Return the names of the steps that can come next, in declaration order."""
         return tuple(
@@ -124,11 +130,52 @@ class Automaton:
         )
 
 
+class Ways:
+    """Where events lead from one state of an automaton.
+
+    Parameters
+    ----------
+    automaton : Automaton
+        The table.
+    state : int
+        The state.
+
+    Attributes
+    ----------
+    classes : tuple of tuples of int
+        The variants that lead on, those together that lead to the same states.
+    """
+
+    def __init__(self, automaton: Automaton, state: int) -> None:
+        enabled = frozenset(automaton.enabled[state])
+        self._class_of: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._targets: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
+        for letter, target in automaton.table[state]:
+            minterm, group = automaton.letters[letter]
+            # A class of guards that lead nowhere from here is told apart elsewhere.
+            here = frozenset(c for c in automaton.minterms[minterm] if not enabled.isdisjoint(c))
+            self._targets[group, here] = target
+            self._class_of |= {v: (group, c) for c in here for v in c}
+        self.classes = tuple(sorted({c for _, c in self._class_of.values()}))
+
+    def targets(self, held: frozenset[int]) -> tuple[tuple[int, int], ...]:
+        """Return (group, state) for each group, for an event that satisfies these variants.
+
+        They are all of the state's enabled ones that it satisfies.
+        """
+        of: dict[int, set[tuple[int, ...]]] = {}
+        for variant in held:
+            group, of_class = self._class_of[variant]
+            of.setdefault(group, set()).add(of_class)
+        # A missing one would mean that "unsatisfiable" was no proof.
+        return tuple(sorted((g, self._targets[g, frozenset(c)]) for g, c in of.items()))
+
+
 def plain(value: Any) -> Any:
     """Return syntax and formulas as plain JSON, spans left out: the same in every process."""
     if isinstance(value, syntax.Node | Atom | Variant | Live | Automaton):
         return [type(value).__name__] + [
-            plain(getattr(value, f.name)) for f in fields(value) if f.name != "span"
+            plain(getattr(value, f.name)) for f in fields(value) if f.compare
         ]
     if isinstance(value, frozenset | set):
         return sorted(plain(v) for v in value)
@@ -159,6 +206,8 @@ class CompiledPattern:
         Whether the answer needs no release order at all (DESIGN 5).
     order_independent : bool
         Whether every linear extension gives the same verdicts.
+    guard_failed : callable or None
+        Called for each failure of a registered guard; see `reporting`.
     warnings : tuple of Diagnostic
         What lint says of it.
     fingerprint : str
@@ -179,6 +228,7 @@ class CompiledPattern:
     registered: tuple[RegisteredGuard, ...] = ()
     limits: Limits = DEFAULT
     source: Source | None = field(default=None, compare=False, repr=False)
+    guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     # --- what the syntax says, in the words of the engine ---
 
@@ -239,8 +289,12 @@ class CompiledPattern:
         return {k: v for k, v in self.__dict__.items() if k in kept}
 
     @functools.cached_property
-    def _registered(self) -> dict[str, RegisteredGuard]:
-        return {g.name: g for g in self.registered}
+    def _registered(self) -> dict[str, GuardCall]:
+        return {g.name: GuardCall(g, self.guard_failed) for g in self.registered}
+
+    def reporting(self, guard_failed: Callable[[], None]) -> CompiledPattern:
+        """Return the pattern with guards that call `guard_failed` for each of their failures."""
+        return replace(self, guard_failed=guard_failed) if self.registered else self
 
     @functools.cached_property
     def mask(self) -> Mask:
@@ -262,6 +316,17 @@ class CompiledPattern:
             number: compile_relational(atom, self.limits, self._registered)
             for number, atom in enumerate(self.automaton.atoms)
             if atom.relational and atom.shape not in ("before", "concurrent", "barred")
+        }
+
+    @functools.cached_property
+    def equalities(
+        self,
+    ) -> dict[int, tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]]:
+        """The two sides of each atom that equates an event's value with a bound one's."""
+        return {
+            number: compile_equality(atom, self.limits)
+            for number, atom in enumerate(self.automaton.atoms)
+            if is_equality(atom)
         }
 
     @functools.cached_property

@@ -1,49 +1,53 @@
 """The compiler: a pattern's syntax to its automaton (DESIGN 6).
 
-The stages, one function each: parameters are put in; guards lower to formulas
+The stages: parameters are put in (`ketal.params`); guards lower to formulas
 over atoms (`ketal.atoms`); the body becomes a position automaton over steps
-(Glushkov 1961: a state a step's place in the body, so that it has no empty
-moves and `not` stands on edges); guards become minterms (`ketal.alphabet`);
-automata-lib makes the deterministic, minimal automaton over letters; states
-are renumbered breadth-first; liveness says which registers each state keeps.
+(`ketal.positions`); that becomes the deterministic, minimal automaton over
+minterms (`ketal.determinise`); liveness says which registers each state keeps;
+what can be said of order and ambiguity is said (`ketal.independence`).
 
 The one rule: nothing that depends on hash order leaves this module.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ketal import pattern as syntax
-from ketal.alphabet import Theory, classes, free_of_run, minterms
+from ketal.alphabet import Theory, classes, free_of_run
 from ketal.atoms import (
     Atom,
     AtomTable,
     Formula,
     Lowering,
     conjunction,
+    constant_of,
     disjunction,
     registers,
     variables,
 )
 from ketal.automaton import ANONYMOUS, Automaton, CompiledPattern, Live, Variant
-from ketal.errors import Diagnostic, PatternError, Source, Span, pattern_error
+from ketal.determinise import Deterministic, Guards, determinise
+from ketal.errors import Diagnostic, PatternError, Source, Span
 from ketal.guards import RegisteredGuard
+from ketal.independence import Sensitivity, ambiguities, order_sensitivity
 from ketal.limits import DEFAULT, Limits
+from ketal.operators.domain_order import domains_of
 from ketal.operators.ordering import nonsense
 from ketal.params import ParamValue, with_params
 from ketal.positions import (
     Glushkov,
     Positions,
+    anchored,
     bound_before,
     mirrors_possible,
     references,
     spelled_out,
+    taken_before,
     trim,
 )
+from ketal.values import kind
 
 
 class _Pattern:
@@ -123,7 +127,11 @@ class _Pattern:
 
     def check_references(self, positions: Positions) -> None:
         """Refuse a reference to a step that is unbound on some path."""
-        bound = bound_before(positions)
+        guards = [*self.guards.values(), *self.not_guards]
+        asked = {r.step for g in guards for r in references(g)}
+        if self.pattern.returns is not None:
+            asked |= {r.step for r in references(self.pattern.returns)}
+        bound = bound_before(positions, self._numbers(asked))
         missing: dict[tuple[str, str], Span | None] = {}
 
         def need(references: Iterable[syntax.Reference], have: frozenset[int] | None) -> None:
@@ -151,11 +159,66 @@ class _Pattern:
                 f"(`Causal(g, {step})`) may be unbound, a reference may not",
             )
 
+    def _numbers(self, names: Iterable[str]) -> frozenset[int]:
+        return frozenset(self.numbers[name] for name in names if name in self.numbers)
+
+    def check_anchors(self, positions: Positions) -> None:
+        """Warn of an anchor that has no event on any path: the guard stands alone then."""
+        guards = [*self.guards.values(), *self.not_guards]
+        asked = self._numbers(a.anchor for g in guards for a in anchored(g))
+        taken = taken_before(positions, asked)
+        # What each guard can find taken before it: steps, and whether anything.
+        steps: dict[str, tuple[set[int], bool]] = {}
+        nots: dict[int, set[int]] = {}
+        for p, on_edge, q in positions.edges:
+            name = self.steps[positions.steps[q]]
+            known, anything = steps.get(name, (set(), False))
+            steps[name] = (known | taken[p], anything or p != 0)
+            for number in on_edge:
+                nots.setdefault(number, set()).update(taken[p])
+        for name, (known, anything) in steps.items():
+            for node in anchored(self.guards[name]):
+                self._check_anchor(node, known, anything, f"`{name}`")
+        for number, known in nots.items():
+            for node in anchored(self.not_guards[number]):
+                self._check_anchor(node, known, True, "this `not`")
+
+    def _check_anchor(
+        self, node: syntax.Causal | syntax.Conc, known: set[int], anything: bool, before: str
+    ) -> None:
+        said = f"`{type(node).__name__}` asks nothing here: "
+        if node.anchor in (syntax.PRIOR, syntax.ALL):
+            if not anything:
+                self.say(
+                    "warning",
+                    "K223",
+                    f"{said}no event is taken before {before}",
+                    node.anchor_span or node.span,
+                    "leave it out, or put a step before it in the body",
+                )
+        elif node.anchor not in self.numbers:
+            self.say(
+                "warning",
+                "K223",
+                f"{said}the step `{node.anchor}` is not in the body",
+                node.anchor_span or node.span,
+                f"put `{node.anchor}` into the body before {before}, or name another anchor",
+            )
+        elif self.numbers[node.anchor] not in known:
+            self.say(
+                "warning",
+                "K223",
+                f"{said}on no path does `{node.anchor}` have an event before {before}",
+                node.anchor_span or node.span,
+                f"an anchor stands before {before} in the body, or in a repetition around both",
+            )
+
     def compile(self, source: Source | None) -> CompiledPattern:
         self._check_scope()
         self._check_order()
         positions, labels = self.positions()
         self.check_references(positions)
+        self.check_anchors(positions)
         if self.pattern.kind == "find" and 0 in positions.finals:
             self.say(
                 "error",
@@ -175,18 +238,28 @@ class _Pattern:
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
         self._check_covered(formulas, nots, alphabet, theory)
+        self._check_relations(positions, formulas, atoms, theory)
         groups = self._groups(atoms, formulas, nots)
         variants = sorted(
             {(positions.steps[q], ns) for _, ns, q in positions.edges}, key=lambda v: (v[0], v[1])
         )
         on_edges = [conjunction([formulas[s], *(barred[n] for n in ns)]) for s, ns in variants]
-        terms = minterms(on_edges, theory)
-        letters = tuple(
-            sorted({(m, groups[variants[v][0]]) for m, term in enumerate(terms) for v in term})
+        guards = Guards(
+            variants=tuple(variants),
+            formulas=tuple(on_edges),
+            groups=tuple(groups[step] for step, _ in variants),
+            names=tuple(self.steps[step] for step, _ in variants),
+            spans=tuple(self.spans.get(self.steps[step]) for step, _ in variants),
         )
-        machine = _Determinise(
-            positions, labels, variants, terms, letters, groups, self.pattern.kind, self.limits
-        ).run()
+        self._refuse()
+        made = determinise(
+            positions,
+            labels,
+            guards,
+            theory,
+            check=self.pattern.kind == "check",
+            span=self.pattern.body.span,
+        )
         local = [free_of_run(f, atoms) for f in formulas]
         classed = classes(local, theory)
         automaton = Automaton(
@@ -195,17 +268,16 @@ class _Pattern:
             variants=tuple(Variant(s, ns) for s, ns in variants),
             formulas=tuple(on_edges),
             nots=tuple(nots),
-            minterms=terms,
-            letters=letters,
-            table=machine.table,
-            finals=machine.finals,
-            names=machine.names,
-            enabled=machine.enabled,
-            live=_liveness(machine, atoms, on_edges, nots, variants, letters, self.numbers),
+            minterms=made.minterms,
+            letters=made.letters,
+            table=made.table,
+            finals=made.finals,
+            names=made.names,
+            enabled=made.enabled,
+            live=_liveness(made, atoms, on_edges, nots, variants, self.numbers),
             classes=classed,
             mirrors=mirrors_possible(positions, classed),
         )
-        self._refuse()
         return self._finish(automaton, alphabet, theory, source)
 
     def _check_scope(self) -> None:
@@ -217,7 +289,7 @@ class _Pattern:
                     "K206",
                     "two parts of the scope are called `node`",
                     of.span,
-                    "each copy's scope names its node already",
+                    "each copy's scope names its node already: leave `node` out",
                 )
 
     def _check_order(self) -> None:
@@ -225,6 +297,12 @@ class _Pattern:
         order = self.pattern.order
         if (fault := nonsense(order)) is not None:
             self.say("error", "K128", fault[0], order.span, fault[1])
+        if self.pattern.topology is not None:
+            try:
+                domains_of(self.pattern.topology, self.limits)
+            except PatternError as error:
+                for said in error.diagnostics:
+                    self.say("error", said.code, said.message, said.span, said.hint)
         if order.total and order.nodes is None:
             self.say(
                 "warning",
@@ -244,12 +322,13 @@ class _Pattern:
         """Warn of a guard that no offered event can satisfy."""
         for name, formula in zip(self.steps, formulas, strict=True):
             if not theory.can_hold(formula):
+                span, hint = self._contradiction(self.guards[name], theory)
                 self.say(
                     "error",
                     "K203",
                     f"no event can satisfy the step `{name}`",
-                    self.spans.get(name),
-                    "its conditions contradict each other",
+                    span or self.spans.get(name),
+                    hint,
                 )
             elif not theory.can_hold(formula, alphabet):
                 self.say(
@@ -269,6 +348,83 @@ class _Pattern:
                     "declare an `event` for what it speaks of",
                 )
 
+    def _check_relations(
+        self,
+        positions: Positions,
+        formulas: list[Formula],
+        atoms: Sequence[Atom],
+        theory: Theory,
+    ) -> None:
+        """Refuse a step that asks to be both after and concurrent with what is always bound."""
+        asked = {
+            shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
+            for shape in ("before", "concurrent")
+        }
+        pairs = [(b, c, {x, y}) for b, x in asked["before"] for c, y in asked["concurrent"]]
+        if not pairs:
+            return
+        bound = bound_before(positions, frozenset(range(len(self.steps))))
+        alive: dict[int, bool] = {}
+        for p, _, q in positions.edges:
+            step, known = positions.steps[q], bound[p]
+            if known is None or alive.get(step):
+                continue
+            anchors = {self.steps[number] for number in known}
+            same = [{anchor, syntax.ALL} for anchor in anchors]
+            if p:
+                anchors |= {syntax.PRIOR, syntax.ALL}
+                same += [{syntax.PRIOR, syntax.ALL}, {syntax.PRIOR, self.steps[positions.steps[p]]}]
+            never_both = [
+                ("or", (("var", b, False), ("var", c, False)))
+                for b, c, of in pairs
+                if of <= anchors and (len(of) == 1 or of in same)
+            ]
+            alive[step] = theory.can_hold(formulas[step], *never_both)
+        for step, can in alive.items():
+            if not can:
+                self.say(
+                    "error",
+                    "K203",
+                    f"no event can satisfy the step `{self.steps[step]}`",
+                    self.spans.get(self.steps[step]),
+                    "the events it relates to are bound by then, and what is causally after an "
+                    "event is not concurrent with it",
+                )
+
+    def _contradiction(self, guard: syntax.Guard, theory: Theory) -> tuple[Span | None, str]:
+        """Return where a guard that nothing satisfies is at fault, as far as one part is, and why.
+
+        The place is None where parts contradict each other.
+        """
+        parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
+        never = [part for part in parts if not theory.can_hold(self.lowering.lower(part))]
+        kinds = next((kinds for part in never for kinds in self._mixed(part)), None)
+        if kinds is None:
+            return (never[0].span if never else None), "its conditions contradict each other"
+        return never[0].span, (
+            f"a list holds a {' and a '.join(kinds)}; a comparison of different kinds is unknown, "
+            "so no value is known to be none of them: write a list for each kind, "
+            '`!(x in [1]) || !(x in ["a"])`'
+        )
+
+    def _mixed(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
+        """Yield the kinds of each list of several kinds in which something is said not to be."""
+        match guard:
+            case syntax.Name(name=name):
+                yield from self._mixed(self.events[name], positive)
+            case syntax.Not(operand=operand):
+                yield from self._mixed(operand, not positive)
+            case syntax.And(operands=operands) | syntax.Or(operands=operands):
+                for part in operands:
+                    yield from self._mixed(part, positive)
+            case syntax.Causal(guard=inner) | syntax.Conc(guard=inner):
+                yield from self._mixed(inner, positive)
+            case syntax.Membership(items=items) if not positive:
+                constants = [c for c in map(constant_of, items) if c is not None]
+                kinds = tuple(dict.fromkeys(map(kind, constants)))
+                if len(kinds) > 1:
+                    yield kinds
+
     def _groups(
         self, atoms: Sequence[Atom], formulas: list[Formula], nots: list[Formula]
     ) -> tuple[int, ...]:
@@ -287,8 +443,6 @@ class _Pattern:
     def _finish(
         self, automaton: Automaton, alphabet: Formula, theory: Theory, source: Source | None
     ) -> CompiledPattern:
-        from ketal.independence import ambiguities, order_sensitivity
-
         p = self.pattern
         window = p.window.length if p.window is not None else None
         window_us = window.microseconds if isinstance(window, syntax.Duration) else None
@@ -302,8 +456,10 @@ class _Pattern:
             and p.limit is None
         )
         sensitive = order_sensitivity(p, automaton, alphabet, theory, order_free)
-        if sensitive is not None:
-            self.say("warning", "K220", sensitive, p.body.span or p.span, _sensitive_hint(p))
+        if sensitive is not None and not p.order.total:
+            # Under `total` there is one order: nothing is left to depend on.
+            span, hint = _remedy(p, sensitive)
+            self.say("warning", "K220", sensitive.message, span, hint)
         for state, one, two in ambiguities(automaton, theory):
             self.say(
                 "warning",
@@ -344,180 +500,34 @@ class _Pattern:
         )
 
 
-def _sensitive_hint(p: syntax.Pattern) -> str:
-    if p.order.kind == "arrival":
-        return "`order CausalOrder` makes the answer independent of how messages arrived"
-    if p.order.total:
-        return "`CausalOrder(total)` is declared, so the answer is deterministic"
-    return "`CausalOrder(total)` makes the answer deterministic"
+def _remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
+    """Return what makes a pattern order-sensitive, and what makes its answer one."""
+    total = "`order CausalOrder(total)` makes the answer deterministic"
+    if sensitive.of == "topology" and p.topology is not None:
+        relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
+        return relaxed.span, "leave `relaxed` out to have causal order on every edge"
+    if sensitive.of == "window" and p.window is not None:
+        return p.window.span, f"a window of time is the same for every order; {total}"
+    if sensitive.of == "limit":
+        return p.places.get("limit", p.span), f"leave `limit` out; or {total}"
+    span = p.body.span or p.span
+    if p.kind == "check":
+        return span, total
+    if p.strategy == "any":  # under arrival order: with CausalOrder it would not be sensitive
+        return span, "under `order CausalOrder` every order gives the same matches"
+    found = "`find any` under `order CausalOrder` finds the same matches in every order"
+    return span, f"{total}; {found}"
 
 
-# --- determinisation -----------------------------------------------------------
-
-
-@dataclass
-class _Machine:
-    table: tuple[tuple[int, ...], ...]
-    finals: frozenset[int]
-    names: tuple[str, ...]
-    enabled: tuple[tuple[int, ...], ...]
-
-
-class _Determinise:
-    """Positions to the minimal table over letters, by automata-lib."""
-
-    def __init__(
-        self,
-        positions: Positions,
-        labels: dict[int, str] | None,
-        variants: list[tuple[int, tuple[int, ...]]],
-        terms: tuple[tuple[int, ...], ...],
-        letters: tuple[tuple[int, int], ...],
-        groups: tuple[int, ...],
-        kind: str,
-        limits: Limits,
-    ) -> None:
-        self.positions = positions
-        self.labels = labels
-        self.kind = kind
-        self.limits = limits
-        numbers = {v: i for i, v in enumerate(variants)}
-        columns = {letter: i for i, letter in enumerate(letters)}
-        self.letters = letters
-        by_variant: dict[int, set[int]] = {}
-        for m, term in enumerate(terms):
-            for v in term:
-                by_variant.setdefault(v, set()).add(columns[(m, groups[variants[v][0]])])
-        self.moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]
-        self.next_variants: list[set[int]] = [set() for _ in positions.steps]
-        for p, nots, q in sorted(positions.edges):
-            v = numbers[(positions.steps[q], nots)]
-            self.next_variants[p].add(v)
-            for column in by_variant.get(v, ()):
-                self.moves[p].setdefault(column, set()).add(q)
-
-    def run(self) -> _Machine:
-        self._bound_subsets()
-        return self._renumber(*self._minimal())
-
-    def _after(self, states: frozenset[int], column: int) -> frozenset[int]:
-        return frozenset().union(*(self.moves[p].get(column, ()) for p in states))
-
-    def _bound_subsets(self) -> None:
-        """Refuse a body whose deterministic form would be too large, before making it."""
-        seen = {frozenset((0,))}
-        todo = deque(seen)
-        while todo:
-            states = todo.popleft()
-            for column in sorted(set().union(*(self.moves[p] for p in states))):
-                target = self._after(states, column)
-                if target not in seen:
-                    seen.add(target)
-                    if len(seen) > self.limits.states_max:
-                        raise pattern_error(
-                            "K212",
-                            f"the automaton needs more than {self.limits.states_max} states",
-                            hint="limit states_max; use smaller counts, or steps that overlap less",
-                        )
-                    todo.append(target)
-
-    def _minimal(self) -> tuple[Any, dict[Any, dict[str, Any]]]:
-        from automata.fa.dfa import DFA
-        from automata.fa.nfa import NFA
-
-        # In a check, what is expected next is part of the answer: each step that
-        # may come next is a mark, so states that differ in it are not merged.
-        check = self.kind == "check"
-        marks = {f"?{v}" for vs in self.next_variants for v in vs} if check else set()
-        symbols = {str(c) for c in range(len(self.letters))} | marks
-        transitions: dict[str, dict[str, set[str]]] = {"sink": {}}
-        for p in range(len(self.positions.steps)):
-            row = {str(c): {f"p{q}" for q in qs} for c, qs in self.moves[p].items()}
-            if check:
-                row.update({f"?{v}": {"sink"} for v in self.next_variants[p]})
-            transitions[f"p{p}"] = row
-        nfa = NFA(
-            states=set(transitions),
-            input_symbols=symbols or {"0"},
-            transitions=transitions,
-            initial_state="p0",
-            final_states={f"p{p}" for p in self.positions.finals} | {"sink"},
-        )
-        dfa = DFA.from_nfa(nfa, retain_names=False, minify=True)
-        return dfa, {s: dict(row) for s, row in dfa.transitions.items()}
-
-    def _renumber(self, dfa: Any, rows: dict[Any, dict[str, Any]]) -> _Machine:
-        """Give states their numbers, breadth-first in letter order; drop the dead ones."""
-        alive = self._alive(dfa, rows)
-        index = {dfa.initial_state: 0}
-        order = [dfa.initial_state]
-        subsets: list[set[frozenset[int]]] = [{frozenset((0,))}]
-        table: list[tuple[int, ...]] = []
-        for state in order:
-            row = []
-            for column in range(len(self.letters)):
-                target = rows.get(state, {}).get(str(column))
-                if target is None or target not in alive:
-                    row.append(-1)
-                    continue
-                if target not in index:
-                    index[target] = len(order)
-                    order.append(target)
-                    subsets.append(set())
-                row.append(index[target])
-            table.append(tuple(row))
-        self._spread(table, subsets)
-        enabled = tuple(
-            tuple(sorted({v for ps in sets for p in ps for v in self.next_variants[p]}))
-            for sets in subsets
-        )
-        finals = frozenset(index[s] for s in order if s in dfa.final_states)
-        return _Machine(tuple(table), finals, self._names(subsets), enabled)
-
-    def _alive(self, dfa: Any, rows: dict[Any, dict[str, Any]]) -> set[Any]:
-        before: dict[Any, set[Any]] = {}
-        for state, row in rows.items():
-            for target in row.values():
-                before.setdefault(target, set()).add(state)
-        alive = set(dfa.final_states)
-        todo = list(alive)
-        while todo:
-            for state in before.get(todo.pop(), ()):
-                if state not in alive:
-                    alive.add(state)
-                    todo.append(state)
-        return alive
-
-    def _spread(self, table: list[tuple[int, ...]], subsets: list[set[frozenset[int]]]) -> None:
-        """Find the sets of positions that stand behind each state."""
-        todo = deque([(0, frozenset((0,)))])
-        while todo:
-            state, states = todo.popleft()
-            for column, target in enumerate(table[state]):
-                if target < 0:
-                    continue
-                after = self._after(states, column)
-                if after not in subsets[target]:
-                    subsets[target].add(after)
-                    todo.append((target, after))
-
-    def _names(self, subsets: list[set[frozenset[int]]]) -> tuple[str, ...]:
-        if self.labels is None:
-            return tuple(f"q{i}" for i in range(len(subsets)))
-        names = []
-        for sets in subsets:
-            named = sorted({self.labels[p] for ps in sets for p in ps})
-            names.append("|".join(named))
-        return tuple(names)
+# --- liveness ------------------------------------------------------------------
 
 
 def _liveness(
-    machine: _Machine,
+    machine: Deterministic,
     atoms: Sequence[Atom],
     formulas: Sequence[Formula],
     nots: Sequence[Formula],
     variants: Sequence[tuple[int, tuple[int, ...]]],
-    letters: Sequence[tuple[int, int]],
     numbers: Mapping[str, int],
 ) -> tuple[Live, ...]:
     """Return the registers that are read from each state on, before they are overwritten."""
@@ -547,9 +557,8 @@ def _liveness(
     while changed:
         changed = False
         for state, row in enumerate(machine.table):
-            for (_, group), target in zip(letters, row, strict=True):
-                if target < 0:
-                    continue
+            for letter, target in row:
+                _, group = machine.letters[letter]
                 more = steps_live[target] - {group} - steps_live[state]
                 if more or (history_live[target] and not history_live[state]):
                     steps_live[state] |= more

@@ -2,23 +2,30 @@
 
 A registered guard is a pure function of the values that a pattern passes to
 it, and of the event where its first parameter is annotated `ketal.Event`. It
-answers True, False or None (unknown). Its version enters the fingerprint of
-every pattern that names it: whoever changes what the function answers changes
-the version.
+answers True, False or None (unknown); numpy's booleans are booleans. Its
+version enters the fingerprint of every pattern that names it: whoever changes
+what the function answers changes the version.
 
-The one rule: a guard is known by its annotations before it is ever called, so
-that a pattern which passes a string for a number is refused when it is read.
+A guard is known by its annotations before it is ever called, so that a pattern
+which passes a string for a number is refused when it is read. A function that
+raises, or answers anything else, has *failed*: a stream does not stop for it,
+so its answer is unknown, the failure is counted, and the log says why.
+
+The one rule: what is no answer is unknown, never true.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
+import reprlib
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from ketal.attributes import unboxed
 from ketal.errors import SettingError
 from ketal.event import Event
 from ketal.pattern import RESERVED
@@ -26,6 +33,7 @@ from ketal.pattern import RESERVED
 Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
 Function: TypeAlias = Callable[..., bool | None]
 
+_LOGGER = logging.getLogger("ketal")
 _KINDS: dict[object, Kind] = {int: "number", float: "number", str: "string", bool: "boolean"}
 # `causal(…)` is told as a misspelt `Causal(…)`.
 _TAKEN = frozenset(word.lower() for word in RESERVED)
@@ -58,6 +66,59 @@ class RegisteredGuard:
     takes_event: bool
 
 
+class GuardCall:
+    """A registered guard as compiled guards call it: it answers, whatever its function does.
+
+    Parameters
+    ----------
+    guard : RegisteredGuard
+        Whose function is called.
+    failed : callable, optional
+        Called for each failure of the function. The log tells the first one in
+        full, the others on its level `DEBUG`.
+    """
+
+    __slots__ = ("failed", "guard", "told")
+
+    def __init__(self, guard: RegisteredGuard, failed: Callable[[], None] | None = None) -> None:
+        self.guard = guard
+        self.failed = failed
+        self.told = False
+
+    def __call__(self, event: Event, values: tuple[Any, ...]) -> bool | None:
+        """Return the guard's answer about an event and the values that a pattern passes."""
+        guard = self.guard
+        for value, expected in zip(values, guard.parameters, strict=True):
+            # What is absent or of another kind makes the guard unknown; it is no failure.
+            if value is None or (expected != "any" and _KINDS.get(value.__class__) != expected):
+                return None
+        given = (event, *values) if guard.takes_event else values
+        try:
+            answer = unboxed(guard.function(*given))
+        except Exception as fault:
+            self._fail(event, f"it raised {type(fault).__name__}", fault)
+            return None
+        if answer is None or answer.__class__ is bool:
+            return answer
+        said = f"it answered {reprlib.repr(answer)} of class {type(answer).__name__}"
+        self._fail(event, f"{said}, which is none of True, False and None (unknown)")
+        return None
+
+    def _fail(self, event: Event, why: str, fault: Exception | None = None) -> None:
+        _LOGGER.log(
+            logging.DEBUG if self.told else logging.ERROR,
+            "the registered guard %s failed on %s: %s; its answer is taken as unknown"
+            " (further failures are counted as guard_failures, and logged on level DEBUG)",
+            self.guard.name,
+            event.dot,
+            why,
+            exc_info=fault,
+        )
+        self.told = True
+        if self.failed is not None:
+            self.failed()
+
+
 _registry: dict[str, RegisteredGuard] = {}
 
 
@@ -82,7 +143,8 @@ def register_guard(name: str, function: Function, *, version: str) -> Registered
     SettingError
         If the name, the version or the signature cannot serve.
     """
-    if not (name.isascii() and name.isidentifier()) or name.lower() in _TAKEN:
+    named = isinstance(name, str) and name.isascii() and name.isidentifier()
+    if not named or name.lower() in _TAKEN:
         raise SettingError(
             f"{name!r} cannot name a guard: a name is made of A-Z a-z 0-9 _ "
             "and is no word of the language"

@@ -16,17 +16,30 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from ketal import pattern as syntax
 from ketal.alphabet import Known, Theory, negation
-from ketal.atoms import Atom, Formula, conjunction, registers, simplify, variables
-from ketal.automaton import ANONYMOUS, Automaton
+from ketal.atoms import (
+    Atom,
+    Formula,
+    conjunction,
+    disjunction,
+    registers,
+    simplify,
+    variables,
+)
+from ketal.automaton import ANONYMOUS, Automaton, Ways
+from ketal.operators.domain_order import gives_up
 
 SWAPS_MAX = 200_000
 """Pairs of symbolic events tried before a proof is given up."""
 
 CLASSES_MAX = 512
-"""Symbolic events told apart before a proof is given up."""
+"""Symbolic events that one state tells apart before a proof is given up."""
+
+WITNESSES_MAX = 64
+"""Of more symbolic events than that, those that are tried for two that do not commute."""
 
 
 def _exclusive(theory: Theory) -> tuple[Formula, ...]:
@@ -47,40 +60,46 @@ def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str
     Only those count that lead to different configurations: readings that the
     table merged need one.
     """
-    told: set[tuple[int, int]] = set()
     bound = _exclusive(theory)
-    registered = {group for _, group in automaton.letters}
-    for state, row in enumerate(automaton.table):
-        ways: dict[int, list[int]] = {}
-        for (minterm, group), target in zip(automaton.letters, row, strict=True):
-            if target >= 0:
-                ways.setdefault(minterm, []).append(group)
-        for minterm, groups in ways.items():
-            if len(groups) < 2:
+    group_of = {
+        v: group
+        for minterm, group in automaton.letters
+        for of_class in automaton.minterms[minterm]
+        for v in of_class
+    }
+    told: set[tuple[int, int]] = set()
+    asked: dict[tuple[bool, int, int], bool] = {}
+    looked: set[tuple[bool, tuple[int, ...]]] = set()
+    for state, enabled in enumerate(automaton.enabled):
+        if (state == 0, enabled) in looked:
+            continue
+        looked.add((state == 0, enabled))
+        for one, two in itertools.combinations(enabled, 2):
+            steps = automaton.variants[one].step, automaton.variants[two].step
+            if group_of[one] == group_of[two] or steps in told:
                 continue
-            term = set(automaton.minterms[minterm])
-            asked = [
-                formula if number in term else negation(formula)
-                for number, formula in enumerate(automaton.formulas)
-            ]
-            if state and not theory.can_hold(*asked, *bound):
-                continue
-            steps = [
-                next(
-                    s
-                    for s in _steps(automaton, state, term)
-                    if group == (s if s in registered else ANONYMOUS)
-                )
-                for group in groups
-            ]
-            for one, two in itertools.combinations(sorted(set(steps)), 2):
-                if (one, two) not in told:
-                    told.add((one, two))
-                    yield automaton.names[state], automaton.steps[one], automaton.steps[two]
+            key = (state == 0, one, two)
+            if key not in asked:
+                both = (automaton.formulas[one], automaton.formulas[two])
+                asked[key] = theory.can_hold(*both, *(bound if state else ()))
+            if asked[key]:
+                told.add(steps)
+                yield automaton.names[state], automaton.steps[steps[0]], automaton.steps[steps[1]]
 
 
-def _steps(automaton: Automaton, state: int, term: set[int]) -> list[int]:
-    return sorted({automaton.variants[v].step for v in automaton.enabled[state] if v in term})
+class Sensitivity(NamedTuple):
+    """Why a pattern is order-sensitive.
+
+    Attributes
+    ----------
+    of : {"topology", "steps", "window", "limit"}
+        What makes it so.
+    message : str
+        The reason in words.
+    """
+
+    of: Literal["topology", "steps", "window", "limit"]
+    message: str
 
 
 def order_sensitivity(
@@ -89,46 +108,67 @@ def order_sensitivity(
     alphabet: Formula,
     theory: Theory,
     order_free: bool,
-) -> str | None:
+) -> Sensitivity | None:
     """Return why a pattern is order-sensitive, None where it is proven not to be."""
     if order_free:
         return None
+    if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
+        why = "across a `relaxed` edge an event may be offered before its causes"
+        return Sensitivity("topology", f"order-sensitive: {why}")
+    said = _of_the_steps(pattern, automaton, alphabet, theory)
+    if said is not None:
+        return Sensitivity("steps", f"order-sensitive{said}")
     if pattern.window is not None and isinstance(pattern.window.length, int):
-        return "order-sensitive: `within … events` counts positions in the order offered"
-    if pattern.kind == "find" and pattern.limit is not None:
-        return "order-sensitive: which matches `limit` lists depends on the order offered"
-    causal_any = pattern.order.kind == "causal" and pattern.strategy == "any"
-    if pattern.kind == "find" and causal_any:
+        why = "`within … events` counts positions in the order offered"
+        return Sensitivity("window", f"order-sensitive: {why}")
+    if pattern.limit is not None:
+        why = "which matches `limit` lists depends on the order offered"
+        return Sensitivity("limit", f"order-sensitive: {why}")
+    return None
+
+
+def _of_the_steps(
+    pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
+) -> str | None:
+    """Return why the runs themselves are order-sensitive, None where it is proven that not.
+
+    What is listed of them, and where a window of events ends, is left out of account.
+    """
+    if pattern.kind == "find" and pattern.order.kind == "causal" and pattern.strategy == "any":
         # With `not`: defined by the partial order alone, and offered after its past.
         return None
     if pattern.kind == "find" and automaton.nots:
-        return "order-sensitive: a `not` bars by what was offered in between"
+        return ": a `not` bars by what was offered in between"
     found = _Swaps(pattern, automaton, alphabet, theory).find()
-    if found is None:
-        return None
-    if isinstance(found, str):
+    if found is None or isinstance(found, str):
         return found
     state, one, two = found
     both = f"two `{one}`" if one == two else f"`{one}` and `{two}`"
-    return f"order-sensitive: in state {automaton.names[state]}, {both} do not commute"
+    return f": in state {automaton.names[state]}, {both} do not commute"
+
+
+_Column = tuple[int | None, tuple[int, ...]]
+"""What is asked of a symbolic event: does it satisfy one of these variants, with the
+registers as they were (None), or after the other event was taken into this group?"""
 
 
 @dataclass(frozen=True)
 class _Symbol:
-    """A symbolic event: the variants it satisfies before and after each overwriting.
+    """A symbolic event, as one state and those next to it tell events apart.
 
     Attributes
     ----------
-    truth : mapping of group or None to frozenset of int
-        None: with the registers as they were; g: after the other event was
-        taken into group g.
+    held : frozenset of _Column
+        What is so of it.
+    told : Known
+        What is known of its atoms then.
+    node : str or None
+        The node that it is of, where its guards say so.
     """
 
-    truth: tuple[tuple[int | None, frozenset[int]], ...]
+    held: frozenset[_Column]
+    told: Known
     node: str | None
-
-    def given(self, group: int | None) -> frozenset[int]:
-        return dict(self.truth)[group]
 
 
 _Configuration = tuple[int, str, tuple[tuple[int, str], ...], frozenset[str], tuple[str, ...]]
@@ -142,76 +182,31 @@ class _Swaps:
     ) -> None:
         self.pattern = pattern
         self.automaton = automaton
-        self.theory = theory
-        self.alphabet = alphabet
-        self.groups = sorted({g for _, g in automaton.letters})
         self.strategy = "check" if pattern.kind == "check" else pattern.strategy or "next"
         self.find_kind = pattern.kind == "find"
-        self.rows: list[dict[frozenset[int], list[tuple[int, int]]]] = []
-        for state, row in enumerate(automaton.table):
-            here = frozenset(automaton.enabled[state])
-            ways: dict[frozenset[int], list[tuple[int, int]]] = {}
-            seen: set[tuple[frozenset[int], int]] = set()
-            for (minterm, group), target in zip(automaton.letters, row, strict=True):
-                held = here & frozenset(automaton.minterms[minterm])
-                if target >= 0 and (held, group) not in seen:
-                    seen.add((held, group))
-                    ways.setdefault(held, []).append((group, target))
-            self.rows.append(ways)
-
-    # symbolic events
-
-    def _symbols(self) -> list[_Symbol] | None:
-        """Return every symbolic alphabet event; None if there are too many."""
-        atoms: list[Atom] = list(self.theory.atoms)
-        columns: list[tuple[int | None, int, Formula]] = [
-            (None, v, f) for v, f in enumerate(self.automaton.formulas)
-        ]
-        for group in self.groups:
-            known, fresh = self._overwritten(group, atoms)
-            columns += [
-                (group, v, _rename(simplify(f, known), fresh))
-                for v, f in enumerate(self.automaton.formulas)
-            ]
-        fixed = [self.alphabet]
-        if self.pattern.deployment is not None and not self.pattern.deployment.everything:
+        self._ways: dict[int, Ways] = {}
+        self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}
+        self._overwritten: dict[int, tuple[Mapping[int, bool], Mapping[int, int]]] = {}
+        atoms = list(theory.atoms)
+        self._nodes = _nodes(atoms)
+        self._fixed = [alphabet]
+        if pattern.deployment is not None and not pattern.deployment.everything:
             # A copy's own events stand at fixed places among what it is offered.
-            fixed += [("var", n, False) for n, a in enumerate(atoms) if a.shape == "localhost"]
-        theory = Theory(atoms, self.theory.limits)
-        found: list[_Symbol] = []
-        nodes = {
-            a.payload[0]: ("var", n, True)
-            for n, a in enumerate(atoms)
-            if a.shape == "host" and not set("*?") & set(a.payload[0])
-        } | {
-            a.payload[2].value: ("var", n, True)
-            for n, a in enumerate(atoms)
-            if a.shape == "compare"
-            and a.payload[:2] == ("==", syntax.Field("node"))
-            and isinstance(a.payload[2], syntax.Literal)
-        }
+            self._fixed += [
+                ("var", n, False) for n, a in enumerate(atoms) if a.shape == "localhost"
+            ]
+        for group in sorted({g for _, g in automaton.letters}):
+            self._overwritten[group] = self._after(group, theory.atoms, atoms)
+        self.theory = Theory(atoms, theory.limits)
 
-        # Most guards do not change when another event is taken: each is asked once.
-        asked = tuple(dict.fromkeys(formula for _, _, formula in columns))
-        for told, chosen in _classes(theory, fixed, asked):
-            truth: dict[int | None, set[int]] = {g: set() for g in (None, *self.groups)}
-            for overwritten, v, formula in columns:
-                if formula in chosen:
-                    truth[overwritten].add(v)
-            node = next((c for c, f in nodes.items() if theory.forces(told, f)), None)
-            found.append(_Symbol(tuple((g, frozenset(v)) for g, v in truth.items()), node))
-            if len(found) > CLASSES_MAX:
-                return None
-        return found
-
-    def _overwritten(
-        self, group: int, atoms: list[Atom]
+    def _after(
+        self, group: int, before: Sequence[Atom], atoms: list[Atom]
     ) -> tuple[Mapping[int, bool], Mapping[int, int]]:
         """Return what is known of relational atoms after the other event went to `group`."""
         name = self.automaton.steps[group] if group != ANONYMOUS else None
         known: dict[int, bool] = {}
         fresh: dict[int, int] = {}
-        for number, atom in enumerate(self.theory.atoms):
+        for number, atom in enumerate(before):
             if not atom.relational:
                 continue
             prior, steps, history = registers(atom)
@@ -227,36 +222,91 @@ class _Swaps:
                 atoms.append(Atom("after", (group, number), True, relational=True, decided=True))
         return known, fresh
 
+    # symbolic events
+
+    def ways(self, state: int) -> Ways:
+        """Return where events lead from a state."""
+        found = self._ways.get(state)
+        if found is None:
+            found = self._ways[state] = Ways(self.automaton, state)
+        return found
+
+    def symbols(self, state: int) -> list[_Symbol]:
+        """Return the alphabet events that a state, and those next to it, tell apart.
+
+        More than `CLASSES_MAX` are not all of them.
+        """
+        columns: dict[_Column, None] = {(None, c): None for c in self.ways(state).classes}
+        for letter, target in self.automaton.table[state]:
+            _, group = self.automaton.letters[letter]
+            columns |= {(group, c): None for c in self.ways(target).classes}
+        asked = tuple(columns)
+        if asked not in self._known:
+            self._known[asked] = self._told_apart(asked)
+        return self._known[asked]
+
+    def _told_apart(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
+        formulas = {column: self._formula(*column) for column in columns}
+        found: list[_Symbol] = []
+        # Most guards do not change when another event is taken: each is asked once.
+        asked = tuple(dict.fromkeys(formulas.values()))
+        for told, chosen in _classes(self.theory, self._fixed, asked):
+            held = frozenset(column for column, formula in formulas.items() if formula in chosen)
+            node = next((c for c, f in self._nodes.items() if self.theory.forces(told, f)), None)
+            found.append(_Symbol(held, told, node))
+            if len(found) > CLASSES_MAX:
+                break
+        return found
+
+    def _formula(self, overwritten: int | None, variants: tuple[int, ...]) -> Formula:
+        formula = disjunction([self.automaton.formulas[v] for v in variants])
+        if overwritten is None:
+            return formula
+        known, fresh = self._overwritten[overwritten]
+        return _rename(simplify(formula, known), fresh)
+
     # runs of two events
 
     def find(self) -> tuple[int, str, str] | str | None:
         """Return (state, step, step) that do not commute, why no proof was found, or None."""
-        symbols = self._symbols()
-        unproven = "order-sensitive as far as can be shown: the steps overlap too much for a proof"
-        if symbols is None or len(symbols) ** 2 * len(self.rows) > SWAPS_MAX:
-            return unproven
+        unproven = " as far as can be shown: the steps overlap too much for a proof"
+        swaps = 0
         windows: list[tuple[bool, bool, bool]] = [(True, True, True)]
         if self.pattern.window is not None:
             both = (True, False)
             windows = [(a, b, c) for a in both for b in both for c in both]
-        for state in range(len(self.rows)):
-            for x, y in itertools.combinations_with_replacement(symbols, 2):
+        order = {name: number for number, name in enumerate(self.automaton.steps)}
+        for state in range(len(self.automaton.table)):
+            symbols = self.symbols(state)
+            swaps += len(symbols) ** 2
+            proven = len(symbols) <= CLASSES_MAX and swaps <= SWAPS_MAX
+            tried = symbols if proven else symbols[:WITNESSES_MAX]
+            for x, y in itertools.combinations_with_replacement(tried, 2):
                 if x.node is not None and x.node == y.node:
                     continue  # one node's events are never concurrent
                 for fits in windows:
                     if self._outcome(state, x, y, "x", "y", fits) != self._outcome(
                         state, y, x, "y", "x", (fits[1], fits[0], fits[2])
                     ):
-                        return state, self._name(state, x), self._name(state, y)
+                        names = [self._name(state, x), self._name(state, y)]
+                        one, two = sorted(names, key=lambda name: order.get(name, len(order)))
+                        return state, one, two
+            if not proven:
+                return unproven
         return None
 
     def _name(self, state: int, symbol: _Symbol) -> str:
-        here = set(self.automaton.enabled[state])
-        held = [v for _, vs in symbol.truth for v in sorted(vs)]
-        chosen = next((v for v in held if v in here), held[0] if held else None)
-        if chosen is None:
-            return "an event of no step"
-        return self.automaton.steps[self.automaton.variants[chosen].step]
+        """Return the step that an event is in a state, else in one next to it."""
+        here = self.ways(state).classes
+        at_once = [(None, c) for c in here if (None, c) in symbol.held]
+        later = sorted((g, c) for g, c in symbol.held if g is not None)
+        for overwritten, variants in (*at_once, *later):
+            for variant in variants:
+                formula = self._formula(overwritten, (variant,))
+                after = self.theory.narrowed(symbol.told, (formula,))
+                if after is not None and self.theory.satisfiable(after):
+                    return self.automaton.steps[self.automaton.variants[variant].step]
+        return "an event of no step"
 
     def _outcome(
         self,
@@ -270,7 +320,7 @@ class _Swaps:
         start: _Configuration = (state, "", (), frozenset(), ())
         said: list[object] = []
         after: list[tuple[_Configuration, int | None]] = []
-        moved = self._moves(start, first.given(None), one) if fits[0] or state == 0 else []
+        moved = self._moves(start, first, None, one) if fits[0] or state == 0 else []
         stays = not moved if self.strategy == "next" else self.strategy == "any"
         if self.find_kind and (stays or state == 0):
             after.append((start, None))
@@ -288,7 +338,7 @@ class _Swaps:
         for configuration, group in after:
             allowed = (fits[1] or state == 0) if group is None else (fits[2] or state == 0)
             again = (
-                self._moves(configuration, second.given(group), two)
+                self._moves(configuration, second, group, two)
                 if allowed or configuration[0] == 0
                 else []
             )
@@ -309,12 +359,18 @@ class _Swaps:
         return frozenset(self._kept(c) for c in last), tuple(sorted(map(repr, said)))
 
     def _moves(
-        self, configuration: _Configuration, held: frozenset[int], event: str
+        self, configuration: _Configuration, symbol: _Symbol, overwritten: int | None, event: str
     ) -> list[tuple[_Configuration, int]]:
+        """Return where a symbolic event leads, the other one taken into `overwritten`."""
         state, _, steps, history, bound = configuration
-        here = held & frozenset(self.automaton.enabled[state])
+        ways = self.ways(state)
+        here = frozenset(c[0] for c in ways.classes if (overwritten, c) in symbol.held)
+        try:
+            targets = ways.targets(here)
+        except KeyError:
+            return []  # no event: comparisons with the other one are told apart too finely
         out: list[tuple[_Configuration, int]] = []
-        for group, target in self.rows[state].get(here, ()):
+        for group, target in targets:
             kept = dict(steps)
             if group != ANONYMOUS:
                 kept[group] = event
@@ -358,6 +414,21 @@ def _classes(
         formula = asked[at]
         stack.append((at + 1, theory.narrowed(known, (negation(formula),)), chosen))
         stack.append((at + 1, theory.narrowed(known, (formula,)), chosen | {formula}))
+
+
+def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
+    """Return the atoms that say which node an event is of, by its name."""
+    return {
+        a.payload[0]: ("var", n, True)
+        for n, a in enumerate(atoms)
+        if a.shape == "host" and not set("*?") & set(a.payload[0])
+    } | {
+        a.payload[2].value: ("var", n, True)
+        for n, a in enumerate(atoms)
+        if a.shape == "compare"
+        and a.payload[:2] == ("==", syntax.Field("node"))
+        and isinstance(a.payload[2], syntax.Literal)
+    }
 
 
 def _rename(formula: Formula, fresh: Mapping[int, int]) -> Formula:

@@ -54,8 +54,8 @@ def guard_findings(
                         "K113", "error", f"`matches` looks at a string, and this is a {kind}",
                         part.span, "compare it: `x == 1`, `x in [1, 2]`",
                     )  # fmt: skip
-            case ast.Arithmetic(op=op, left=left, right=right):
-                for operand in (left, right):
+            case ast.Arithmetic(ops=ops, operands=operands):
+                for op, operand in zip((ops[0], *ops), operands, strict=True):
                     yield from _operand(op, operand, part, params)
             case ast.Negative(operand=operand):
                 yield from _operand("-", operand, part, params)
@@ -108,7 +108,7 @@ def _call(node: ast.Registered, guard: RegisteredGuard, params: Params) -> Itera
         wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
         yield (
             "K104", "error", f"the guard `{guard.name}` takes {wants}, not {given}", node.span,
-            f"write `{guard.name}({', '.join(guard.parameters)})`",
+            f"it is called with ({', '.join(guard.parameters)})",
         )  # fmt: skip
         return
     for number, (kind, argument) in enumerate(

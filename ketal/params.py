@@ -6,18 +6,53 @@ and is of the kind that was declared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from datetime import timedelta
+from typing import Any, cast
 
 from ketal import pattern as syntax
-from ketal.atoms import kind
 from ketal.errors import SettingError
+from ketal.values import kind
 
-ParamValue = int | float | str | bool | syntax.Duration
+ParamValue = int | float | str | bool | timedelta | syntax.Duration
+_NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DURATION = re.compile(r"(\d+|\d+\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)", re.ASCII)
 
 
-def _literal(value: ParamValue) -> syntax.Literal | syntax.Duration:
+def value_of(text: str) -> ParamValue:
+    """Read the value of a parameter: a duration, a number, a boolean, else text.
+
+    Quotes make text of anything: `"30s"`.
+    """
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text):
+        return int(text) if re.fullmatch(r"[+-]?\d{1,300}", text) else float(text)
+    if (duration := _duration(text)) is not None:
+        return duration
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def _duration(text: str) -> syntax.Duration | None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        return None
+    amount, unit = match.groups()
+    return syntax.Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
+
+
+def _literal(
+    value: ParamValue, declared: syntax.Literal | syntax.Duration
+) -> syntax.Literal | syntax.Duration:
+    """Return a value as syntax; text and a timedelta may say a duration where one is declared."""
+    if isinstance(value, timedelta):
+        return syntax.Duration(value // timedelta(microseconds=1), "us")
+    if isinstance(value, str) and isinstance(declared, syntax.Duration):
+        return _duration(value) or syntax.Literal(value)
     return value if isinstance(value, syntax.Duration) else syntax.Literal(value)
 
 
@@ -29,13 +64,14 @@ def with_params(
     Raises
     ------
     SettingError
-        If a given value is of another kind than the declared one.
+        If a given value is of another kind than the declared one, or a length of
+        time of nothing.
     """
     values: dict[str, syntax.Literal | syntax.Duration] = {}
     for decl in (*file.params, *pattern.params):
         values[decl.name] = decl.value
         if decl.name in given:
-            value = _literal(given[decl.name])
+            value = _literal(given[decl.name], decl.value)
             if type(value) is not type(decl.value) or (
                 isinstance(value, syntax.Literal)
                 and isinstance(decl.value, syntax.Literal)
@@ -43,10 +79,37 @@ def with_params(
             ):
                 raise SettingError(
                     f"parameter {decl.name} is declared as {_shown(decl.value)}; "
-                    f"{_shown(value)} is of another kind"
+                    f"{_shown(value)} is of another kind{_wanted(decl.value)}"
                 )
             values[decl.name] = value
-    return _put(file, values), _put(pattern, values)
+    _refuse_nothing(pattern, values)
+    # The other patterns of the file have parameters of their own.
+    return replace(file, events=_put(file.events, values)), _put(pattern, values)
+
+
+def _refuse_nothing(
+    pattern: syntax.Pattern, values: Mapping[str, syntax.Literal | syntax.Duration]
+) -> None:
+    """Refuse a value of 0 where a length of time is meant; in a comparison it may stand."""
+    order = pattern.order
+    lengths: dict[str, Any] = {
+        "within": pattern.window.length if pattern.window is not None else None,
+        "frontier": order.frontier,
+        "gap": order.gap,
+        "idle": order.idle,
+    }
+    for what, length in lengths.items():
+        if isinstance(length, syntax.ParamRef):
+            value = values[length.name]
+            if isinstance(value, syntax.Duration) and value.amount <= 0:
+                raise SettingError(
+                    f"parameter {length.name} is {value.amount} {value.unit}, and "
+                    f"`{what}` needs a length of time; give one longer than nothing"
+                )
+
+
+def _wanted(declared: syntax.Literal | syntax.Duration) -> str:
+    return "; write it as `30s`" if isinstance(declared, syntax.Duration) else ""
 
 
 def _shown(value: syntax.Literal | syntax.Duration) -> str:

@@ -113,14 +113,15 @@ class ParamRef(Node):
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Node):
-    """`left op right` with one of `+ - * / %`; unknown unless both are numbers.
+    """`a + b - c`: from left to right; unknown unless all are numbers.
 
-    `/` is true division, `%` has the sign of the divisor; by zero is unknown.
+    The operators stand between the operands and are all of one strength, `+ -`
+    or `* / %`. Flat: the first operand is no Arithmetic of that strength. `/` is
+    true division, `%` has the sign of the divisor; by zero is unknown.
     """
 
-    op: OneOf["+", "-", "*", "/", "%"]
-    left: Value
-    right: Value
+    ops: tuple[OneOf["+", "-", "*", "/", "%"], ...]
+    operands: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,7 @@ class Causal(Node):
 
     guard: Guard
     anchor: str = PRIOR
+    anchor_span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,7 @@ class Conc(Node):
 
     guard: Guard
     anchor: str = PRIOR
+    anchor_span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 Guard = (

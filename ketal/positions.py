@@ -186,10 +186,10 @@ def trim(positions: Positions) -> None:
     positions.edges = {e for e in positions.edges if e[2] in alive}
 
 
-def bound_before(positions: Positions) -> list[frozenset[int] | None]:
-    """Return, for each position, the steps that have an event on every path up to it,
+def bound_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[int] | None]:
+    """Return, for each position, which of some steps have an event on every path up to it.
 
-    the position's own event included; None where no path leads.
+    The position's own event is included; None where no path leads.
     """
     bound: list[frozenset[int] | None] = [None] * len(positions.steps)
     bound[0] = frozenset()
@@ -202,13 +202,37 @@ def bound_before(positions: Positions) -> list[frozenset[int] | None]:
         here = bound[p]
         assert here is not None
         for q in after.get(p, ()):
-            new = here | {positions.steps[q]}
+            new = here | asked.intersection((positions.steps[q],))
             old = bound[q]
             meet = new if old is None else old & new
             if meet != old:
                 bound[q] = meet
                 todo.append(q)
     return bound
+
+
+def taken_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[int]]:
+    """Return, for each position, which of some steps have an event on some path up to it.
+
+    The position's own event is included.
+    """
+    taken = [asked.intersection((step,)) for step in positions.steps]
+    after: dict[int, list[int]] = {}
+    for p, _, q in positions.edges:
+        after.setdefault(p, []).append(q)
+    todo = deque(range(len(taken)))
+    while todo:
+        p = todo.popleft()
+        for q in after.get(p, ()):
+            if not taken[p] <= taken[q]:
+                taken[q] |= taken[p]
+                todo.append(q)
+    return taken
+
+
+def anchored(node: syntax.Node) -> list[syntax.Causal | syntax.Conc]:
+    """Return the causal operators in a guard."""
+    return [n for n in syntax.walk(node) if isinstance(n, syntax.Causal | syntax.Conc)]
 
 
 def references(node: syntax.Node) -> list[syntax.Reference]:

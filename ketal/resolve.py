@@ -11,14 +11,22 @@ The one rule: a finding is returned, never raised, and one fault is told once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from ketal import pattern as ast
 from ketal.errors import Diagnostic, Span
 from ketal.guards import RegisteredGuard
 from ketal.kinds import guard_findings
-from ketal.wellformed import Finding, body_findings
+from ketal.statements import did_you_mean, statement_findings, twice, unknown_param
+from ketal.wellformed import Finding, body_findings, in_every_word
+
+_STATEMENTS = frozenset(
+    {
+        "event", "param", "order", "at", "partition", "topology", "check", "find", "within",
+        "return", "limit", "mode", "on",
+    }
+)  # fmt: skip
+"""The words that statements begin with; none of them names a step."""
 
 _Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
 
@@ -51,12 +59,6 @@ def resolve(
 def _place(diagnostic: Diagnostic) -> tuple[int, int]:
     span = diagnostic.span
     return (span.line, span.column) if span else (0, 0)
-
-
-def did_you_mean(name: str, known: Iterator[str] | list[str] | set[str]) -> str:
-    """Return a hint that names the nearest of the known names, or an empty string."""
-    meant = get_close_matches(name, sorted(known), 1, 0.6)
-    return f"did you mean `{meant[0]}`?" if meant else ""
 
 
 class _Findings:
@@ -110,22 +112,45 @@ class _Findings:
     ) -> None:  # fmt: skip
         """Check every name and every kind in a guard or a value."""
         events = {name for name, d in names.items() if isinstance(d, ast.EventDecl)}
+        params = _params(names)
+        told: set[int] = set()
         for part in ast.walk(node):
+            if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part, names):
+                told.add(id(part.guard))
             match part:
+                case ast.Name() if id(part) in told:
+                    pass
                 case ast.Name(name=name) if name not in events:
                     self._unknown_event(part, events, names, registered)
                 case ast.Reference(step=step):
-                    self._known_step(step, part, names, f"{step}.…")
+                    self._known_step(step, part.span, names, part)
                 case ast.Causal(anchor=anchor) | ast.Conc(anchor=anchor):
                     if anchor not in (ast.PRIOR, ast.ALL):
-                        self._known_step(anchor, part, names, "")
-                case ast.ParamRef(name=name):
-                    self._known_param(name, part, names)
+                        self._known_step(anchor, part.anchor_span or part.span, names)
+                case ast.ParamRef(name=name) if name not in params:
+                    self.add(unknown_param(part, params))
                 case ast.Registered(name=name) if name not in registered:
                     self._unknown_guard(part, names, registered)
-        params = {n: d.value for n, d in names.items() if isinstance(d, ast.ParamDecl)}
-        for finding in guard_findings(node, params, registered):
+        values = {name: declared.value for name, declared in params.items()}
+        for finding in guard_findings(node, values, registered):
             self.add(finding)
+
+    def _anchor_first(self, node: ast.Causal | ast.Conc, names: Mapping[str, _Declaration]) -> bool:
+        """Tell of `Causal(A)` with a step for the event; return whether it was so."""
+        inner = node.guard
+        if not isinstance(inner, ast.Name) or node.anchor != ast.PRIOR:
+            return False
+        if not isinstance(names.get(inner.name), ast.StepDecl):
+            return False
+        operator, event = type(node).__name__, _event_of(inner.name, names)
+        written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
+        if any(part is node for part in ast.walk(names[inner.name])):
+            written = f"`{operator}({event})`: without an anchor it is the event taken before"
+        self.error(
+            "K101", f"`{inner.name}` is a step, and `{operator}` looks at an event first",
+            inner.span, f"write {written}",
+        )  # fmt: skip
+        return True
 
     def _unknown_event(
         self, node: ast.Name, events: set[str], names: Mapping[str, _Declaration],
@@ -135,7 +160,8 @@ class _Findings:
         if isinstance(names.get(name), ast.StepDecl):
             self.error(
                 "K101", f"`{name}` is a step, and guards are made of events", node.span,
-                f"compare with its event, `{name}.attribute`, or name the event that it is of",
+                f"write `{_event_of(name, names)}`, the event that it is of; "
+                f"`{name}.attribute` is a value of its event",
             )  # fmt: skip
         elif isinstance(names.get(name), ast.ParamDecl):
             self.error(
@@ -156,23 +182,23 @@ class _Findings:
             self.error("K101", f"there is no event `{name}`", node.span, hint)
 
     def _known_step(
-        self, name: str, node: ast.Node, names: Mapping[str, _Declaration], text: str
-    ) -> None:
+        self, name: str, span: Span | None, names: Mapping[str, _Declaration],
+        reference: ast.Reference | None = None,
+    ) -> None:  # fmt: skip
+        """Check the name of a step in a reference, or in an anchor."""
         steps = {n for n, d in names.items() if not isinstance(d, ast.ParamDecl)}
-        if name not in steps:
-            hint = did_you_mean(name, steps)
-            if text:
-                hint = f"{hint} an" if hint else "an"
-                hint += f" attribute is written `data.{text}`"
-            elif not hint:
-                hint = "an anchor is a step, `all` or `prior`"
-            self.error("K102", f"there is no step `{name}`", node.span, hint)
-
-    def _known_param(self, name: str, node: ast.Node, names: Mapping[str, _Declaration]) -> None:
-        params = {n for n, d in names.items() if isinstance(d, ast.ParamDecl)}
-        if name not in params:
-            hint = did_you_mean(name, params) or f"declare `param {name} = …;`"
-            self.error("K103", f"there is no parameter `{name}`", node.span, hint)
+        if name in steps:
+            return
+        hint = did_you_mean(name, steps)
+        if reference is not None:
+            of = reference.of
+            rest = of.name if isinstance(of, ast.Field) else ".".join(of.path)
+            meant = hint.replace("`?", f".{rest}`? If not, an") or "an"
+            hint = f"{meant} attribute of that path is written `data.{name}.{rest}`"
+        self.error(
+            "K102", f"there is no step `{name}`", span,
+            hint or "an anchor is a step, `all` or `prior`",
+        )  # fmt: skip
 
     def _unknown_guard(
         self, node: ast.Registered, names: Mapping[str, _Declaration],
@@ -210,7 +236,7 @@ class _Shared(_Findings):
         self.names = self.declared([*self.file.params, *self.file.events], {})
         for event in self.file.events:
             self.guard(event.guard, self.names, self.registered)
-            _check_event(self, event)
+            _check_event(self, event, self.names)
             self.used |= _names(event.guard)
         _check_cycles(self, self.file.events, self.names)
         seen: dict[str, ast.Pattern] = {}
@@ -247,18 +273,15 @@ class _Pattern(_Findings):
         for declaration in pattern.declarations:
             self.guard(declaration.guard, self.names, self.shared.registered)
             if isinstance(declaration, ast.EventDecl):
-                _check_event(self, declaration)
+                _check_event(self, declaration, self.names)
         _check_cycles(self, pattern.events, self.names)
         self._check_body()
         self._check_alphabet()
         self._check_localhost()
-        self._check_order()
-        self._check_statements()
+        for finding in statement_findings(self.pattern, _params(self.names)):
+            self.add(finding)
         self._check_returns()
         self._check_use()
-
-    def _place(self, word: str) -> Span | None:
-        return self.pattern.places.get(word, self.pattern.span)
 
     # --- the body ---
 
@@ -267,18 +290,40 @@ class _Pattern(_Findings):
         steps = {n for n, d in self.names.items() if not isinstance(d, ast.ParamDecl)}
         for node in ast.walk(pattern.body):
             if isinstance(node, ast.Absent):
-                self.guard(node.guard, self.names, self.shared.registered)
+                self._check_absent(node)
             if isinstance(node, ast.Step | ast.Edge):
                 name = node.name if isinstance(node, ast.Step) else node.step
-                if name not in steps:
-                    hint = did_you_mean(name, steps) or f"declare `{name} = …;`"
-                    self.error("K102", f"there is no step `{name}`", node.span, hint)
+                if name in steps:
+                    continue
+                if isinstance(node, ast.Step) and name in _STATEMENTS:
+                    self.error(
+                        "K102", f"there is no step `{name}`", node.span,
+                        f"is a `;` missing before `{name}`? A body ends with `;`",
+                    )  # fmt: skip
+                    break  # what comes behind it is no step either
+                hint = did_you_mean(name, steps) or f"declare `{name} = …;`"
+                self.error("K102", f"there is no step `{name}`", node.span, hint)
         if isinstance(pattern.body, ast.AutomatonBody):
             edges = pattern.body.edges
             for state in dict.fromkeys(s for e in edges for s in (e.source, e.target)):
                 self.unreserved("state", state, pattern.body.span)
         for finding in body_findings(pattern.kind, pattern.body):
             self.add(finding)
+
+    def _check_absent(self, node: ast.Absent) -> None:
+        """Check the guard of a `not`, which cannot be the name of a step."""
+        guard = node.guard
+        declared = self.names.get(guard.name) if isinstance(guard, ast.Name) else None
+        if not isinstance(declared, ast.StepDecl):
+            self.guard(guard, self.names, self.shared.registered)
+            return
+        event = declared.guard
+        self.error(
+            "K101", f"`{declared.name}` is a step, and `not` speaks of events", guard.span,
+            f"write `not {event.name}`"
+            if isinstance(event, ast.Name)
+            else f"write the guard of `{declared.name}` itself, in parentheses: `not (…)`",
+        )  # fmt: skip
 
     def _in_body(self) -> set[str]:
         nodes = ast.walk(self.pattern.body)
@@ -357,153 +402,22 @@ class _Pattern(_Findings):
                     node.span, "add `at every node;` or `at host(\"…\");`",
                 )  # fmt: skip
 
-    # --- statements ---
-
-    def _duration(self, what: str, length: object) -> None:
-        """Check that a length is a duration, or a parameter that is one."""
-        if not isinstance(length, ast.ParamRef):
-            return
-        known = self.names.get(length.name)
-        if not isinstance(known, ast.ParamDecl):
-            self._known_param(length.name, length, self.names)
-        elif not isinstance(known.value, ast.Duration):
-            self.error(
-                "K120", f"{what} is a duration, and the parameter `{length.name}` is none",
-                length.span, f"write `param {length.name} = 10 s;`",
-            )  # fmt: skip
-
-    def _check_order(self) -> None:
-        pattern, order = self.pattern, self.pattern.order
-        for name in ("frontier", "gap", "idle"):
-            self._duration(f"`{name}`", getattr(order, name))
-        options = [n for n in ("total", "nodes", "frontier", "gap", "idle", "overflow")
-                   if getattr(order, n) not in (None, False)]  # fmt: skip
-        if order.kind == "arrival" and options:
-            self.error(
-                "K128", f"`{options[0]}` is an option of CausalOrder", order.span,
-                f"write `order CausalOrder({options[0]} …)`, or remove it",
-            )  # fmt: skip
-        if order.total and order.frontier is not None:
-            self.error(
-                "K128", "`total` and `frontier` exclude each other", order.span,
-                "`frontier` releases in canonical order already",
-            )  # fmt: skip
-        if order.nodes is not None and not order.total and order.kind == "causal":
-            self.warn(
-                "K130", "`nodes` changes nothing without `total`", order.span,
-                "write `CausalOrder(total, nodes = […])`",
-            )  # fmt: skip
-        twice = _twice(order.nodes or ())
-        if twice:
-            self.error("K105", f"the node `{twice}` stands twice", order.span, "remove one")
-        if pattern.kind == "find" and order.kind == "causal" and pattern.strategy is None:
-            self.error(
-                "K124", "a find under CausalOrder needs its strategy", self._place("find"),
-                "write `find any` (every combination, the same for every arrival order), "
-                "`find next` or `find strict`",
-            )  # fmt: skip
-        self._check_topology()
-
-    def _check_topology(self) -> None:
-        topology, order = self.pattern.topology, self.pattern.order
-        if topology is None:
-            return
-        if order.kind == "arrival":
-            self.error(
-                "K129", "a topology has no meaning under `order arrival`", topology.span,
-                "write `order CausalOrder;`",
-            )  # fmt: skip
-        elif order.frontier is not None:
-            self.error(
-                "K129", "`topology` and `frontier` exclude each other", topology.span,
-                "`frontier` releases by time, a topology by what was sent",
-            )  # fmt: skip
-        if not topology.edges:
-            self.error("K129", "the topology is empty", topology.span, "write `p -> q;`")
-        seen = set()
-        for edge in topology.edges:
-            ends = (edge.source, edge.target)
-            if edge.source == edge.target:
-                self.error(
-                    "K129", f"an edge leads from `{edge.source}` to itself", edge.span,
-                    "a node's own events are ordered already",
-                )  # fmt: skip
-            elif ends in seen:
-                self.error(
-                    "K129", f"the edge `{ends[0]} -> {ends[1]}` stands twice", edge.span,
-                    "remove one",
-                )  # fmt: skip
-            seen.add(ends)
-
-    def _check_statements(self) -> None:
-        pattern = self.pattern
-        if pattern.kind == "check":
-            self._check_of_check()
-        elif pattern.on_violation is not None:
-            self.error(
-                "K122", "a find has no violations", self._place("on violation"),
-                "`on violation` belongs to a check",
-            )  # fmt: skip
-        window = pattern.window
-        if window is not None:
-            self._duration("a window", window.length)
-            length = window.length
-            amount = length.amount if isinstance(length, ast.Duration) else length
-            if isinstance(amount, int | float) and amount <= 0:
-                self.error(
-                    "K132", "a window of nothing holds no match", window.span,
-                    "the events of a match lie within less than the window",
-                )  # fmt: skip
-        if pattern.limit is not None and pattern.limit < 1:
-            self.error(
-                "K127", "`limit 0` lists nothing", self._place("limit"),
-                "`return count` counts the matches and lists none",
-            )  # fmt: skip
-        twice = _twice(tuple(_key(key) for key in pattern.partition))
-        if twice:
-            self.error(
-                "K105", f"two keys of the partition are called `{twice}`",
-                self._place("partition"), "a scope is named by the last name of each key",
-            )  # fmt: skip
-
-    def _check_of_check(self) -> None:
-        pattern = self.pattern
-        if pattern.strategy is not None:
-            self.error(
-                "K123", f"`{pattern.strategy}` is a strategy of `find`", self._place("check"),
-                "write `check A B;`: every event of the alphabet is judged",
-            )  # fmt: skip
-        if pattern.window is not None:
-            self.error(
-                "K121", "`within` has no meaning in a check", pattern.window.span,
-                "a window bounds the matches of a find",
-            )  # fmt: skip
-        if pattern.returns is not None:
-            self.error(
-                "K131", "a check reports no matches, so `return` has no meaning",
-                pattern.returns.span, "a violation names its event and what was expected",
-            )  # fmt: skip
-        if pattern.limit is not None:
-            self.error(
-                "K131", "a check reports no matches, so `limit` has no meaning",
-                self._place("limit"), "`on violation halt` ends a run at its first violation",
-            )  # fmt: skip
-
     def _check_returns(self) -> None:
         returns = self.pattern.returns
         if returns is None:
             return
         body = self._in_body()
-        steps = sorted(body & set(self.names))
+        always = sorted(in_every_word(self.pattern.body) & set(self.names))
         for item in returns.items:
             self.guard(item.value, self.names, self.shared.registered)
             for node in _outside_references(item.value):
                 if isinstance(node, ast.Attribute | ast.Field):
                     name = node.name if isinstance(node, ast.Field) else node.path[-1]
-                    step = steps[0] if steps else "Step"
                     self.error(
                         "K126", f"`{name}` of which event?", node.span,
-                        f"a match has several events: write `{step}.{name}`",
+                        f"a match has several events: write `{always[0]}.{name}`"
+                        if always
+                        else "no step has an event in every match: write a pattern for each",
                     )  # fmt: skip
                 elif (
                     isinstance(node, ast.Reference)
@@ -514,23 +428,28 @@ class _Pattern(_Findings):
                         "K117", f"no match has an event for `{node.step}`", node.span,
                         f"`{node.step}` does not stand in the body",
                     )  # fmt: skip
-        twice = _twice(tuple(item.name for item in returns.items))
-        if twice:
-            self.error("K105", f"`return` gives `{twice}` twice", returns.span, "rename one")
+        again = twice(tuple(item.name for item in returns.items))
+        if again:
+            self.error("K105", f"`return` gives `{again}` twice", returns.span, "rename one")
 
 
 # --- events ---
 
 
-def _check_event(findings: _Findings, event: ast.EventDecl) -> None:
+def _check_event(
+    findings: _Findings, event: ast.EventDecl, names: Mapping[str, _Declaration]
+) -> None:
     """Tell what an event cannot look at: it is a class of single events and knows no run."""
     for node in ast.walk(event.guard):
         if isinstance(node, ast.Causal | ast.Conc):
+            operator = type(node).__name__
+            step = f"{'After' if operator == 'Causal' else 'Beside'}{event.name}"
+            while step in names:
+                step += "1"
             findings.error(
-                "K110", f"`{type(node).__name__}` cannot stand in the event `{event.name}`",
-                node.span,
-                f"an event is judged alone; declare a step, `A = {type(node).__name__}"
-                f"({event.name})`",
+                "K110", f"`{operator}` cannot stand in the event `{event.name}`", node.span,
+                f"an event is judged alone; leave `{operator}` out, and declare a step for it: "
+                f"`{step} = {operator}({event.name});`",
             )  # fmt: skip
         elif isinstance(node, ast.Reference):
             findings.error(
@@ -580,11 +499,31 @@ def _outside_references(node: ast.Node) -> Iterator[ast.Node]:
         case ast.ListOf(items=items):
             for item in items:
                 yield from _outside_references(item)
-        case ast.Arithmetic(left=left, right=right):
-            yield from _outside_references(left)
-            yield from _outside_references(right)
+        case ast.Arithmetic(operands=operands):
+            for part in operands:
+                yield from _outside_references(part)
         case ast.Negative(operand=operand):
             yield from _outside_references(operand)
+
+
+def _event_of(step: str, names: Mapping[str, _Declaration]) -> str:
+    """Return the event that a step is of, or a name that stands for it."""
+    seen: set[str] = set()
+    while step not in seen:
+        seen.add(step)
+        declared = names.get(step)
+        if isinstance(declared, ast.EventDecl):
+            return step
+        if not isinstance(declared, ast.StepDecl):
+            break
+        named = [n.name for n in ast.walk(declared.guard) if isinstance(n, ast.Name)]
+        step = named[0] if named else step
+    known = [name for name, d in names.items() if isinstance(d, ast.EventDecl)]
+    return known[0] if len(known) == 1 else "Event"
+
+
+def _params(names: Mapping[str, _Declaration]) -> dict[str, ast.ParamDecl]:
+    return {name: d for name, d in names.items() if isinstance(d, ast.ParamDecl)}
 
 
 def _what(node: _Declaration) -> str:
@@ -594,11 +533,3 @@ def _what(node: _Declaration) -> str:
 
 def _article(what: str) -> str:
     return f"an {what}" if what[0] in "aeiou" else f"a {what}"
-
-
-def _key(key: ast.Attribute | ast.Field) -> str:
-    return key.name if isinstance(key, ast.Field) else key.path[-1]
-
-
-def _twice(names: tuple[str, ...]) -> str | None:
-    return next((name for i, name in enumerate(names) if name in names[:i]), None)

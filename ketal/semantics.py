@@ -495,8 +495,11 @@ class _Judge:
             case ast.ParamRef(name):
                 given = self.params[name]
                 return self.value(given, at) if isinstance(given, ast.Duration) else given
-            case ast.Arithmetic(op, left, right):
-                return _calculate(op, self.value(left, at), self.value(right, at))
+            case ast.Arithmetic(ops, operands):
+                result = self.value(operands[0], at)
+                for op, operand in zip(ops, operands[1:], strict=True):
+                    result = _calculate(op, result, self.value(operand, at))
+                return result
             case ast.Negative(operand):
                 return _calculate("-", 0, self.value(operand, at))
             case ast.ListOf(items):

@@ -29,9 +29,11 @@ def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
     # A lone `not N` is told below, as what it is.
     lone = isinstance(body, ast.Sequence) and len(body.items) == 1
     if kind == "find" and nullable(body) and not lone:
+        step = next((n.name for n in ast.walk(body) if isinstance(n, ast.Step)), "A")
         yield (
             "K141", "error", "the body of this find accepts the empty word", body.span,
-            "a match has at least one event: write `A+` or `A B*`",
+            f"a match has at least one event: write `{step}+` for `{step}*`, `{step}` for "
+            f"`{step}?`",
         )  # fmt: skip
     for node in ast.walk(body):
         if isinstance(node, ast.Repeat):
@@ -55,6 +57,24 @@ def nullable(body: ast.Body | ast.Absent) -> bool:
             return finals is None or initial in finals
         case ast.Absent():
             return True
+
+
+def in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
+    """Return the steps that every word of a body has; of an automaton, that every edge has."""
+    match body:
+        case ast.Step(name=name):
+            return frozenset((name,))
+        case ast.Repeat(item=item, least=least):
+            return in_every_word(item) if least else frozenset()
+        case ast.Alternation(items=items):
+            return frozenset.intersection(*map(in_every_word, items))
+        case ast.Sequence(items=parts) | ast.Together(items=parts):
+            return frozenset().union(*map(in_every_word, parts))
+        case ast.AutomatonBody(edges=edges):
+            steps = {edge.step for edge in edges}
+            return frozenset(steps) if len(steps) == 1 else frozenset()
+        case ast.Absent():
+            return frozenset()
 
 
 def _repeat(node: ast.Repeat) -> Iterator[Finding]:
@@ -90,9 +110,12 @@ def _absents(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
         for side, neighbour in (("left", items[index - 1]), ("right", items[index + 1])):
             if isinstance(neighbour, ast.Absent):
                 if side == "right":
+                    guards = (item.guard, neighbour.guard)
+                    names = [g.name for g in guards if isinstance(g, ast.Name)]
+                    one, two = names if len(names) == 2 else ("N", "M")
                     yield (
                         "K143", "error", "two `not` stand side by side", neighbour.span,
-                        "write `not (N || M)`",
+                        f"write one: `not ({one} || {two})`",
                     )  # fmt: skip
             elif nullable(neighbour):
                 yield (
@@ -105,20 +128,24 @@ def _absents(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
 
 def _automaton(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
     leaving = {edge.source for edge in body.edges}
+    # Hints are about the states and steps that are there, where there are any.
+    first = body.edges[0] if body.edges else ast.Edge("q0", "q1", "A")
     if not body.initial:
         yield (
             "K150", "error", "the automaton has no initial state", body.span,
-            "write `initial q0;`",
+            f"write `initial {first.source};`",
         )  # fmt: skip
     elif body.initial not in leaving:
+        target = first.source if body.edges else first.target
         yield (
             "K150", "error", f"no edge leaves the initial state `{body.initial}`", body.span,
-            "write `q0 -> q1 on A;`",
+            f"write `{body.initial} -> {target} on {first.step};`",
         )  # fmt: skip
     if kind == "find" and not body.finals:
+        last = body.edges[-1] if body.edges else first
         yield (
             "K151", "error", "the automaton of a find needs a final state", body.span,
-            "write `final q1;`: a match is reported on reaching it",
+            f"write `final {last.target};`: a match is reported on reaching it",
         )  # fmt: skip
     elif kind == "find" and nullable(body):
         yield (

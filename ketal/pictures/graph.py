@@ -2,7 +2,8 @@
 
 An edge of the picture stands for every letter that leads from one state to
 another. It lists *ways*: a way is a set of steps that hold at once, with the
-`not` guards before them. Of two ways the wider one adds nothing and is left out.
+`not` guards before them. Of steps that lead to the same states each is a way of
+its own; of two ways the wider one adds nothing and is left out.
 
 The one rule: a description is plain text and numbers in canonical order, so
 every picture of a pattern is the same in every process.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ketal import pattern as syntax
-from ketal.automaton import ANONYMOUS, Automaton, CompiledPattern
+from ketal.automaton import Automaton, CompiledPattern
 from ketal.pictures.wording import columns
 
 ROUND_COLUMNS_MAX = 4
@@ -49,7 +50,7 @@ class Way:
     Attributes
     ----------
     steps : tuple of str
-        The steps whose guards hold at once; mostly one.
+        The steps whose guards hold at once; mostly one. `A || B` is one of two.
     nots : tuple of str
         The texts of the `not` guards before them.
     guard : str
@@ -64,7 +65,9 @@ class Way:
     def head(self) -> str:
         """What is taken: `B`, `A && B`, `not N, B`."""
         barred = (f"not {text}" for text in self.nots)
-        return ", ".join((*barred, " && ".join(self.steps)))
+        several = len(self.steps) > 1
+        steps = (f"({s})" if several and " || " in s else s for s in self.steps)
+        return ", ".join((*barred, " && ".join(steps)))
 
     @property
     def text(self) -> str:
@@ -101,8 +104,9 @@ class Graph:
         Each step and the text of its guard.
     nots : tuple of str
         The texts of the `not` guards.
-    minterms : tuple of (holds, fails)
-        Each class of events: the heads of the ways that it satisfies, and of the others.
+    minterms : tuple of tuples of tuples of str
+        Each class of events: the heads of the ways that it satisfies, where of those that
+        stand together one or more is meant. It satisfies no other way of its state.
     """
 
     pattern: str
@@ -112,7 +116,7 @@ class Graph:
     edges: tuple[Edge, ...]
     guards: tuple[tuple[str, str], ...] = ()
     nots: tuple[str, ...] = ()
-    minterms: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+    minterms: tuple[tuple[tuple[str, ...], ...], ...] = ()
 
     @classmethod
     def of(cls, compiled: CompiledPattern, guard_text: GuardText) -> Graph:
@@ -135,12 +139,8 @@ class Graph:
             Edge(source, target, tuple(map(words.way, ways)), minterms)
             for source, target, ways, minterms in _edges(automaton)
         )
-        everything = range(len(automaton.variants))
         minterms = tuple(
-            (
-                tuple(words.head(v) for v in everything if v in set(term)),
-                tuple(words.head(v) for v in everything if v not in set(term)),
-            )
+            tuple(tuple(map(words.head, of_class)) for of_class in term)
             for term in automaton.minterms
         )
         return cls(
@@ -205,8 +205,7 @@ class Graph:
                 for e in self.edges
             ],
             "minterms": [
-                {"number": number, "holds": holds, "fails": fails}
-                for number, (holds, fails) in enumerate(self.minterms)
+                {"number": number, "holds": holds} for number, holds in enumerate(self.minterms)
             ],
         }
         return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
@@ -266,55 +265,53 @@ class _Words:
         return text if isinstance(guard, syntax.Name) else f"({text})"
 
     def head(self, variant: int) -> str:
-        return self.way((variant,)).head
+        return self.way(((variant,),)).head
 
-    def way(self, variants: tuple[int, ...]) -> Way:
-        """Return the way on which all of some variants hold."""
-        held = [self.automaton.variants[v] for v in variants]
-        steps = tuple(self.automaton.steps[s] for s in sorted({v.step for v in held}))
-        nots = tuple(self.nots[n] for n in sorted({n for v in held for n in v.nots}))
-        return Way(steps, nots, self._guard(steps))
+    def way(self, classes: tuple[_Class, ...]) -> Way:
+        """Return the way on which some variant of each class holds."""
+        held = [[self.automaton.variants[v] for v in of_class] for of_class in classes]
+        names = sorted({tuple(sorted({v.step for v in of_class})) for of_class in held})
+        steps = tuple(" || ".join(self.automaton.steps[s] for s in of_class) for of_class in names)
+        nots = tuple(self.nots[n] for n in sorted({n for vs in held for v in vs for n in v.nots}))
+        return Way(steps, nots, self._guard(names))
 
-    def _guard(self, steps: tuple[str, ...]) -> str:
+    def _guard(self, classes: list[tuple[int, ...]]) -> str:
         operands: list[syntax.Guard] = []
-        for name in steps:
-            guard = self.guards[name]
-            operands.extend(guard.operands if isinstance(guard, syntax.And) else (guard,))
-        if all(isinstance(g, syntax.Name) and g.name in steps for g in operands):
-            return ""  # an event used as a step: the guard would repeat the name
+        told = False  # whether the guard says more than the names of the steps
+        for of_class in classes:
+            guards = [self.guards[self.automaton.steps[s]] for s in of_class]
+            told = told or any(
+                guard != syntax.Name(self.automaton.steps[s])
+                for s, guard in zip(of_class, guards, strict=True)
+            )
+            if len(guards) > 1:
+                operands.append(syntax.Or(tuple(guards)))
+            else:
+                operands.extend(guards[0].operands if isinstance(guards[0], syntax.And) else guards)
+        if not told:
+            return ""  # events used as steps: the guard would repeat their names
         whole = operands[0] if len(operands) == 1 else syntax.And(tuple(operands))
         return self.guard_text(whole)
 
 
-Ways = tuple[tuple[int, ...], ...]
+_Class = tuple[int, ...]
+_Ways = tuple[tuple[_Class, ...], ...]
 
 
-def _edges(automaton: Automaton) -> Iterator[tuple[int, int, Ways, tuple[int, ...]]]:
-    """Yield (source, target, ways as variants, minterms), in order."""
-    letters = set(automaton.letters)
-    ways: dict[tuple[int, int], set[frozenset[int]]] = {}
+def _edges(automaton: Automaton) -> Iterator[tuple[int, int, _Ways, tuple[int, ...]]]:
+    """Yield (source, target, ways as classes of variants, minterms), in order."""
+    ways: dict[tuple[int, int], set[frozenset[_Class]]] = {}
     terms: dict[tuple[int, int], set[int]] = {}
     for source, row in enumerate(automaton.table):
         enabled = set(automaton.enabled[source])
-        for (minterm, group), target in zip(automaton.letters, row, strict=True):
-            if target < 0:
-                continue
-            held = frozenset(
-                v
-                for v in automaton.minterms[minterm]
-                if v in enabled and _reads(automaton.variants[v].step, minterm, group, letters)
-            )
-            ways.setdefault((source, target), set()).add(held)
+        for letter, target in row:
+            minterm, _ = automaton.letters[letter]
+            here = frozenset(c for c in automaton.minterms[minterm] if not enabled.isdisjoint(c))
+            ways.setdefault((source, target), set()).add(here)
             terms.setdefault((source, target), set()).add(minterm)
     for (source, target), sets in sorted(ways.items()):
-        least = sorted(tuple(sorted(s)) for s in sets if not any(o < s for o in sets))
-        yield source, target, tuple(least), tuple(sorted(terms[source, target]))
-
-
-def _reads(step: int, minterm: int, group: int, letters: set[tuple[int, int]]) -> bool:
-    """Return whether a letter takes an event of its minterm as this step.
-
-    A step with a register of its own has a letter of its own; the anonymous
-    letter is for the others.
-    """
-    return step == group if group != ANONYMOUS else (minterm, step) not in letters
+        least = [s for s in sets if not any(o < s for o in sets)]
+        # Of the steps of a lone class each is a way of its own.
+        alone = {((v,),) for s in least if len(s) == 1 for of_class in s for v in of_class}
+        several = {tuple(sorted(s)) for s in least if len(s) > 1}
+        yield source, target, tuple(sorted(alone | several)), tuple(sorted(terms[source, target]))

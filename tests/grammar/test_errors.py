@@ -85,7 +85,7 @@ def test_every_code_is_documented() -> None:
     documented = set(re.findall(r"K\d{3}", (ROOT / "docs" / "diagnostics.md").read_text("utf-8")))
     used: set[str] = set()
     for folder, names in ((ROOT / "grammar", ["*.py"]), (ROOT / "ketal", ["resolve.py"])):
-        for name in [*names, "kinds.py", "wellformed.py"]:
+        for name in [*names, "kinds.py", "statements.py", "wellformed.py"]:
             for path in folder.glob(name):
                 used |= set(re.findall(r'"(K[01]\d\d)"', path.read_text("utf-8")))
     assert used <= documented
@@ -124,7 +124,7 @@ def guard(text: str) -> str:
         (guard("(" * 10_000 + "x == 1" + ")" * 10_000), "nesting_max"),
         (guard("!" * 10_000 + "X"), "nesting_max"),
         (guard("x == " + "-" * 10_000 + "1"), "nesting_max"),
-        (guard("x == 1" + " + 1" * 10_000), "nesting_max"),
+        (guard("x == " + "1 + (" * 10_000 + "1" + ")" * 10_000), "nesting_max"),
         (guard("x in " + "[" * 10_000), "nesting_max"),
         (guard("Causal(" * 10_000), "nesting_max"),
         (f"pattern P {{ check {'(' * 10_000}A{')' * 10_000}; }}", "nesting_max"),
@@ -152,9 +152,27 @@ def test_limits_can_be_set() -> None:
     assert findings(text, Limits(pattern_bytes_max=10))[0].code == "K003"
 
 
-def test_a_long_flat_guard_is_not_nested() -> None:
-    operands = " || ".join(f"x == {n}" for n in range(5_000))
-    assert not findings(guard(operands))
+@pytest.mark.parametrize(
+    "text",
+    [
+        " || ".join(f"x == {n}" for n in range(5_000)),
+        " && ".join(f"x != {n}" for n in range(5_000)),
+        " || ".join(f"x == {n} && y == {n}" for n in range(5_000)),
+        "x == " + " + ".join(["y"] * 5_000),
+        "x == " + " - ".join(["y * 2 / 3"] * 5_000),
+        "x == (" + ") + (".join(["y + 1"] * 5_000) + ")",
+        f"x in [{', '.join(map(str, range(5_000)))}]",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_long_flat_guard_is_not_nested(text: str) -> None:
+    assert not findings(guard(text))
+
+
+@pytest.mark.parametrize("body", [" ", " | ", " (A) | ", "? "])
+def test_a_long_flat_body_is_not_nested(body: str) -> None:
+    text = f"pattern P {{ event A = true; check {body.join(['A'] * 2_000)}; }}"
+    assert not findings(text)
 
 
 def test_show_of_a_finding_without_a_place() -> None:

@@ -179,12 +179,18 @@ def test_values(text: str, meant: ast.Value) -> None:
 
 def test_precedence_of_arithmetic() -> None:
     one, two, three = (ast.Literal(n) for n in (1, 2, 3))
-    assert value("1 + 2 * 3") == ast.Arithmetic("+", one, ast.Arithmetic("*", two, three))
-    assert value("1 - 2 - 3") == ast.Arithmetic("-", ast.Arithmetic("-", one, two), three)
-    assert value("1 - (2 - 3)") == ast.Arithmetic("-", one, ast.Arithmetic("-", two, three))
-    assert value("(1 + 2) % 3") == ast.Arithmetic("%", ast.Arithmetic("+", one, two), three)
-    assert value("-x / 2") == ast.Arithmetic("/", ast.Negative(X), two)
-    assert value("1 -2") == ast.Arithmetic("-", one, two)
+
+    def calculated(ops: str, *operands: ast.Value) -> ast.Value:
+        return ast.Arithmetic(tuple(ops), operands)  # type: ignore[arg-type]
+
+    assert value("1 + 2 * 3") == calculated("+", one, calculated("*", two, three))
+    assert value("1 - 2 - 3") == calculated("--", one, two, three)
+    assert value("(1 - 2) + 3") == calculated("-+", one, two, three)
+    assert value("1 - (2 - 3)") == calculated("-", one, calculated("-", two, three))
+    assert value("(1 + 2) % 3") == calculated("%", calculated("+", one, two), three)
+    assert value("1 * 2 + 3") == calculated("+", calculated("*", one, two), three)
+    assert value("-x / 2") == calculated("/", ast.Negative(X), two)
+    assert value("1 -2") == calculated("-", one, two)
 
 
 def test_a_bare_name_is_a_parameter_where_one_is_declared() -> None:

@@ -100,7 +100,13 @@ def values(draw: st.DrawFn, kind: Kind, known: Known, depth: int = 2) -> ast.Val
     inner = values("number", known, depth - 1)
     if draw(st.integers(0, 3)) == 0:
         return ast.Negative(draw(inner))
-    return ast.Arithmetic(draw(st.sampled_from("+-*/%")), draw(inner), draw(inner))
+    strength = draw(st.sampled_from(("+-", "*/%")))
+    operands = draw(st.lists(inner, min_size=2, max_size=3))
+    first = operands[0]
+    if isinstance(first, ast.Arithmetic) and (first.ops[0] in "+-") == (strength == "+-"):
+        operands[0] = first.operands[0]  # flat
+    ops: tuple[Any, ...] = tuple(draw(st.sampled_from(strength)) for _ in operands[1:])
+    return ast.Arithmetic(ops, tuple(operands))
 
 
 # --- guards ---
@@ -330,7 +336,7 @@ def patterns(draw: st.DrawFn, shared: Known, name: str = "P") -> ast.Pattern:
     declarations += [ast.StepDecl(step, draw(guards(known))) for step in named]
     body = draw(bodies(kind, known))
     order = draw(_orders(known))
-    plain = order.kind == "causal" and order.frontier is None
+    plain = order.kind == "causal" and order.frontier is None and not order.total
     keys = st.lists(_fields("string") | attributes(), max_size=2, unique_by=_key).map(tuple)
     found: dict[str, Any] = {}
     if kind == "find":
@@ -339,8 +345,10 @@ def patterns(draw: st.DrawFn, shared: Known, name: str = "P") -> ast.Pattern:
             "strategy": draw(st.sampled_from(("strict", "next", "any"))),
             "window": draw(st.none() | window.map(ast.Window)),
             "returns": draw(st.none() | _returns(known, body)),
-            "limit": draw(st.none() | st.integers(1, 100)),
         }
+        returns = found["returns"]
+        if returns is None or not returns.count:
+            found["limit"] = draw(st.none() | st.integers(1, 100))
     else:
         found = {"on_violation": draw(st.sampled_from((None, "halt", "resume", "skip")))}
     return ast.Pattern(

@@ -234,7 +234,7 @@ class _Maker:
             return ast.Returns(count=True)
         values: list[ast.Value] = [
             self._reference(bound, _X),
-            ast.Arithmetic("+", self._reference(bound, _X), self._reference(bound, _Y)),
+            ast.Arithmetic(("+",), (self._reference(bound, _X), self._reference(bound, _Y))),
             ast.ListOf((self._reference(bound, ast.Field("node")), ast.Literal("s"))),
             self._reference(bound, ast.Field("time")),
         ]
@@ -333,11 +333,19 @@ class _Maker:
                 ast.Call("*", some, ("..",)),
                 ast.Membership(ast.Field("type"), (ast.Literal(some), ast.Literal(other))),
                 ast.Comparison("!=", ast.Field("type"), ast.Literal(some)),
-                # Sorted: two expressions that accept the same are written the same here.
-                ast.Matches(ast.Field("type"), f"[{''.join(sorted({some[-1], other[-1]}))}]$"),
+                self._type_regex(some),
                 ast.Truth(True),
             )
         )
+
+    def _type_regex(self, some: str) -> ast.Guard:
+        """Return a regular expression of two types.
+
+        Two that accept the same are written the same here, and none accepts all that
+        another one does: the engine knows regular expressions by their text alone.
+        """
+        other = self.rng.choice([name for name in TYPES if name != some])
+        return ast.Matches(ast.Field("type"), f"[{''.join(sorted({some[-1], other[-1]}))}]$")
 
     def _event_guard(self) -> ast.Guard:
         guard = self._type_guard()
@@ -354,8 +362,8 @@ class _Maker:
             ast.Comparison(_one(self.rng, "==", "!="), _X, self._constant()),
             ast.Comparison(_one(self.rng, "<", "<=", ">", ">="), _X, number),
             ast.Comparison(_one(self.rng, "==", "!=", "<"), _X, _Y),
-            ast.Comparison("<=", ast.Arithmetic("+", _X, ast.Literal(1)), number),
-            ast.Membership(_X, (number, self._constant())),
+            ast.Comparison("<=", ast.Arithmetic(("+",), (_X, ast.Literal(1))), number),
+            ast.Membership(_X, self._items(number)),
             ast.Exists(self.rng.choice((_X, _Y))),
             ast.Matches(_X, "a"),
             ast.Host(self.rng.choice(("n1", "n2", "n?"))),
@@ -366,6 +374,11 @@ class _Maker:
         if self.deployment and "localhost" not in self.without:
             choices += [ast.Localhost()] * 3
         return self._perhaps_not(self.rng.choice(choices))
+
+    def _items(self, number: ast.Value) -> tuple[ast.Value, ...]:
+        """Return the items of a list: constants of one kind or of several, perhaps a value."""
+        others = (ast.Literal(2), ast.Literal(3), self._constant(), ast.Literal("b"), _Y)
+        return (number, *self.rng.sample(others, self.rng.choice((0, 1, 1, 2, 3))))
 
     def _perhaps_not(self, guard: ast.Guard) -> ast.Guard:
         return ast.Not(guard) if self.may("negation", 0.2) else guard
@@ -399,7 +412,7 @@ class _Maker:
                 ast.Comparison(
                     "<",
                     self._reference(bound, _X),
-                    ast.Arithmetic("+", self._reference(bound, _X), _Y),
+                    ast.Arithmetic(("+",), (self._reference(bound, _X), _Y)),
                 ),
                 ast.Exists(self._reference(bound, _Y)),
             )

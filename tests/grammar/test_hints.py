@@ -1,0 +1,65 @@
+"""Hints lead on: who does what a hint says gets no error, or a better one."""
+
+from __future__ import annotations
+
+import pytest
+
+import ketal
+
+HEAD = 'pattern P { order CausalOrder; event E = type == "e"; event F = type == "f"; '
+
+
+def told(text: str) -> dict[str, str]:
+    """Return the hint of each finding, by its code."""
+    return {said.code: said.hint for said in ketal.lint(text)}
+
+
+def errors(text: str) -> list[str]:
+    return [said.code for said in ketal.lint(text) if said.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "hint", "replaced"),
+    [
+        ("K101", "A = E; find any A not A F; }", "not E", ("not A", "not E")),
+        ("K101", "A = E && x == 1; find any F not A F; }", "in parentheses", ("not A", "not (E)")),
+        ("K101", "A = E; B = Causal(A); find any A B; }", "Causal(E, A)", ("l(A)", "l(E, A)")),
+        ("K101", "B = Conc(B); find any E B; }", "Conc(", ("Conc(B)", "Conc(F)")),
+        ("K101", "A = E; B = A && x == 1; find any A B; }", "write `E`", ("= A &&", "= E &&")),
+        ("K102", "A = E; B = F && x == Aa.x; find any A B; }", "`A.x`", ("Aa.x", "A.x")),
+        ("K102", "A = E; B = Causal(F, Aa); find any A B; }", "`A`", ("Aa", "A")),
+        ("K001", "find any E within 5 s; }", "`;`", ("E within", "E; within")),
+        ("K102", "find any E return count; }", "`;`", ("E return", "E; return")),
+        ("K110", "event G = Causal(E); find any F G; }", "AfterG = Causal(G);",
+         ("G = Causal(E);", "G = E; AfterG = Causal(G);")),
+        ("K110", "event G = x == 1; AfterG = E; event H = Causal(G, AfterG); find any AfterG H; }",
+         "AfterH = Causal(H);", ("H = Causal(G, AfterG);", "H = G; AfterH = Causal(H);")),
+        ("K124", "find E F; }", "find any", ("find", "find any")),
+        ("K126", "find any E? F; return x = x; }", "F.x", ("= x;", "= F.x;")),
+        ("K127", "find any E; limit 0; }", "return count;", ("limit 0;", "return count;")),
+        ("K133", "find any E; limit 1; return count; }", "remove one", ("limit 1;", "")),
+        ("K141", "find any F*; }", "F+", ("F*", "F+")),
+        ("K143", "find any E not E not F F; }", "not (E || F)",
+         ("not E not F", "not (E || F)")),
+        ("K150", "check automaton { s -> t on E; } }", "initial s;", ("{ s", "{ initial s; s")),
+        ("K150", "check automaton { initial q; s -> t on E; } }", "q -> s on E;",
+         ("initial q;", "initial q; q -> s on E;")),
+        ("K151", "find any automaton { initial s; s -> t on E; } }", "final t;",
+         ("initial s;", "initial s; final t;")),
+        ("K203", 'A = E && !(x in [1, "a"]); find any A; }', '!(x in [1]) || !(x in ["a"])',
+         ('!(x in [1, "a"])', '(!(x in [1]) || !(x in ["a"]))')),
+        ("K206", "at every node; partition by node; find any E; }", "leave `node` out",
+         ("partition by node;", "")),
+    ],
+)  # fmt: skip
+def test_who_does_what_a_hint_says_gets_no_error(
+    code: str, text: str, hint: str, replaced: tuple[str, str]
+) -> None:
+    text = HEAD + text
+    assert code in errors(text)
+    assert hint in told(text)[code]
+    old, new = replaced
+    # The last one: names stand in declarations too.
+    at = text.rindex(old)
+    mended = text[:at] + new + text[at + len(old) :]
+    assert errors(mended) == []
