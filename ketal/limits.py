@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, wrong_type
 
 
 def _limit(default: int, unit: str, meaning: str) -> Any:
@@ -32,7 +32,7 @@ class Limits:
     repetitions_max: int = _limit(1_000, "repetitions", "a count in {n,m}")
     together_max: int = _limit(5, "blocks", "blocks of one {A & B}")
     atoms_max: int = _limit(64, "atoms", "different predicates of one pattern")
-    minterms_max: int = _limit(1_024, "minterms", "classes of events of one pattern")
+    minterms_max: int = _limit(1_024, "minterms", "classes of events that one state tells apart")
     states_max: int = _limit(10_000, "states", "states of one automaton")
     regex_bytes_max: int = _limit(10_000, "bytes", "length of one regular expression")
     regex_memory_max: int = _limit(8_388_608, "bytes", "memory of one regular expression")
@@ -66,6 +66,9 @@ class Limits:
     )
     configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
     matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event may complete")
+    message_bytes_max: int = _limit(
+        900_000, "bytes", "size of a verdict in a Kafka topic; a broker takes messages of 1 MB"
+    )
     cuts_max: int = _limit(1_000_000, "cuts", "consistent cuts visited by possibly/definitely")
 
     def __post_init__(self) -> None:
@@ -73,6 +76,21 @@ class Limits:
             value = getattr(self, item.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise SettingError(f"limit {item.name} must be a positive integer, not {value!r}")
+
+    @classmethod
+    def given(cls, limits: object, otherwise: Limits | None = None) -> Limits:
+        """Return the limits that a caller gave; for None the others, by default `DEFAULT`.
+
+        Raises
+        ------
+        TypeError
+            If it is neither.
+        """
+        if limits is None:
+            return otherwise or DEFAULT
+        if not isinstance(limits, Limits):
+            raise wrong_type("limits", "a ketal.Limits", limits)
+        return limits
 
     @classmethod
     def named(cls, values: dict[str, int]) -> Limits:

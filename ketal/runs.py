@@ -11,24 +11,41 @@ under this mask in this state (a *plan*, made when first needed and kept).
 becomes empty. The runs of a `find` are in `ketal.finds`.
 
 The one rule: an event that is skipped leaves a configuration as it was, but
-for the events that a pending `not` has met.
+for the `not` guards that it breaks under arrival order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ketal.atoms import Atom, Formula, evaluate, registers, simplify, variables
-from ketal.automaton import Automaton, CompiledPattern
+from ketal.atoms import Atom, Formula, evaluate, necessary, registers, simplify, variables
+from ketal.automaton import Automaton, CompiledPattern, Ways
 from ketal.event import Dot, Event, canonical_key
 from ketal.operators import causal, conc
 from ketal.operators.history import EMPTY, History
 from ketal.pattern import ALL, PRIOR
+from ketal.values import Key, keyed
 
 PLANS_MAX = 65_536
 """Plans kept for each pattern: (state, mask) pairs met."""
+
+
+class Known(NamedTuple):
+    """What certain events know together, all of them before some event.
+
+    `own` is the last counter of each node among them, `others` the join of what
+    their clocks say of other nodes than their own.
+    """
+
+    own: dict[str, int]
+    others: dict[str, int]
+
+    def after(self, seen: Seen) -> bool:
+        """Return whether one of them comes after `seen`."""
+        node, counter = seen.node, seen.counter
+        return self.own.get(node, 0) > counter or self.others.get(node, 0) >= counter
 
 
 class Seen:
@@ -42,7 +59,9 @@ class Seen:
         Its position among the events that the scope was offered, from 0.
     """
 
-    __slots__ = ("clock", "counter", "event", "mask", "node", "place", "time_us")
+    __slots__ = (
+        "_key", "_known", "clock", "counter", "event", "mask", "node", "place", "time_us",
+    )  # fmt: skip
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
         self.event = event
@@ -52,6 +71,15 @@ class Seen:
         self.clock = event.clock
         self.counter = event.clock[event.node]
         self.time_us = event.time_us
+        self._key: tuple[int, str, int] | None = None
+        self._known: dict[int, Known] | None = None
+
+    @property
+    def known(self) -> dict[int, Known]:
+        """What has been learned of the events before it that break a `not`, by its number."""
+        if self._known is None:
+            self._known = {}
+        return self._known
 
     @property
     def dot(self) -> Dot:
@@ -61,17 +89,16 @@ class Seen:
     @property
     def key(self) -> tuple[int, str, int]:
         """The event's place in the canonical order."""
-        return canonical_key(self.event)
+        if self._key is None:
+            self._key = canonical_key(self.event)
+        return self._key
 
     def __repr__(self) -> str:
         return f"<{self.dot} at {self.place}>"
 
 
-Bars = tuple[tuple[Seen, ...] | bool, ...]
-"""For each `not` guard: what it has met since the prior event.
-
-Under arrival order, whether it met any; under CausalOrder, the events met.
-"""
+Bars = tuple[bool, ...]
+"""For each `not` guard, whether an event has broken it since the prior event."""
 
 
 class Configuration(NamedTuple):
@@ -88,7 +115,7 @@ class Configuration(NamedTuple):
     history : History or None
         A summary of all events taken.
     bars : tuple
-        What pending `not` guards have met; empty for nothing.
+        Which pending `not` guards are broken; empty for none.
     """
 
     state: int
@@ -111,20 +138,24 @@ class SubPlan:
         The relational atoms that are left to decide it.
     constant : Targets
         Where it leads, if nothing is left to decide.
+    completes : bool
+        Whether it may lead to a final state.
     """
 
-    __slots__ = ("_by_bits", "_residual", "_resolve", "constant", "variables")
+    __slots__ = ("_by_bits", "_residual", "_resolve", "completes", "constant", "variables")
 
     def __init__(
         self,
         residual: tuple[tuple[int, Formula], ...],
         resolve: Callable[[frozenset[int]], Targets],
+        finals: frozenset[int],
     ) -> None:
         self.variables = tuple(sorted(frozenset().union(*(variables(f) for _, f in residual))))
         self._residual = residual
         self._resolve = resolve
         self._by_bits: dict[int, Targets] = {}
         self.constant: Targets = () if self.variables else self.targets(0)
+        self.completes = bool(self.variables) or any(t in finals for _, t in self.constant)
 
     def targets(self, bits: int) -> Targets:
         """Return where the event leads, given the truth of `variables`."""
@@ -139,7 +170,8 @@ class Plan(NamedTuple):
     """What an event with one mask can do in one state.
 
     Each part is None where the event leads nowhere under that relation of the
-    prior event to it; `reads_prior` is false where all four are the same.
+    prior event to it; `reads_prior` is false where all four are the same. `key`
+    is an equality with a register (`k == A.k`) without which it leads nowhere.
     """
 
     reads_prior: bool
@@ -147,6 +179,7 @@ class Plan(NamedTuple):
     before: SubPlan | None
     concurrent: SubPlan | None
     after: SubPlan | None
+    key: int | None = None
 
     def under(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
         """Return the part for one prior event."""
@@ -157,6 +190,19 @@ class Plan(NamedTuple):
         if causal.fast(seen, prior):
             return self.before
         return self.concurrent if conc.fast(seen, prior) else self.after
+
+
+class NotPlan(NamedTuple):
+    """Which pending `not` guards an event with one mask may break in one state.
+
+    `guards` are (number, what is left to decide); `key` as in `Plan`.
+    """
+
+    guards: tuple[tuple[int, Formula], ...]
+    key: int | None
+
+
+NO_NOTS = NotPlan((), None)
 
 
 class Machine:
@@ -176,10 +222,11 @@ class Machine:
         read = sorted({s for live in automaton.live for s in live.steps})
         self.slots = {step: slot for slot, step in enumerate(read)}
         self.empty_bound: tuple[Seen | None, ...] = (None,) * len(read)
-        self.has_way_on = tuple(any(t >= 0 for t in row) for row in automaton.table)
+        self.has_way_on = tuple(map(bool, automaton.table))
         self._plans: dict[tuple[int, int], Plan | None] = {}
-        self._not_plans: dict[tuple[int, int], Any] = {}
-        self._ways = [self._ways_of(state) for state in range(len(automaton.table))]
+        self._not_plans: dict[tuple[int, int], NotPlan] = {}
+        self._breaks: dict[tuple[int, int], Formula] = {}
+        self._ways: dict[int, Ways] = {}
         self._prior_atoms = {
             shape: [
                 n
@@ -195,23 +242,19 @@ class Machine:
             tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
             for vs in automaton.enabled
         )
+        self.register_values = {n: self._register_value(n) for n in self.compiled.equalities}
+        prior = {n for numbers in self._prior_atoms.values() for n in numbers}
+        self.relational_nots = frozenset(
+            number
+            for number, formula in enumerate(automaton.nots)
+            if any(automaton.atoms[n].relational for n in variables(formula) - prior)
+        )
         self._bare = tuple(
             Configuration(s, None, self.empty_bound, None, ())
             if not (live.prior or live.history or live.steps)
             else None
             for s, live in enumerate(automaton.live)
         )
-
-    def _ways_of(self, state: int) -> dict[frozenset[int], Targets]:
-        automaton = self.automaton
-        here = frozenset(automaton.enabled[state])
-        ways: dict[frozenset[int], set[tuple[int, int]]] = {}
-        for (minterm, group), target in zip(automaton.letters, automaton.table[state], strict=True):
-            held = here & frozenset(automaton.minterms[minterm])
-            targets = ways.setdefault(held, set())
-            if target >= 0:
-                targets.add((group, target))
-        return {held: tuple(sorted(targets)) for held, targets in ways.items()}
 
     # --- relational atoms ---
 
@@ -221,26 +264,43 @@ class Machine:
         if atom.shape == "barred":
             guard = atom.payload[0]
 
-            def barred(configuration: Configuration, seen: Seen) -> bool:
-                if not configuration.bars:
-                    return False
-                met = configuration.bars[guard]
-                return met if isinstance(met, bool) else any(causal.fast(seen, x) for x in met)
-
-            return barred
+            return lambda configuration, seen: (
+                bool(configuration.bars) and configuration.bars[guard]
+            )
         function = self.compiled.relational[number]
-        names = [(s, self.slots.get(self.automaton.steps.index(s))) for s in registers(atom)[1]]
+        names = self._names(atom)
 
         def compared(configuration: Configuration, seen: Seen) -> bool:
-            bound: dict[str, Event] = {}
-            for name, slot in names:
-                holder = configuration.bound[slot] if slot is not None else None
-                if holder is None:
-                    return False  # a step that no path to here takes
-                bound[name] = holder.event
-            return function(seen.event, bound)
+            bound = _bound(names, configuration)
+            # None: a step that no path to here takes.
+            return bound is not None and function(seen.event, bound)
 
         return compared
+
+    def _names(self, atom: Atom) -> list[tuple[str, int | None]]:
+        """Return the steps whose events an atom reads, each with the slot of its register."""
+        steps = self.automaton.steps
+        return [(s, self.slots.get(steps.index(s))) for s in sorted(registers(atom)[1])]
+
+    # --- keys: equalities with a register, by which partial matches are found ---
+
+    def _register_value(self, number: int) -> Callable[[Configuration], Key | None]:
+        value = self.compiled.equalities[number][1]
+        names = self._names(self.automaton.atoms[number])
+
+        def read(configuration: Configuration) -> Key | None:
+            bound = _bound(names, configuration)
+            return None if bound is None else keyed(value(bound))
+
+        return read
+
+    def event_value(self, number: int, event: Event) -> Key | None:
+        """Return an event's side of an equality; None where it is unknown."""
+        return keyed(self.compiled.equalities[number][0](event))
+
+    def _keys_of(self, formula: Formula) -> frozenset[int]:
+        """Return the equalities without which a formula cannot hold."""
+        return frozenset(n for n in necessary(formula) if n in self.register_values)
 
     def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
         fast = causal.fast if shape == "before" else conc.fast
@@ -291,15 +351,19 @@ class Machine:
                 residual.append((v, formula))
         if not residual:
             return None
+        key = _first(frozenset.intersection(*(self._keys_of(f) for _, f in residual)))
         prior = {n for numbers in self._prior_atoms.values() for n in numbers}
         if not any(variables(f) & prior for _, f in residual):
             same = self._sub_plan(state, residual, {})
-            return Plan(False, same, same, same, same) if same is not None else None
+            return Plan(False, same, same, same, same, key) if same is not None else None
         parts = [
             self._sub_plan(state, residual, self._known_relation(before, concurrent))
             for before, concurrent in ((True, True), (True, False), (False, True), (False, False))
         ]
-        return Plan(True, *parts) if any(p is not None for p in parts) else None
+        if all(part is None for part in parts):
+            return None
+        unbound, before, concurrent, after = parts
+        return Plan(True, unbound, before, concurrent, after, key)
 
     def _known_relation(self, before: bool, concurrent: bool) -> dict[int, bool]:
         return {
@@ -314,14 +378,10 @@ class Machine:
         left = [(v, f) for v, f in left if f is not False]
         if not left:
             return None
-        ways = self._ways[state]
-
-        def resolve(held: frozenset[int]) -> Targets:
-            # Every set that some event satisfies is within a minterm; a missing
-            # one would mean that "unsatisfiable" was no proof.
-            return ways[held]
-
-        made = SubPlan(tuple(left), resolve)
+        ways = self._ways.get(state)
+        if ways is None:
+            ways = self._ways[state] = Ways(self.automaton, state)
+        made = SubPlan(tuple(left), ways.targets, self.automaton.finals)
         return made if made.variables or made.constant else None
 
     def decide(self, sub: SubPlan, configuration: Configuration, seen: Seen) -> Targets:
@@ -388,18 +448,41 @@ class Machine:
 
     # --- pending nots ---
 
-    def not_plan(self, state: int, mask: int) -> tuple[tuple[int, Formula], ...]:
-        """Return the `not` guards of a state that an event with this mask may meet."""
-        key = (state, mask)
-        found = self._not_plans.get(key)
+    def not_plan(self, state: int, mask: int) -> NotPlan:
+        """Return the `not` guards of a state that an event with this mask may break."""
+        at = (state, mask)
+        found = self._not_plans.get(at)
         if found is None:
             if len(self._not_plans) >= PLANS_MAX:
                 self._not_plans.clear()
+            found = self._not_plans[at] = self._make_not_plan(state, mask)
+        return found
+
+    def _make_not_plan(self, state: int, mask: int) -> NotPlan:
+        met = [(n, self.breaks(n, mask)) for n in self.pending[state]]
+        guards = tuple((n, f) for n, f in met if f is not False)
+        if not guards:
+            return NO_NOTS
+        key = _first(frozenset.intersection(*(self._keys_of(f) for _, f in guards)))
+        return NotPlan(guards, key)
+
+    def breaks(self, number: int, mask: int) -> Formula:
+        """Return what is left to decide of whether an event with this mask breaks a `not`."""
+        at = (number, mask)
+        found = self._breaks.get(at)
+        if found is None:
+            if len(self._breaks) >= PLANS_MAX:
+                self._breaks.clear()
             known = self._local(mask)
-            met = [(n, simplify(self.automaton.nots[n], known)) for n in self.pending[state]]
-            found = self._not_plans[key] = tuple((n, f) for n, f in met if f is not False)
-        plan: tuple[tuple[int, Formula], ...] = found
-        return plan
+            if not self.arrival:
+                # Only what comes after the prior event breaks a `not` (DESIGN 4).
+                known |= self._known_relation(True, False)
+            found = self._breaks[at] = simplify(self.automaton.nots[number], known)
+        return found
+
+    def key_of(self, formula: Formula) -> int | None:
+        """Return an equality with a register without which a formula cannot hold."""
+        return _first(self._keys_of(formula))
 
     def meets(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
         """Return whether a `not` guard holds of an event, as if it came right after the prior."""
@@ -409,42 +492,42 @@ class Machine:
                 bits |= 1 << number
         return evaluate(formula, bits)
 
-    def skip(
-        self, configuration: Configuration, prior: Seen | None, seen: Seen
-    ) -> Configuration | None:
-        """Return the configuration after an event was skipped; None where it ends.
+    def skip(self, configuration: Configuration, seen: Seen) -> Configuration | None:
+        """Return the configuration after an event was skipped under arrival order.
 
-        Under arrival order it ends when every way on is barred.
+        None where it ends, as every way on is barred.
         """
-        plan = self.not_plan(configuration.state, seen.mask)
-        if not plan:
-            return configuration
-        bars: list[tuple[Seen, ...] | bool] = list(configuration.bars) or [
-            False if self.arrival else () for _ in self.automaton.nots
-        ]
+        assert self.arrival, "under CausalOrder `ketal.bars` looks for what is between"
+        bars = list(configuration.bars) or [False] * len(self.automaton.nots)
         changed = False
-        for number, formula in plan:
-            met = bars[number]
-            if met is True or not self.meets(formula, configuration, seen):
-                continue
-            if isinstance(met, bool):
+        for number, formula in self.not_plan(configuration.state, seen.mask).guards:
+            if not bars[number] and self.meets(formula, configuration, seen):
                 bars[number] = changed = True
-            elif (
-                prior is not None
-                and causal.fast(seen, prior)
-                # What comes after a bar is barred by it already.
-                and not any(causal.fast(seen, x) for x in met)
-            ):
-                bars[number] = (*met, seen)
-                changed = True
         if not changed:
             return configuration
-        if self.arrival and all(
-            any(bars[n] is True for n in self.automaton.variants[v].nots)
+        if all(
+            any(bars[n] for n in self.automaton.variants[v].nots)
             for v in self.automaton.enabled[configuration.state]
         ):
             return None
         return configuration._replace(bars=tuple(bars))
+
+
+def _first(numbers: frozenset[int]) -> int | None:
+    return min(numbers, default=None)
+
+
+def _bound(
+    names: Sequence[tuple[str, int | None]], configuration: Configuration
+) -> dict[str, Event] | None:
+    """Return the events of some steps by name; None where one has none."""
+    bound: dict[str, Event] = {}
+    for name, slot in names:
+        holder = configuration.bound[slot] if slot is not None else None
+        if holder is None:
+            return None
+        bound[name] = holder.event
+    return bound
 
 
 def step(
@@ -530,6 +613,10 @@ class CheckRun:
     def complete(self) -> bool:
         """Return whether some configuration is in a final state."""
         return any(c.state in self.machine.automaton.finals for c in self.configurations)
+
+    def is_fresh(self) -> bool:
+        """Return whether the run is as it began."""
+        return self.configurations == (self.machine.start(),)
 
     def expected(self) -> tuple[str, ...]:
         """Return the steps that could come next, in declaration order."""

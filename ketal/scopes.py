@@ -12,19 +12,23 @@ The one rule: every event handed in is offered, or counted as `unscoped`,
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.atoms import base_node, evaluate, glob_regex, kind
+from ketal.atoms import evaluate
 from ketal.automaton import ANONYMOUS, CompiledPattern
 from ketal.event import Dot, Event
-from ketal.finds import ForwardFind, JoinFind, find_runs
+from ketal.finding import Setup
+from ketal.finds import FindRun, find_run
 from ketal.limits import Limits
-from ketal.partials import Found, Taken
+from ketal.partials import Found, Live, Taken
 from ketal.runs import CheckRun, Configuration, Machine, Seen
+from ketal.values import base_node, glob_regex, kind
 from ketal.verdicts import (
+    NO_SCOPE,
+    FrozenMapping,
     Incomplete,
     Match,
     Overflow,
@@ -34,7 +38,10 @@ from ketal.verdicts import (
     Transition,
     Violation,
 )
+from ketal.windows import EarliestAfter
 
+NEVER_US = 2**62
+"""Later than any time that an event can have."""
 ALPHABET_MASKS_MAX = 65_536
 """Masks whose membership in the alphabet is remembered."""
 
@@ -52,7 +59,9 @@ class Counts:
     halted: int = 0
     unknown_types: int = 0
     overflows: int = 0
+    strangers: int = 0
     listed: int = 0
+    guard_failures: int = 0
 
     def to_dict(self) -> dict[str, int]:
         """Return the counts of the summary; the rarer ones where they are not zero."""
@@ -62,7 +71,7 @@ class Counts:
         }
         out |= {
             n: getattr(self, n)
-            for n in ("halted", "unknown_types", "overflows")
+            for n in ("halted", "unknown_types", "guard_failures", "overflows", "strangers")
             if getattr(self, n)
         }
         return out
@@ -70,20 +79,45 @@ class Counts:
 
 @dataclass(slots=True)
 class Scope:
-    """One scope: its key, how many events it was offered, its run."""
+    """One scope: its key, its run, and what the run does not know of itself.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the order in which scopes came up.
+    places : int
+        How many events it was offered.
+    lost : frozenset of Dot
+        The lost dots in the past of what it was offered.
+    due_us : int or None
+        The earliest time at which a watermark was to look at it.
+    told : frozenset of str
+        The limits that a verdict has named.
+    """
 
     key: ScopeKey
-    run: CheckRun | ForwardFind | JoinFind
+    run: CheckRun | FindRun
+    number: int
     places: int = 0
     lost: frozenset[Dot] = frozenset()
-    """The lost dots in the past of what the scope was offered."""
+    due_us: int | None = None
+    told: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Copy:
-    """One node's copy of a pattern: what the node knows of the others."""
+    """One node's copy of a pattern.
+
+    Attributes
+    ----------
+    known : dict of str to int
+        What the node knows of the others.
+    parked : list of Scope
+        Scopes with windows that what it has not learned of may still fit.
+    """
 
     known: dict[str, int] = field(default_factory=dict)
+    parked: list[Scope] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -110,6 +144,9 @@ class PatternRun:
         Whether verdicts are wanted, or counts only.
     trace : bool
         Whether to say every transition.
+    machine : Machine, optional
+        That of another run of the same pattern, which counts the failures of
+        registered guards.
     """
 
     def __init__(
@@ -120,21 +157,28 @@ class PatternRun:
         execution: str = "",
         listing: bool = True,
         trace: bool = False,
+        machine: Machine | None = None,
     ) -> None:
         self.compiled = compiled
         self.limits = limits
         self.execution = execution
         self.listing = listing
         self.trace = trace
-        self.machine = Machine(compiled)
+        self.machine = machine or Machine(compiled.reporting(self._guard_failed))
         self.counts = Counts()
         self.scopes: dict[tuple[Any, ...], Scope] = {}
+        self.scopes_seen = 0
+        self.live = Live()
+        self._setup = Setup(self.machine, limits, self.live)
+        self._due: list[tuple[int, int, int, Scope]] = []
+        self._ticks = 0
         self.copies: dict[str, Copy] = {}
         self.kept: dict[str, dict[int, Kept]] = {}
         self.kept_count = 0
+        self._earliest: dict[str, EarliestAfter] = {}
         self.number = 0
         self.after: dict[Dot, frozenset[Dot]] = {}
-        self._mask: Callable[[Event], int] = compiled.mask
+        self._mask: Callable[[Event], int] = self.machine.compiled.mask
         self._member: dict[int, bool] = {}
         self._deployment = compiled.pattern.deployment
         self._returns_count = (
@@ -148,10 +192,15 @@ class PatternRun:
             or self._deployment is not None
             or compiled.unknown_types
         )
+        self._window_us = compiled.window_us
+        self._releases = bool(compiled.partition)
         self.is_check = compiled.kind == "check"
         self._quick: dict[tuple[int, int], tuple[Configuration, ...] | None] | None = (
             {} if self.is_check and not trace else None
         )
+
+    def _guard_failed(self) -> None:
+        self.counts.guard_failures += 1
 
     # --- offering ---
 
@@ -238,13 +287,14 @@ class PatternRun:
                 if after is not None:
                     run.configurations = after
                     scope.places += 1
+                    if self._releases and not after[0].state and self._is_over(scope):
+                        self._release(key, scope)
                     return []
         if scope is None:
             if len(self.scopes) >= self.limits.scopes_max:
                 return [self._overflow("scopes_max", "the events of a new scope", shown, event)]
-            run = CheckRun(self.machine) if self.is_check else find_runs(self.machine, self.limits)
-            lost = self.after.get(event.dot, frozenset())
-            scope = self.scopes[key] = Scope(shown, run, lost=lost)
+            scope = self.new_scope(shown)
+            scope.lost = self.after.get(event.dot, scope.lost)
         run = scope.run
         place = scope.places
         scope.places = place + 1
@@ -252,8 +302,52 @@ class PatternRun:
             if run.halted:
                 self.counts.halted += 1
                 return []
-            return self._checked(scope, run, Seen(event, mask, place))
-        return self._found(scope, run.offer(Seen(event, mask, place)), event)
+            out = self._checked(scope, run, Seen(event, mask, place))
+        else:
+            seen = Seen(event, mask, place)
+            out = self._found(scope, run.offer(seen), event)
+            if self._window_us is not None:
+                assert seen.time_us is not None
+                self._look_at(scope, seen.time_us)
+        if self._releases and self._is_over(scope):
+            self._release(key, scope)
+        return out
+
+    def new_scope(self, shown: ScopeKey) -> Scope:
+        """Return the scope of a key, made anew."""
+        run = CheckRun(self.machine) if self.is_check else find_run(self._setup)
+        scope = Scope(shown, run, self.scopes_seen)
+        self.scopes_seen += 1
+        self.scopes[self.scope_key(shown) if shown else ()] = scope
+        return scope
+
+    def _is_over(self, scope: Scope) -> bool:
+        """Return whether a scope is as if it had been offered nothing, so that it can go.
+
+        Keys come and go without end (orders, requests): what is over takes no room.
+        """
+        if scope.lost:
+            return False
+        run = scope.run
+        if isinstance(run, CheckRun):
+            return run.is_fresh() and run.complete()
+        return run.idle()
+
+    def _release(self, key: tuple[Any, ...], scope: Scope) -> None:
+        scope.due_us = None
+        del self.scopes[key]
+
+    def look_again(self, scope: Scope) -> None:
+        """See to it that watermarks look at a scope that was put back."""
+        if self._window_us is not None and not isinstance(scope.run, CheckRun):
+            self._look_at(scope, scope.run.earliest_us())
+
+    def _look_at(self, scope: Scope, time_us: int | None) -> None:
+        """See to it that a watermark that passes this time looks at a scope."""
+        if time_us is not None and (scope.due_us is None or time_us < scope.due_us):
+            scope.due_us = time_us
+            self._ticks += 1
+            heapq.heappush(self._due, (time_us, scope.number, self._ticks, scope))
 
     def _learn_quick(self, at: tuple[int, int]) -> tuple[Configuration, ...] | None:
         """Return where a check goes from (state, mask), None if that takes a closer look."""
@@ -303,7 +397,8 @@ class PatternRun:
 
     def _learned(self, node: str, event: Event) -> list[RunVerdict]:
         """Offer to a node's copy what the node learns of with its own event."""
-        known = self.copies[node].known
+        copy = self.copies[node]
+        known = copy.known
         learned: list[Kept] = []
         for other, counter in event.clock.items():
             before = known.get(other, 0)
@@ -318,7 +413,20 @@ class PatternRun:
             else:
                 learned += [k for c, k in line.items() if before < c <= counter]
         learned.sort(key=lambda k: k.number)
+        for scope in copy.parked:
+            self.look_again(scope)
+        copy.parked.clear()
         return [v for kept in learned for v in self._to_copy(node, kept.event, kept.mask)]
+
+    def _unlearned_us(self, copy: Copy, node: str) -> int:
+        """Return the earliest time of what a node's copy may still be offered, of what came."""
+        known = copy.known
+        times = (
+            earliest.after(known.get(other, 0))
+            for other, earliest in self._earliest.items()
+            if other != node
+        )
+        return min((time for time in times if time is not None), default=NEVER_US)
 
     def _to_copy(self, node: str, event: Event, mask: int) -> list[RunVerdict]:
         keyed = self._keyed(event)
@@ -339,9 +447,19 @@ class PatternRun:
                     event,
                 )
             )
-        self.kept.setdefault(event.node, {})[event.counter] = Kept(event, mask, self.number)
-        self.kept_count += 1
+        self.keep(Kept(event, mask, self.number))
         return out
+
+    def keep(self, kept: Kept) -> None:
+        """Keep an event for copies that have not learned of it."""
+        event = kept.event
+        self.kept.setdefault(event.node, {})[event.counter] = kept
+        self.kept_count += 1
+        if self._window_us is not None and event.time_us is not None:
+            earliest = self._earliest.get(event.node)
+            if earliest is None:
+                earliest = self._earliest[event.node] = EarliestAfter()
+            earliest.add(event.counter, event.time_us)
 
     # --- verdicts ---
 
@@ -352,7 +470,7 @@ class PatternRun:
         return doubt | {
             "pattern": self.compiled.name,
             "fingerprint": self.compiled.fingerprint,
-            "scope": scope,
+            "scope": FrozenMapping(scope) if scope else NO_SCOPE,
             "execution": self.execution,
             "time": time,
         }
@@ -440,13 +558,22 @@ class PatternRun:
                 )
                 for taken in found.timed_out
             ]
-        self.counts.overflows += len(found.overflows)
-        for (over, what, at), times in Counter(found.overflows).items():
-            what += f", {times} times" if times > 1 else ""
-            common = self._common(scope.key, _time(at.event) if at else None)
-            dot = at.dot if at else None
-            out.append(Overflow(limit=over, given_up=what, event=dot, **common))
+        for (over, what), times in found.overflows.items():
+            out += self._told(scope, over, f"{what}: {times}", times, event)
         return out
+
+    def _told(
+        self, scope: Scope, limit: str, given_up: str, times: int, event: Event | None
+    ) -> list[RunVerdict]:
+        """Count what a limit cost; the first time in a scope is a verdict."""
+        self.counts.overflows += times
+        if limit in scope.told:
+            return []
+        scope.told |= {limit}
+        common = self._common(scope.key, _time(event) if event else None)
+        dot = event.dot if event else None
+        given_up += "; what follows in this scope is only counted (overflows)"
+        return [Overflow(limit=limit, given_up=given_up, event=dot, **common)]
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
         names = self.machine.automaton.steps
@@ -454,7 +581,7 @@ class PatternRun:
 
     def _match(self, scope: Scope, taken: Taken, event: Event) -> Match:
         returns = None
-        if self.compiled.order_free:
+        if self.compiled.causal and self.compiled.strategy == "any":
             # Whatever was offered last: the time must not depend on it.
             event = max((seen for _, seen in taken), key=lambda seen: seen.key).event
         if self.compiled.returns is not None:
@@ -474,24 +601,63 @@ class PatternRun:
     # --- time and the end ---
 
     def advance(self, watermark_us: int) -> list[RunVerdict]:
-        """End the windows that a watermark has passed."""
-        return list(self._advanced(watermark_us))
+        """End the time windows that a watermark has passed."""
+        out: list[RunVerdict] = []
+        if self._window_us is None:
+            return out
+        last = watermark_us - self._window_us
+        while self._due and self._due[0][0] <= last:
+            due_us, _, _, scope = heapq.heappop(self._due)
+            if due_us != scope.due_us:
+                continue  # it was looked at since, or is gone
+            out += self._advance_scope(scope, watermark_us)
+        return out
 
-    def _advanced(self, watermark_us: int | None) -> Iterator[RunVerdict]:
-        if self.is_check or (
-            self.compiled.window_us is None and self.compiled.window_events is None
+    def _advance_scope(self, scope: Scope, watermark_us: int) -> list[RunVerdict]:
+        run = scope.run
+        assert self._window_us is not None
+        assert not isinstance(run, CheckRun), "a check has no window"
+        passed_us, copy = watermark_us, None
+        if self._deployment is not None and not self._deployment.everything:
+            # A node learns of events after they came: for its copy they have not passed.
+            node = scope.key[-1][1]
+            copy = self.copies[node]
+            passed_us = min(watermark_us, self._unlearned_us(copy, node))
+        found = Found()
+        run.advance(passed_us, found)
+        out = self._found(scope, found, None)
+        scope.due_us = None
+        earliest = run.earliest_us()
+        if self._releases and self._is_over(scope):
+            self._release(self.scope_key(scope.key), scope)
+        elif (
+            copy is not None and earliest is not None and earliest + self._window_us <= watermark_us
         ):
-            return
-        for scope in self.scopes.values():
-            if not isinstance(scope.run, CheckRun):
-                found = Found()
-                scope.run.advance(watermark_us, found)
-                if found.timed_out or found.overflows:
-                    yield from self._found(scope, found, None)
+            copy.parked.append(scope)
+        else:
+            self._look_at(scope, earliest)
+        return out
+
+    @property
+    def ends_windows_early(self) -> bool:
+        """Whether a run that is known to have no chance may be ended before the end of a log.
+
+        A `not` can still bar a run of `find next` whose window has passed, and any event
+        ends one of `find strict`; then it is not timed out. Whether that happens is known
+        at the end only.
+        """
+        strategy = self.compiled.strategy
+        waits = strategy == "strict" or (strategy == "next" and bool(self.machine.automaton.nots))
+        return self._window_us is not None and not waits
 
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
-        out = list(self._advanced(None))
+        out: list[RunVerdict] = []
+        for scope in self.scopes.values():
+            if not isinstance(scope.run, CheckRun):
+                found = Found()
+                scope.run.end(found)
+                out += self._found(scope, found, None)
         if not self.is_check:
             return out
         for scope in self.scopes.values():
@@ -512,10 +678,10 @@ class PatternRun:
 
     def live_runs(self) -> int:
         """Return how many partial matches or check runs are live."""
-        return sum(
-            (not s.run.halted) if isinstance(s.run, CheckRun) else s.run.partials
-            for s in self.scopes.values()
-        )
+        if not self.is_check:
+            return self.live.count
+        runs = (scope.run for scope in self.scopes.values())
+        return sum(isinstance(run, CheckRun) and not run.halted for run in runs)
 
 
 def _keyed_by(value: Any) -> Any:

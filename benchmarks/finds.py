@@ -1,0 +1,78 @@
+"""What a `find` costs as the log grows: ten times the events, how many times the CPU time?
+
+Run by hand: `python benchmarks/finds.py [events]`. Windows and equalities with an
+earlier step bound what an event has to look at, so each ratio should be near ten;
+it is far from it where an event looks at every partial match there is.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+
+import ketal
+
+NODES = 6
+EVENTS = 'event A = type == "A"; event B = type == "B"; event N = type == "N";'
+CAUSAL = f"order CausalOrder; {EVENTS}"
+PATTERNS = {
+    "any, compared, 1 s": f"{CAUSAL} B1 = B && v > A.v; find any A B1; within 1 s;",
+    "any, Causal all, 1 s": f"{CAUSAL} B1 = Causal(B, all); find any A B1; within 1 s;",
+    "any, not, 1 s": f"{CAUSAL} find any A not N B; within 1 s;",
+    "any, not compared, 1 s": f"{CAUSAL} find any A not (N && k == A.k) B; within 1 s;",
+    "any, 100 events": f"{CAUSAL} find any A B; within 100 events;",
+    "any at every node, 1 s": (
+        f"order CausalOrder; at every node; {EVENTS} B1 = Causal(B); find any A B1; within 1 s;"
+    ),
+    "any, partitioned, 1 s": f"{CAUSAL} partition by k; find any A B; within 1 s;",
+    "next, equality, 10 s": f"{CAUSAL} B1 = B && k == A.k; find next A B1; within 10 s;",
+    "arrival next, equality": f"{EVENTS} B1 = B && k == A.k; find next A B1;",
+    "arrival any, equality, 10 s": f"{EVENTS} B1 = B && k == A.k; find any A B1; within 10 s;",
+}
+
+
+def execution(count: int) -> list[ketal.Event]:
+    """Make a log of nodes that hear of each other, ten milliseconds an event."""
+    rng = random.Random(1)
+    names = [f"n{i}" for i in range(NODES)]
+    clocks: dict[str, dict[str, int]] = {name: {} for name in names}
+    events = []
+    for number in range(count):
+        node = rng.choice(names)
+        clock = clocks[node]
+        if rng.random() < 0.3:
+            for other, counter in clocks[rng.choice(names)].items():
+                clock[other] = max(counter, clock.get(other, 0))
+        clock[node] = clock.get(node, 0) + 1
+        data = {"v": rng.randrange(1000), "k": rng.randrange(500)}
+        time_s = number / 100
+        kind = rng.choice("AABBN")
+        events.append(ketal.Event(node=node, type=kind, clock=dict(clock), time=time_s, data=data))
+    return events
+
+
+def seconds(body: str, events: list[ketal.Event]) -> tuple[float, int]:
+    """Return the CPU time to judge the events, and how many matches there are."""
+    program = ketal.compile(f"pattern P {{ {body} }}")
+    begin = time.process_time()
+    verdicts = ketal.run(program, events, listing=False)
+    for _ in verdicts:
+        pass
+    return time.process_time() - begin, verdicts.summary["patterns"]["P"]["matches"]
+
+
+def main() -> None:
+    """Print, for each pattern, the rate at the larger size and the ratio of the two."""
+    many = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    log = execution(many)
+    few = log[: many // 10]
+    print(f"{'':30} {'matches':>10} {'events/s':>10} {'10x events':>12}")
+    for name, body in PATTERNS.items():
+        short, _ = seconds(body, few)
+        long, matches = seconds(body, log)
+        print(f"{name:30} {matches:10,} {many / long:10,.0f} {long / short:10.1f}x time")
+
+
+if __name__ == "__main__":
+    main()
