@@ -166,3 +166,8 @@ class SettingError(KetalError):
 
 class NotAvailableError(KetalError):
     """The language has it, this version of ketal does not execute it yet."""
+
+
+def wrong_type(what: str, wanted: str, given: object) -> TypeError:
+    """Make the TypeError of an argument that is of another class than it must be."""
+    return TypeError(f"{what} must be {wanted}, not {type(given).__name__}")

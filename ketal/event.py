@@ -3,8 +3,12 @@
 An event has a node, a type, a vector clock, and perhaps a time, data and an
 id. Its dot (node, clock[node]) identifies it. Everything is normalised here,
 at the border: zero entries are dropped from clocks, a node that is a number
-becomes its decimal string, a time becomes seconds since the epoch. Event time
-has a resolution of one microsecond; finer digits are rounded.
+becomes its decimal string, a time becomes seconds since the epoch, and data
+becomes what JSON and a snapshot can hold. Event time has a resolution of one
+microsecond; finer digits are rounded.
+
+The one rule: an event holds plain values of its own. What the caller does to
+the mappings that an event was made of does not change the event.
 
 Happened-before and concurrency are defined in DESIGN section 2 and computed by
 `ketal.clocks.vector`.
@@ -13,20 +17,23 @@ Happened-before and concurrency are defined in DESIGN section 2 and computed by
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from ketal import attributes
 from ketal.clocks import vector
-from ketal.errors import EventError
+from ketal.errors import EventError, wrong_type
 
 CONTROL_PREFIX = "ketal."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MIN_S = -62_135_596_800.0  # 0001-01-01
 _TIME_MAX_S = 253_402_300_800.0  # 10000-01-01
 _force = msgspec.structs.force_setattr
+_STR, _INT = frozenset((str,)), frozenset((int,))
 
 Counter = Annotated[int, msgspec.Meta(ge=0, le=vector.COUNTER_MAX)]
 """An entry of a clock; msgspec's decoders hold it to these bounds, in C."""
@@ -114,15 +121,24 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     time : float, int, str, datetime or None
         Event time: seconds since the epoch, RFC 3339 or a datetime.
     data : mapping of str to Any
-        Its attributes: strings, numbers, booleans, None, lists and mappings.
-    id : str or None
+        Its attributes: None, booleans, integers, floats (infinities and NaN
+        too), strings, lists, and mappings with strings for keys. A tuple
+        becomes a list, a mapping of another class a dict, a value of a subclass
+        (an enum, `numpy.float64`) or a numpy scalar the plain value it holds.
+        Nothing else has a meaning in a pattern, JSON or a snapshot.
+    id : str, int or None
         A name given by the program; identity is the dot.
 
     Raises
     ------
     EventError
         If it cannot be an event: an own entry that is missing or not positive,
-        an entry that is no integer, a time that is none.
+        an entry that is no integer, a time that is none, a node or type that is
+        empty, an attribute that is no such value; the message names its path.
+
+    Notes
+    -----
+    `clock` and `data` are copied, lists and mappings inside of them too.
     """
 
     node: str
@@ -133,6 +149,23 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     id: str | None = None
 
     def __post_init__(self) -> None:
+        clock = self._counted()
+        if not self.type.isascii():
+            attributes.text(self.type, "type")
+        if _STR.issuperset(map(type, clock)) and _INT.issuperset(map(type, clock.values())):
+            clock = clock.copy()
+        else:
+            clock = {str.__str__(node): int(counter) for node, counter in clock.items()}
+        if not "".join(clock).isascii():
+            for node in clock:
+                attributes.text(node, "clock: a node's name")
+        _force(self, "clock", clock)
+        _force(self, "data", attributes.attributes(self.data))
+        if self.id is not None:
+            _force(self, "id", attributes.text(_name(self.id, "id"), "id"))
+
+    def _counted(self) -> dict[str, int]:
+        """Normalise node, type, clock and time; return the clock."""
         # The common case takes a few passes in C; `_normalise` names the fault.
         # A sum is an int only of ints and bools, a bool that is true hides among
         # the ones, and only strings can be joined.
@@ -146,40 +179,42 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
                 and total <= vector.COUNTER_MAX
                 and (least > 1 or bool not in map(type, counters))
                 and self.node in clock
+                and "" not in clock
                 and "".join(clock)
                 and clock.__class__ is dict
                 and self.node.__class__ is str
                 and self.type.__class__ is str
-                and self.data.__class__ is dict
-                and self.id is None
+                and self.type
             )
         except (AttributeError, TypeError, ValueError):
             fine = False
         if not fine:
-            self._normalise()
-        elif self.time is not None:
-            _force(self, "time", seconds(self.time))
-
-    def _normalise(self) -> None:
-        node, clock = self.node, self.clock
-        if node.__class__ is not str:
-            if not isinstance(node, int) or isinstance(node, bool):
-                raise EventError(f"node must be a string or an integer, not {node!r}")
-            node = str(node)
-            _force(self, "node", node)
-        if self.type.__class__ is not str:
-            raise EventError(f"type must be a string, not {self.type!r}")
-        if not isinstance(clock, Mapping):
-            raise EventError(f"clock must map nodes to counters, not be {type(clock).__name__}")
-        _force(self, "clock", vector.checked(node, clock))
+            return self._normalise()
         if self.time is not None:
             _force(self, "time", seconds(self.time))
-        if self.data.__class__ is not dict:
-            if not isinstance(self.data, Mapping):
-                raise EventError(f"data must be a mapping, not {type(self.data).__name__}")
-            _force(self, "data", dict(self.data))
-        if self.id is not None and self.id.__class__ is not str:
-            _force(self, "id", str(self.id))
+        return clock
+
+    def _normalise(self) -> dict[str, int]:
+        node = _name(self.node, "node")
+        if not node:
+            raise EventError("node is empty; it says where the event happened, as `n1`")
+        _force(self, "node", node)
+        if not isinstance(self.type, str):
+            raise EventError(f"type must be a string, not {self.type!r}")
+        if not self.type:
+            raise EventError("type is empty; it says what happened, as `Stack.push`")
+        _force(self, "type", str.__str__(self.type))
+        clock: Any = self.clock
+        if not isinstance(clock, Mapping):
+            raise EventError(f"clock must map nodes to counters, not be {type(clock).__name__}")
+        clock = {name: attributes.unboxed(counter) for name, counter in clock.items()}
+        if "" in clock:
+            raise EventError("clock: a node's name is empty; an entry belongs to a node, as `n1`")
+        clock = vector.checked(node, clock)
+        _force(self, "clock", clock)
+        if self.time is not None:
+            _force(self, "time", seconds(self.time))
+        return clock  # type: ignore[no-any-return]
 
     @property
     def counter(self) -> int:
@@ -217,17 +252,30 @@ class Draft(NamedTuple):
     id: str | None
 
 
+class CleanEvent(Event, frozen=True):
+    """How readers make an Event of clean values: those of a decoder of JSON, and nobody else's.
+
+    Only node, type, clock and time are looked at; `data` is a dict that is taken
+    over as it is, `id` a str or None. The class has Event's layout, hence the
+    object becomes one in place: `type(CleanEvent(...)) is Event`.
+    """
+
+    def __post_init__(self) -> None:
+        self._counted()
+        _force(self, "__class__", Event)
+
+
 class _Decoded(Event, frozen=True):
     """An event as msgspec's decoder makes it, in the moment before it is an Event.
 
     The decoder has checked the class of every field and the bounds of every
-    counter in C, so only the own entry, zeros and the time are left to look at.
-    The class has Event's layout, hence the object can become one in place.
+    counter in C, so only the own entry, zeros, names that are empty and the time
+    are left to look at.
     """
 
     def __post_init__(self) -> None:
         clock = self.clock
-        if self.node not in clock or not all(clock.values()):
+        if self.node not in clock or not all(clock.values()) or "" in clock or not self.type:
             self._normalise()
         elif self.time is not None:
             _force(self, "time", seconds(self.time))
@@ -292,10 +340,22 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
 
 
 def _named(node: object, what: str) -> str:
+    name = _name(node, what)
+    if not name:
+        raise EventError(f"{what} is empty; a node has a name, as `n1`")
+    return attributes.text(name, what)
+
+
+def _name(node: object, what: str) -> str:
     if isinstance(node, str):
-        return node
+        return str.__str__(node)
+    node = attributes.unboxed(node)
     if isinstance(node, int) and not isinstance(node, bool):
-        return str(node)
+        if node.bit_length() > attributes.INTEGER_BITS_MAX:
+            raise EventError(
+                f"{what} is an integer of {node.bit_length()} bits; no name is as long"
+            )
+        return str(int(node))
     raise EventError(f"{what} must be a string or an integer, not {node!r}")
 
 
@@ -307,6 +367,21 @@ def content(event: Event) -> bytes:
     except OverflowError:
         # MessagePack ends at 64 bits; an attribute may be any integer of JSON.
         return msgspec.json.encode(said, order="deterministic")
+
+
+def checked_log(log: Any) -> Any:
+    """Return what was given where a log is taken.
+
+    Raises
+    ------
+    TypeError
+        If it can be none: a file or its name, bytes, a single event.
+    """
+    file = isinstance(log, str | bytes | bytearray | os.PathLike) or hasattr(log, "read")
+    if file or not (hasattr(log, "records") or isinstance(log, Iterable)):
+        wanted = "a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
+        raise wrong_type("log", wanted, log)
+    return log
 
 
 def happened_before(a: Event, b: Event) -> bool:

@@ -1,15 +1,21 @@
 """Verdicts: what an engine says.
 
-Every verdict is frozen, has `to_dict()` (the JSON of INTERFACE) and a one-line
-`str`. Its id is deterministic (DESIGN 7): hash(fingerprint, execution, scope,
-kind, (step, dot) pairs in match order), so that a replay can be deduplicated.
-Ids are computed when asked for: a count of millions of matches needs none.
+Every verdict is frozen, has the fields of INTERFACE's JSON as attributes,
+`to_dict()` (that JSON) and a one-line `str`. Its id is deterministic (DESIGN 7):
+hash(fingerprint, name of the pattern, execution, scope, kind, (step, dot) pairs
+in match order), so that a replay can be deduplicated; the name tells apart two
+patterns of one file that are otherwise the same. Ids are computed when asked
+for: a count of millions of matches needs none.
+
+The one rule: verdicts that are equal have the same id, which is their hash.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, ClassVar
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
@@ -18,16 +24,57 @@ from ketal.event import Dot, Draft, rfc3339
 ScopeKey = tuple[tuple[str, Any], ...]
 """A scope: ((name, value), …), partition keys in their order, then `node`."""
 
+
+class FrozenMapping(Mapping[str, Any]):
+    """A mapping that cannot be changed: equal to the dict of its items, and hashable.
+
+    Parameters
+    ----------
+    items : tuple of (str, value)
+        What it holds, in this order; the values are hashable.
+    """
+
+    __slots__ = ("_held",)
+    _held: dict[str, Any]
+
+    def __init__(self, items: ScopeKey = ()) -> None:
+        object.__setattr__(self, "_held", dict(items))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._held.items()))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a FrozenMapping cannot be changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a FrozenMapping cannot be changed")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FrozenMapping, (tuple(self._held.items()),)
+
+    def __repr__(self) -> str:
+        return repr(self._held)
+
+
+NO_SCOPE = FrozenMapping()
+"""The scope of a verdict where there is none."""
+
 Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
 
-def verdict_id(fingerprint: str, execution: str, scope: ScopeKey, kind: str, steps: Steps) -> str:
-    """Return the deterministic id of a verdict: 32 hex digits (DESIGN 7)."""
-    packed = msgspec.json.encode(
-        (fingerprint, execution, scope, kind, [(s, d.node, d.counter) for s, d in steps])
-    )
-    return hashlib.blake2b(packed, digest_size=16).hexdigest()
+def _packed(value: Any) -> Any:
+    # JSON has no infinities: both would be null. No scope's value is a list.
+    return [repr(value)] if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,12 +82,17 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    verdict : str
+        What kind it is: `match`, `violation`, …; also called `kind`.
     pattern : str
-        The pattern's name.
+        The pattern's name; empty for a verdict about the whole execution.
+    id : str
+        The deterministic id: 32 hex digits.
     fingerprint : str
         The automaton's.
-    scope : tuple of (str, value)
-        Partition keys and `node`; empty where there is none.
+    scope : FrozenMapping
+        Partition keys and `node`, as a mapping that cannot be changed; empty
+        where there is none.
     execution : str
         The execution's name where a log holds several, else empty.
     time : float or None
@@ -55,7 +107,7 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     pattern: str
     fingerprint: str
-    scope: ScopeKey = ()
+    scope: FrozenMapping = NO_SCOPE
     execution: str = ""
     time: float | None = None
     certain: bool = True
@@ -65,9 +117,27 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return ()
 
     @property
+    def verdict(self) -> str:
+        """What kind of verdict it is."""
+        return self.kind
+
+    @property
     def id(self) -> str:
         """The deterministic id: 32 hex digits."""
-        return verdict_id(self.fingerprint, self.execution, self.scope, self.kind, self._steps())
+        scope = [(name, _packed(value)) for name, value in self.scope.items()]
+        steps = [(step, dot.node, dot.counter) for step, dot in self._steps()]
+        named = (self.fingerprint, self.pattern, self.execution, scope, self.kind, steps)
+        return hashlib.blake2b(msgspec.json.encode(named), digest_size=16).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
+            return NotImplemented
+        # The scopes {"x": 1} and {"x": True} are equal to Python, and two ids.
+        same = msgspec.structs.astuple(self) == msgspec.structs.astuple(other)
+        return same and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     def _body(self) -> dict[str, Any]:
         return {}
@@ -86,13 +156,12 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
             out["depends_on"] = [str(dot) for dot in self.depends_on]
         return out
 
-    def _scope_text(self) -> str:
-        where = " ".join(f"{name}={value}" for name, value in self.scope)
-        named = f"[{self.execution}] " if self.execution else ""
-        return f"{named}{self.pattern}{f' ({where})' if where else ''}"
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self._scope_text()}"
+    def _line(self, said: str) -> str:
+        """Write the kind, whom it is about, and what is said."""
+        where = " ".join(f"{name}={value}" for name, value in self.scope.items())
+        execution = f"[{self.execution}]" if self.execution else ""
+        subject = " ".join(filter(None, (execution, self.pattern, where and f"({where})")))
+        return f"{self.kind} {subject}: {said}" if subject else f"{self.kind} {said}"
 
 
 def _bound(bindings: Steps) -> dict[str, list[str]]:
@@ -114,7 +183,8 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     steps : tuple of (str, Dot)
         What each step bound, in match order.
     returns : dict or None
-        What the pattern's `return` names; None without one.
+        What the pattern's `return` names; None without one. As `return` is a
+        word of Python, the name that JSON has is `getattr(match, "return")`.
     """
 
     kind: ClassVar[str] = "match"
@@ -147,10 +217,13 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
         return body
 
     def __str__(self) -> str:
-        text = f"match {self._scope_text()}: {_bound_text(self.steps)}"
+        text = _bound_text(self.steps)
         if self.returns:
             text += " → " + ", ".join(f"{k}={v}" for k, v in self.returns.items())
-        return text
+        return self._line(text)
+
+
+setattr(Match, "return", property(lambda match: match.returns, doc="What `returns` is."))
 
 
 class Violation(PatternVerdict, frozen=True, kw_only=True):
@@ -175,7 +248,7 @@ class Violation(PatternVerdict, frozen=True, kw_only=True):
         }
 
     def __str__(self) -> str:
-        return f"violation {self._scope_text()}: {self.event} {self.type}: {self.reason}"
+        return self._line(f"{self.event} {self.type}: {self.reason}")
 
 
 class Incomplete(PatternVerdict, frozen=True, kw_only=True):
@@ -190,7 +263,7 @@ class Incomplete(PatternVerdict, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         expected = " or ".join(self.expected) or "nothing"
-        return f"incomplete {self._scope_text()}: ended in {self.state}, expected {expected}"
+        return self._line(f"ended in {self.state}, expected {expected}")
 
 
 class TimedOut(PatternVerdict, frozen=True, kw_only=True):
@@ -211,7 +284,7 @@ class TimedOut(PatternVerdict, frozen=True, kw_only=True):
         return {"bindings": _bound(self.steps)}
 
     def __str__(self) -> str:
-        return f"timed_out {self._scope_text()}: {_bound_text(self.steps)}"
+        return self._line(_bound_text(self.steps))
 
 
 class Transition(PatternVerdict, frozen=True, kw_only=True):
@@ -222,6 +295,11 @@ class Transition(PatternVerdict, frozen=True, kw_only=True):
     step: str = ""
     source: str = ""
     target: str = ""
+
+    @property
+    def to(self) -> str:
+        """What `target` is, by the name that JSON has."""
+        return self.target
 
     def _steps(self) -> Steps:
         return ((f"{self.source}>{self.step}>{self.target}", self.event),)
@@ -236,7 +314,10 @@ class Transition(PatternVerdict, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         arrow = f"{self.source} -> {self.target}" + (f" on {self.step}" if self.step else "")
-        return f"transition {self._scope_text()}: {self.event}: {arrow}"
+        return self._line(f"{self.event}: {arrow}")
+
+
+setattr(Transition, "from", property(lambda move: move.source, doc="What `source` is."))
 
 
 class Overflow(PatternVerdict, frozen=True, kw_only=True):
@@ -258,7 +339,7 @@ class Overflow(PatternVerdict, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         at = f" at {self.event}" if self.event else ""
-        return f"overflow {self._scope_text()}: limit {self.limit} reached{at}: {self.given_up}"
+        return self._line(f"limit {self.limit} reached{at}: {self.given_up}")
 
 
 class Late(PatternVerdict, frozen=True, kw_only=True):
@@ -275,7 +356,7 @@ class Late(PatternVerdict, frozen=True, kw_only=True):
         return {"event": str(self.event), "reason": self.reason}
 
     def __str__(self) -> str:
-        return f"late {self._scope_text()}: {self.event}: {self.reason}"
+        return self._line(f"{self.event}: {self.reason}")
 
 
 class Gap(PatternVerdict, frozen=True, kw_only=True):
@@ -291,7 +372,7 @@ class Gap(PatternVerdict, frozen=True, kw_only=True):
         return {"dot": str(self.dot)}
 
     def __str__(self) -> str:
-        return f"gap {self._scope_text()}: {self.dot} declared lost"
+        return self._line(f"{self.dot} declared lost")
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
@@ -315,6 +396,15 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     execution: str = ""
     draft: Draft | None = None
+
+    @property
+    def verdict(self) -> str:
+        """What kind of verdict it is: `rejected`."""
+        return self.kind
+
+    def __hash__(self) -> int:
+        # What a draft says may be no hashable value.
+        return hash((self.place, self.reason, self.execution))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as the JSON object of INTERFACE."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,16 @@ def test_numbers_as_node_and_id() -> None:
 BAD = [
     ("not json", "the line is not JSON (--format"),
     ('{"node": "a",', "the line is not JSON: "),
-    ("[1, 2]", "the line is an array, not a JSON object"),
+    ("[1, 2]", "the line is an array, not a JSON object (`jq -c '.[]' FILE` makes JSON lines of"),
+    (
+        "[" + GOOD + ",",
+        "the line is not JSON: the array does not end on it (`jq -c '.[]' FILE` make",
+    ),
+    (
+        '  {"node":',
+        "the line is not JSON: the object does not end on it (`jq -c . FILE` makes JSON",
+    ),
+    ('{"node":"a",}', "the line is not JSON: trailing comma in object (byte 12)"),
     ("3", "the line is a number, not a JSON object"),
     (b'{"node":"\xff"}', "the line is not valid UTF-8 (byte 10)"),
     (b"\xff\xfe{", "the line is not valid UTF-8 (byte 1)"),
@@ -94,7 +104,19 @@ BAD = [
     ('{"node":"a","type":"T","clock":{"a":true}}', "clock: the entry of 'a' must be an integer"),
     ('{"node":"a","type":"T","clock":{"a":1.5}}', "clock: the entry of 'a' must be an integer"),
     (f'{{"node":"a","type":"T","clock":{{"a":{10**30}}}}}', "clock: the entry of 'a' is too large"),
-    ('{"node":"a","type":"T","clock":{"a":%s}}' % ("9" * 9999), "the line is not JSON: "),
+    (
+        '{"node":"a","type":"T","clock":{"a":%s}}' % ("9" * 9999),
+        f"the line cannot be read: the number {'9' * 39}… is out of range",
+    ),
+    ('{"node":"a","type":"T","clock":{"a":1e400}}', "the line cannot be read: the number 1e400 is"),
+    (event(x="1e999")[:-1] + ',"y":-2.5E+999}', "the line cannot be read: the number -2.5E+999 is"),
+    ('{"node":"a","type":"T","clock":{"a":1.0}}', "clock: the entry of 'a' must be an integer, no"),
+    ('{"node":"a","type":"T","clock":{"a":1e2}}', "clock: the entry of 'a' must be an integer, no"),
+    ('{"node":"a","type":"T","clock":{"a":1,"b":1e400}}', "the line cannot be read: the number 1e"),
+    (
+        '{"node":"a","type":"T","clock":"{\\"a\\":1e400}"}',
+        "the clock '{\"a\":1e400}' cannot be read",
+    ),
     ('{"node":"a","type":"T","clock":[1]}', "the clock is positional; --nodes A,B,C"),
     ('{"node":"a","type":"T","clock":7}', "clock must map nodes to counters, not be a number"),
     ('{"node":"a","type":"T","clock":"x"}', "the clock 'x' is neither a JSON object nor"),
@@ -300,6 +322,27 @@ def test_two_fields_of_one_path() -> None:
     assert items(line, fields={"node": "n", "id": "n"}) == [Event("a", "T", {"a": 1}, id="a")]
 
 
+def test_nodes_are_for_positional_clocks_only() -> None:
+    (lost,) = items(GOOD, nodes=["a", "b"])
+    assert lost.reason.startswith("the clock names its nodes itself; --nodes A,B,C is for clocks")
+
+
+def test_the_number_of_an_incarnation() -> None:
+    line = '{"node":"a","type":"T","clock":{"a":1},"run":{"no":2,"of":3}}'
+    (read,) = items(line, fields={"incarnation": "run.no"})
+    assert read.data == {"incarnation": 2, "run": {"of": 3}}
+    (without,) = items(GOOD, fields={"incarnation": "run.no"})
+    assert without.data == {}
+    (inside,) = items(
+        '{"node":"a","type":"T","clock":{"a":1},"data":{"boot":"7","x":1}}',
+        fields={"incarnation": "data.boot"},
+    )
+    assert inside.data == {"incarnation": "7", "x": 1}
+    (lost,) = items(line[:-1] + ',"incarnation":1}', fields={"incarnation": "run.no"})
+    assert lost.reason == ("the record has an attribute 'incarnation' beside the one at run.no")
+    assert items(line[:-1] + ',"incarnation":1}')[0].data["incarnation"] == 1
+
+
 def test_positional_clocks() -> None:
     line = '{"node":"b","type":"T","clock":[0,2,1]}'
     assert items(line, nodes=["a", "b", "c"]) == [Event("b", "T", {"b": 2, "c": 1})]
@@ -332,7 +375,9 @@ def test_packed_logs(pack: Any, tmp_path: Path) -> None:
     assert "ends early" in log.rejected[-1].reason
     path.write_bytes(pack(raw) + b"more, not packed")
     log = read_log(path, format="jsonl")
-    assert "damaged from here on" in log.rejected[-1].reason
+    at = re.search(r"is damaged (?:at|before) byte ([\d,]+) ", log.rejected[-1].reason)
+    assert at is not None
+    assert 0 < int(at[1].replace(",", "")) - len(pack(raw)) <= len(b"more, not packed") + 1
     assert len(list(log)) == 20_000
 
 
@@ -404,9 +449,9 @@ EVENTS = st.builds(
     lambda node, kind, clock, time, data, name: Event(
         node=node, type=kind, clock={**clock, node: 1}, time=time, data=data, id=name
     ),
-    st.text(),
-    st.text().filter(lambda t: not t.startswith("ketal.")),
-    st.dictionaries(st.text(), st.integers(0, 2**63 - 1), max_size=3),
+    st.text(min_size=1),
+    st.text(min_size=1).filter(lambda t: not t.startswith("ketal.")),
+    st.dictionaries(st.text(min_size=1), st.integers(0, 2**63 - 1), max_size=3),
     st.none() | st.floats(0, 4e9),
     st.dictionaries(st.text(), ATTRIBUTE | st.booleans() | st.none(), max_size=3),
     st.none() | st.text(),

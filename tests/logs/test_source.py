@@ -15,6 +15,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "jsonlines"}, "there is no format 'jsonlines'; did you mean jsonl?"),
     ({"format": "xml"}, "there is no format 'xml'; there are jsonl, shiviz, csv, parquet"),
     ({"format": "csv", "regex": "x"}, "regex is for ShiViz logs, and the format is csv"),
+    ({"format": 3}, "there is no format 3; there are jsonl, shiviz"),
+    ({"regex": ""}, "regex is empty; leave it out"),
+    ({"delimiter": ""}, "delimiter is empty; leave it out"),
+    ({"fields": {1: "x"}}, "an event has no field 1; there are node, type"),
+    ({"rebuild": 3}, "rebuild must be a text as id=msg.id"),
     ({"fields": {"clok": "x"}}, "an event has no field 'clok'; did you mean clock?"),
     ({"fields": {"clock": ""}}, "the path '' has an empty key"),
     ({"fields": {"clock": "a..b"}}, "the path 'a..b' has an empty key"),
@@ -45,6 +50,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_log(tmp_path)
     with pytest.raises(SettingError, match="there is no log to read"):
         read_log()
+    with pytest.raises(SettingError, match="standard input is given twice as a log"):
+        read_log("-", "-")
     with pytest.raises(SettingError, match="must be opened in binary mode"):
         list(read_log(io.StringIO("{}")))  # type: ignore[arg-type]
     gone = tmp_path / "gone.jsonl"
@@ -80,6 +87,11 @@ HEADED = '(?<host>\\S+) (?<clock>{.*}) (?<event>.*)\n\na {"a":1} T\n'
         ("x.csv", CSV_TEXT),
         ("x.txt", CSV_TEXT),
         ("x.tsv", CSV_TEXT.replace(",", "\t")),
+        ("x.txt", CSV_TEXT.replace(",", "\t")),
+        ("x.csv", CSV_TEXT.replace(",", ";")),
+        ("x.txt", CSV_TEXT.replace(",", ";")),
+        ("x.csv", CSV_TEXT.replace(",", "|")),
+        ("x.log", CSV_TEXT.replace(",", "|")),
         ("x.log", SHIVIZ_TEXT),
         ("x.log", HEADED),
         ("x.shiviz", SHIVIZ_TEXT),

@@ -1,0 +1,169 @@
+"""Packed logs that are damaged, cut off, or not what their name says."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+import random
+import zlib
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from ketal.event import Event
+from ketal.logs import read_log
+from ketal.verdicts import Rejected
+
+LINES = [b'{"node":"a","type":"T","clock":{"a":%d},"x":%d}\n' % (n, n * n) for n in range(1, 3001)]
+RAW = b"".join(LINES)
+
+
+def read(path: Path) -> tuple[list[int], list[Rejected]]:
+    """Return the counters of the events and what was rejected."""
+    items = [record[1] for record in read_log(path).records()]
+    counters = [item.counter for item in items if isinstance(item, Event)]
+    return counters, [item for item in items if isinstance(item, Rejected)]
+
+
+def unpacked_lines(packed: bytes) -> int:
+    """Return how many whole lines can be had of gzip data, byte by byte."""
+    unpack = zlib.decompressobj(wbits=31)
+    out = b""
+    try:
+        for byte in packed:
+            out += unpack.decompress(bytes((byte,)))
+    except zlib.error:
+        pass
+    return out.count(b"\n")
+
+
+@pytest.mark.parametrize("name", ["x.gz", "x.jsonl.gz", "x.csv.GZ", "x.log.zst", "x.jsonl.zst"])
+@pytest.mark.parametrize(
+    "raw", [random.Random(1).randbytes(3000), b"", b"\x1f", LINES[0]], ids=range(4)
+)
+def test_a_name_that_promises_packed_data(tmp_path: Path, name: str, raw: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(raw)
+    counters, (lost,) = read(path)
+    kind = "Zstandard" if name.endswith("zst") else "gzip"
+    assert counters == []
+    assert lost.place == f"{path}:1"
+    assert f"this is no {kind} file, though its name ends in" in lost.reason
+
+
+def test_what_python_unpacked_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl.gz"
+    path.write_bytes(gzip.compress(RAW))
+    with gzip.open(path) as file:
+        assert len(list(read_log(file, format="jsonl"))) == 3000  # type: ignore[arg-type]
+
+
+def test_gzip_data_that_ends_early(tmp_path: Path) -> None:
+    packed = gzip.compress(RAW)
+    path = tmp_path / "run.jsonl.gz"
+    for size in (3, 10, 11, 100, 2000, 5000, len(packed) - 8, len(packed) - 1):
+        path.write_bytes(packed[:size])
+        counters, (lost,) = read(path)
+        whole = unpacked_lines(packed[:size])
+        assert counters == list(range(1, whole + 1))
+        assert lost.place == f"{path}:{whole + 1}"
+        said = f"the gzip data ends early, after byte {size:,}; what follows is lost"
+        assert lost.reason == said
+
+
+def test_gzip_data_that_is_damaged(tmp_path: Path) -> None:
+    # A stored block has no redundancy, and a compressed one after it a header that can be wrong.
+    pack = zlib.compressobj(wbits=31)
+    packed = pack.compress(RAW[:60_000]) + pack.flush(zlib.Z_FULL_FLUSH)
+    damaged = packed + b"\xff" * 100
+    path = tmp_path / "run.jsonl.gz"
+    path.write_bytes(damaged)
+    counters, (lost,) = read(path)
+    whole = RAW[:60_000].count(b"\n")
+    assert counters == list(range(1, whole + 1))
+    assert lost.place == f"{path}:{whole + 1}"
+    assert lost.reason.startswith(f"the gzip data is damaged at byte {len(packed) + 1:,} (invalid ")
+
+
+@pytest.mark.parametrize("at", [-1, -8])
+def test_gzip_data_with_another_checksum(tmp_path: Path, at: int) -> None:
+    packed = bytearray(gzip.compress(RAW.removesuffix(b"\n")))
+    packed[at] ^= 1
+    path = tmp_path / "run.jsonl.gz"
+    path.write_bytes(packed)
+    counters, (lost,) = read(path)
+    assert counters == list(range(1, 3001))
+    assert "does not fit its checksum at byte" in lost.reason
+    assert lost.place == f"{path}:3001"
+
+
+def test_zstandard_data_that_is_damaged_or_ends_early(tmp_path: Path) -> None:
+    first, second = zstandard.compress(RAW[:50_000]), zstandard.compress(RAW[50_000:])
+    whole = RAW[:50_000].count(b"\n")
+    path = tmp_path / "run.jsonl.zst"
+    for packed, said in (
+        (first + second[:-5], f"ends early, after byte {len(first + second) - 5:,}; what follows"),
+        (first + second[:9] + b"\xff" * 50, "is damaged before byte "),
+    ):
+        path.write_bytes(packed)
+        counters, (lost,) = read(path)
+        assert counters == list(range(1, whole + 1))
+        assert lost.place == f"{path}:{whole + 1}"
+        assert lost.reason.startswith(f"the Zstandard data {said}")
+
+
+def test_a_row_that_the_data_stops_in_is_no_row(tmp_path: Path) -> None:
+    # Cut off, `a:12` is a clock as well, another one.
+    table = io.StringIO()
+    csv.writer(table).writerows([("node", "type", "clock"), ("a", "T", "a:1"), ("a", "T", "a:12")])
+    pack = zlib.compressobj(wbits=31)
+    text = table.getvalue().rstrip()[:-1].encode()
+    path = tmp_path / "run.csv.gz"
+    path.write_bytes(pack.compress(text) + pack.flush(zlib.Z_SYNC_FLUSH))
+    counters, (lost,) = read(path)
+    assert (counters, lost.place) == ([1], f"{path}:3")
+
+
+def test_an_event_that_the_data_stops_in_is_none(tmp_path: Path) -> None:
+    pack = zlib.compressobj(wbits=31)
+    text = b'(?<host>\\S+) (?<clock>{.*}) (?<event>.*)\n\na {"a":1} push\na {"a":2} pushed t'
+    path = tmp_path / "run.log.gz"
+    path.write_bytes(pack.compress(text) + pack.flush(zlib.Z_SYNC_FLUSH))
+    counters, (lost,) = read(path)
+    assert (counters, lost.place) == ([1], f"{path}:4")
+    assert "ends early" in lost.reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (bz2.compress(RAW), "the file is packed with bzip2, which is not read here: `bzip2 -dc"),
+        (lzma.compress(RAW), "the file is packed with xz, which is not read here: `xz -dc FILE |"),
+        (b"PK\x03\x04rest", "the file is packed with zip"),
+        (RAW.decode().encode("utf-16"), "the text is UTF-16, and a log is UTF-8: `iconv "),
+        (RAW.decode().encode("utf-16-le"), "the text is UTF-16"),
+        (RAW.decode().encode("utf-16-be"), "the text is UTF-16"),
+        (b"\xfe\xff" + RAW.decode().encode("utf-16-be"), "the text is UTF-16"),
+    ],
+    ids=range(7),
+)
+@pytest.mark.parametrize("name", ["run.log", "run.jsonl", "run.csv"])
+def test_what_is_not_read_has_one_reason(tmp_path: Path, name: str, raw: bytes, said: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(raw)
+    counters, (lost,) = read(path)
+    assert counters == []
+    assert said in lost.reason
+
+
+def test_a_parquet_file_that_is_none(tmp_path: Path) -> None:
+    for name, raw in (("x.parquet", RAW), ("y.parquet", b""), ("x.parquet.gz", gzip.compress(RAW))):
+        path = tmp_path / name
+        path.write_bytes(raw)
+        counters, (lost,) = read(path)
+        assert counters == []
+        assert lost.reason == "this is no Parquet file: it does not begin with PAR1"
