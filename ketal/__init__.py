@@ -10,6 +10,7 @@ Names load when they are first used: `import ketal` itself is quick.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -31,6 +32,9 @@ _HOMES = {
     "NotAvailableError": "errors", "PatternError": "errors", "SettingError": "errors",
     "StateError": "errors",
 }  # fmt: skip
+
+_NOT_YET = frozenset({"explain", "view"})
+"""Names of the interface that this version does not have: `hasattr` is False, the error says it."""
 
 if TYPE_CHECKING:
     from ketal.auditing import Audit, Fault, audit
@@ -109,9 +113,18 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'ketal' has no attribute {name!r}")
+        raise AttributeError(_absent(name), name=name, obj=sys.modules[__name__])
     value = globals()[name] = getattr(importlib.import_module(f"ketal.{home}"), name)
     return value
+
+
+def _absent(name: str) -> str:
+    """Say why there is no such name; Python itself adds the nearest one, of `__dir__`."""
+    if name in _NOT_YET:
+        return f"ketal.{name} is not available yet"
+    if name == "streaming":
+        return "ketal.streaming is not imported with ketal: import ketal.streaming"
+    return f"module 'ketal' has no attribute {name!r}"
 
 
 def __dir__() -> list[str]:

@@ -11,30 +11,45 @@ The one rule: every record ends as a verdict or in a count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ketal.event import Control, Dot, Event
-from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Intake, Tally
+from ketal.admission import Admission
+from ketal.errors import EventError, SettingError, wrong_type
+from ketal.event import Control, Dot, Event, checked_log
+from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Tally
 from ketal.limits import Limits
-from ketal.monitor import Monitor, refuse_unavailable
+from ketal.modal import in_mode
+from ketal.monitor import Monitor
 from ketal.operators.causal_order import canonical
-from ketal.operators.membership import restored
-from ketal.program import Program
+from ketal.operators.membership import restored_with_doubts
+from ketal.program import Program, checked_program
 from ketal.queues import came_late, overflowed
 from ketal.scopes import Counts, PatternRun
 from ketal.verdicts import Rejected, Verdict
+
+_NOT_BEGUN = "nothing read yet"
 
 
 class Verdicts:
     """The verdicts of a finite execution: iterable once, then `summary`.
 
-    Iterating does the work; leaving off early leaves the summary so far.
+    Iterating does the work; leaving off early leaves the summary so far. To
+    show one, in a notebook or by `repr`, does no work and takes no verdict: it
+    says whether the log has been judged, and what came of it.
     """
 
     def __init__(self, judge: _Judge) -> None:
         self._judge = judge
-        self._verdicts = judge.verdicts()
+        self._verdicts = self._told()
+        self._progress = _NOT_BEGUN
+
+    def _told(self) -> Iterator[Verdict]:
+        self._progress = "not all judged yet"
+        yield from self._judge.verdicts()
+        self._progress = ""
 
     def __iter__(self) -> Iterator[Verdict]:
         return self._verdicts
@@ -48,23 +63,41 @@ class Verdicts:
         return self._judge.summary()
 
     def to_pandas(self) -> Any:
-        """Return the verdicts that are left as a pandas DataFrame, one a row."""
-        import pandas
+        """Return the verdicts that are left as a pandas DataFrame, one a row.
 
+        Raises
+        ------
+        SettingError
+            If pandas is missing.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise SettingError(
+                "to_pandas needs pandas, which is not installed: pip install pandas"
+            ) from None
         return pandas.DataFrame([v.to_dict() for v in self._verdicts])
 
+    def _shown(self) -> list[tuple[str, str]]:
+        """Return what there is to show: (a pattern, or nothing; what to say of it)."""
+        if self._progress == _NOT_BEGUN:
+            return [("", f"{_NOT_BEGUN}: iterate for the verdicts")]
+        summary = self.summary
+        of = {**summary["patterns"], "": summary["events"]}
+        said = {n: ", ".join(f"{m} {what}" for what, m in c.items() if m) for n, c in of.items()}
+        shown = [(name, counts or "nothing") for name, counts in said.items()]
+        return [*shown, ("", self._progress)] if self._progress else shown
+
+    def __repr__(self) -> str:
+        said = "; ".join(f"{name}: {what}" if name else what for name, what in self._shown())
+        return f"<ketal.Verdicts: {said}>"
+
     def _repr_html_(self) -> str:
-        # Showing must not consume: only the summary so far is shown.
         from html import escape
 
-        rows = [
-            f"<tr><td>{escape(name)}</td>"
-            + "".join(f"<td>{n} {escape(what)}</td>" for what, n in counts.items() if n)
-            + "</tr>"
-            for name, counts in self.summary["patterns"].items()
-        ]
-        events = ", ".join(f"{n} {what}" for what, n in self.summary["events"].items() if n)
-        return f"<table>{''.join(rows)}</table><p>{escape(events) or 'nothing read yet'}</p>"
+        cells = ((escape(name), escape(what)) for name, what in self._shown())
+        rows = "".join(f"<tr><td>{name}</td><td>{what}</td></tr>" for name, what in cells)
+        return f"<table>{rows}</table>"
 
 
 Record = tuple[str, "Event | Control | Rejected", str, int]
@@ -83,8 +116,6 @@ class _Judge:
     def __init__(
         self, program: Program, log: Any, limits: Limits, *, listing: bool, trace: bool
     ) -> None:
-        for compiled in program.compiled:
-            refuse_unavailable(compiled)
         self.program = program
         self.log = log
         self.limits = limits
@@ -149,9 +180,13 @@ class _Judge:
         tally = Tally()
         totals = {c.name: Counts() for c in self.program.compiled}
         holes = 0
+        rare = {"restarts": 0, "impossible": 0, "doubtful": 0}
         for execution in self.executions.values():
             tally.add(execution.tally)
-            holes += execution.summary["holes"]
+            own = execution.summary
+            holes += own["holes"]
+            for what in rare:
+                rare[what] += own.get(what, 0)
             for name, counts in execution.counts.items():
                 total = totals[name]
                 for item in Counts.__slots__:
@@ -161,6 +196,7 @@ class _Judge:
             "patterns": {name: counts.to_dict() for name, counts in totals.items()},
             "gaps": 0,
             "holes": holes,
+            **{what: count for what, count in rare.items() if count},
         }
 
 
@@ -178,14 +214,17 @@ class _Execution:
     ) -> None:
         self.limits = limits
         self.execution = execution
-        self.intake = Intake(limits, contents_max=limits.events_max)
+        self.admission = Admission(program.compiled, limits, events_max=limits.events_max)
         self.events: list[Event] = []
+        self._late: list[Event] = []  # not judged, but what they knew is known of them
         self.steps: list[Event | int] = []  # events and watermarks, as they were read
-        self.known: dict[str, int] = {}
+        self.impossible = 0
+        self.doubtful = 0
+        self._lines: dict[str, list[int]] | None = None  # the counters of each node, sorted
+        self._known: tuple[int, dict[str, int]] = 0, {}  # of so many events
         self.tally = Tally()
         self.watermark_us: int | None = None
         self.ended = False
-        self.retired: set[str] = set()
         self.runs = [
             PatternRun(c, limits, execution=execution, listing=listing, trace=trace)
             for c in program.compiled
@@ -194,19 +233,28 @@ class _Execution:
 
     def read(self, item: Event | Control | Rejected, place: str) -> Verdict | None:
         """Take one record in; return what is wrong with it."""
-        if isinstance(item, Rejected):
-            self.tally.rejected += 1
-            return item
-        if isinstance(item, Control):
-            self._control(item)
-            return None
+        if item.__class__ is not Event:
+            if isinstance(item, Rejected):
+                self.tally.rejected += 1
+                return item
+            if isinstance(item, Control):
+                self._control(item)
+                return None
+            if not isinstance(item, Event):
+                raise wrong_type("what a log holds", "a ketal.Event", item)
         place = place or str(item.dot)
         if self.ended:
             return self._reject(place, "the execution has ended (ketal.end)")
         if len(self.events) >= self.limits.events_max:
             self.tally.overflow += 1
             return overflowed(item, self.execution, "events_max", "the event")
-        status = self.intake.admit(item)
+        closed = self.admission.closed
+        if closed and (why := self.admission.refusal(item, self.admission.refusing(item))):
+            return self._reject(place, why)
+        try:
+            status, item = self.admission.take(item)
+        except EventError as error:
+            return self._reject(place, error.reason)
         if status == DUPLICATE:
             self.tally.duplicates += 1
             return None
@@ -217,19 +265,17 @@ class _Execution:
             self.tally.overflow += 1
             what = "an event older than the counters that are kept: it may be a duplicate"
             return overflowed(item, self.execution, "counters_max", what)
+        self.admission.arrived(item)
         watermark = self.watermark_us
         time_us = item.time_us
         timed = self._needs_time and watermark is not None and time_us is not None
         if timed and time_us < watermark:  # type: ignore[operator]
             self.tally.late += 1
+            self._late.append(item)
             return came_late(item, self.execution, "its time is before the watermark")
         self.tally.accepted += 1
         self.events.append(item)
         self.steps.append(item)
-        known = self.known
-        for node, counter in item.clock.items():
-            if counter > known.get(node, 0):
-                known[node] = counter
         return None
 
     def _control(self, control: Control) -> None:
@@ -241,10 +287,8 @@ class _Execution:
                 self.steps.append(watermark_us)
         elif control.kind == "end":
             self.ended = True
-        elif control.kind == "leave" and control.node is not None:
-            self.retired.add(control.node)
-        elif control.kind == "view":
-            self.retired |= {event.node for event in self.events} - set(control.members)
+        else:
+            self.admission.control(control)
 
     def _reject(self, place: str, reason: str) -> Rejected:
         self.tally.rejected += 1
@@ -255,26 +299,106 @@ class _Execution:
         self._restore()
         arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
         for number, run in enumerate(self.runs):
-            if not run.compiled.causal:
+            if run.compiled.pattern.mode is not None:
+                arrival[number] = self._in_every_order(run, number)
+            elif not run.compiled.causal:
                 arrival[number] = self._in_file_order(run)
-        for event in canonical(self.events):
+        known: dict[str, int] = {}
+        closed = self.admission.closed
+        events = canonical(self.events)
+        passing = [r for r in self.runs if r.compiled.causal and r.ends_windows_early]
+        passed = _passed(events) if passing else ()
+        for place, event in enumerate(events):
+            for run in passing:
+                yield from run.advance(passed[place])
+            for node, counter in event.clock.items():
+                before = known.get(node, 0)
+                if counter > before:
+                    if counter == before + 1 and node == event.node:
+                        known[node] = counter
+                    else:
+                        self.impossible += self._ahead(event, known)
+                        break
+            refusing = self.admission.refusing(event) if closed else ()
             for number, run in enumerate(self.runs):
                 if number in arrival:
                     yield from arrival[number].pop(event.dot, ())
+                elif number in refusing:
+                    run.counts.strangers += 1
                 else:
                     yield from run.offer(event)
+        self._known = len(self.events), known
         for number, run in enumerate(self.runs):
             for verdicts in arrival.get(number, {}).values():
                 yield from verdicts
             yield from run.close()
 
+    def _ahead(self, event: Event, known: dict[str, int]) -> bool:
+        """Return whether an event knows of one with a later place in canonical order.
+
+        If the clocks are those of an execution, canonical order respects
+        happened-before; where it does not, a clock is impossible.
+
+        Parameters
+        ----------
+        event : Event
+            One whose clock goes beyond `known` by more than itself.
+        known : dict of str to int
+            The counters that this event and those before it know of, to be raised.
+        """
+        ahead = False
+        for node, counter in event.clock.items():
+            before = known.get(node, 0)
+            if counter > before:
+                known[node] = counter
+                ahead |= self._there(node, before, counter - (node == event.node))
+        return ahead
+
+    def _there(self, node: str, low: int, high: int) -> bool:
+        """Return whether the log has an event of the node with a counter in (low, high]."""
+        if self._lines is None:
+            self._lines = {}
+            for event in self.events:
+                self._lines.setdefault(event.node, []).append(event.counter)
+            for line in self._lines.values():
+                line.sort()
+        line = self._lines.get(node, [])
+        return bisect_right(line, high) > bisect_right(line, low)
+
+    def _highest(self) -> dict[str, int]:
+        """Return the highest counter of each node that a clock refers to."""
+        count, known = self._known
+        if count != len(self.events):
+            known = {}
+            for event in self.events:
+                for node, counter in event.clock.items():
+                    if counter > known.get(node, 0):
+                        known[node] = counter
+            self._known = len(self.events), known
+        return known
+
     def _restore(self) -> None:
         """Put back the entries that clocks lost when a node left (DESIGN 5, Membership)."""
-        if not self.retired:
+        membership = self.admission.membership
+        left = () if membership is None else membership.retired
+        count = len(self.events)
+        events, self.doubtful = restored_with_doubts(
+            [*self.events, *self._late], left, limits=self.limits
+        )
+        if all(map(operator.is_, events, self.events)):
             return
-        self.events = restored(self.events, self.retired, limits=self.limits)
+        self.events = events[:count]
         whole = {event.dot: event for event in self.events}
         self.steps = [s if isinstance(s, int) else whole[s.dot] for s in self.steps]
+
+    def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
+        """Return what is so in some, or in every, linear extension (`mode`)."""
+        said: dict[Dot | None, list[Verdict]] = {}
+        known = [e for e in self.events if number not in self.admission.refusing(e)]
+        run.counts.strangers = len(self.events) - len(known)
+        for last, verdict in in_mode(run, known):
+            said.setdefault(None if last is None else last.dot, []).append(verdict)
+        return said
 
     def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
         said: dict[Dot | None, list[Verdict]] = {}
@@ -295,7 +419,26 @@ class _Execution:
 
     @property
     def summary(self) -> dict[str, Any]:
-        return {"holes": self.intake.holes(self.known)}
+        membership = self.admission.membership
+        return {
+            "holes": self.admission.intake.holes(self._highest()),
+            "restarts": 0 if membership is None else membership.incarnations.restarts,
+            "impossible": self.impossible,
+            "doubtful": self.doubtful,
+        }
+
+
+def _passed(events: Sequence[Event]) -> list[int]:
+    """Return, for each place in an order, the time before which nothing comes any more."""
+    passed = []
+    least = 2**62  # later than any time that a log can have
+    for event in reversed(events):
+        time_us = event.time_us
+        if time_us is not None and time_us < least:
+            least = time_us
+        passed.append(least)
+    passed.reverse()
+    return passed
 
 
 def run(
@@ -328,8 +471,9 @@ def run(
 
     Raises
     ------
-    NotAvailableError
-        If the program needs what this version does not execute.
+    TypeError
+        If an argument is of another class than it must be; later, on iteration,
+        if the log holds what is no event.
     """
-    judge = _Judge(program, log, limits or program.compiled[0].limits, listing=listing, trace=trace)
-    return Verdicts(judge)
+    limits = Limits.given(limits, checked_program(program).compiled[0].limits)
+    return Verdicts(_Judge(program, checked_log(log), limits, listing=listing, trace=trace))

@@ -5,6 +5,8 @@ contradiction (same dot, other content: rejected), late, or refused because a
 limit was reached. The counters of a node that were seen are kept exactly and
 compactly; the content of the last `dots_max` events is kept to tell a
 duplicate from a contradiction. Beyond that, a known dot counts as a duplicate.
+Of each node's first event the content is kept for good: it tells a restart from
+a duplicate (`ketal.operators.incarnations`).
 
 The one rule: `read` is the sum of the other counts.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -67,7 +70,9 @@ class Intake:
         self.beyond: dict[str, set[int]] = {}
         self.forgotten: dict[str, int] = {}
         self._beyond_count = 0
+        self.firsts: dict[str, bytes] = {}
         self._contents: dict[tuple[str, int], Event | bytes] = {}
+        self._clocks: dict[tuple[str, int], dict[str, int]] = {}  # of contents that are digests
         self._oldest: deque[tuple[str, int]] = deque()
 
     def admit(self, event: Event) -> str:
@@ -85,11 +90,33 @@ class Intake:
         self._contents[dot] = event
         self._oldest.append(dot)
         if len(self._oldest) > self.contents_max:
-            del self._contents[self._oldest.popleft()]
+            self._evict(self._oldest.popleft())
         return NEW
+
+    def status(self, event: Event) -> str:
+        """Return what an event is, and take note of nothing.
+
+        As `admit`, but an event whose content is no longer kept is `forgotten`.
+        """
+        node = event.node
+        counter = event.clock[node]
+        dot = (node, counter)
+        if counter > self.upto.get(node, 0) and counter not in self.beyond.get(node, ()):
+            return NEW
+        kept = dot in self._contents or (counter == 1 and node in self.firsts)
+        return self._again(event, dot) if kept else FORGOTTEN
+
+    def _evict(self, dot: tuple[str, int]) -> None:
+        known = self._contents.pop(dot)
+        if dot[1] == 1:
+            self.firsts[dot[0]] = known if isinstance(known, bytes) else _digest(known)
+        if self._clocks:
+            self._clocks.pop(dot, None)
 
     def _again(self, event: Event, dot: tuple[str, int]) -> str:
         known = self._contents.get(dot)
+        if known is None and dot[1] == 1:
+            known = self.firsts.get(dot[0])
         if known is None:
             return FORGOTTEN if dot[1] <= self.forgotten.get(dot[0], 0) else DUPLICATE
         if isinstance(known, bytes):
@@ -137,9 +164,50 @@ class Intake:
             missing += highest - self.upto.get(node, 0) - len(beyond)
         return missing
 
+    def clocks(self) -> Iterator[tuple[str, int, dict[str, int]]]:
+        """Yield node, counter and clock of the events whose content is kept, as they arrived."""
+        for dot, known in self._contents.items():
+            clock = self._clocks.get(dot) if isinstance(known, bytes) else known.clock
+            if clock is not None:
+                yield *dot, clock
+
+    def recall(self, clocks: Iterable[tuple[str, int, dict[str, int]]]) -> None:
+        """Take the clocks of contents that a snapshot holds as digests."""
+        self._clocks = {(node, counter): clock for node, counter, clock in clocks}
+
+    def first_contents(self) -> dict[str, bytes]:
+        """Return the digest of each node's event of counter 1, where it was seen."""
+        known = {n: known for (n, c), known in self._contents.items() if c == 1}
+        digests = {n: k if isinstance(k, bytes) else _digest(k) for n, k in known.items()}
+        return {**self.firsts, **digests}
+
+    def seen(self, without: Event | None = None) -> dict[str, tuple[int, list[int]]]:
+        """Return of each node up to which counter all was seen, and what was seen beyond.
+
+        Parameters
+        ----------
+        without : Event, optional
+            An event that is not to count.
+        """
+        nodes = {**self.upto, **self.beyond}
+        seen = {n: (self.upto.get(n, 0), sorted(self.beyond.get(n, ()))) for n in nodes}
+        if without is not None:
+            counter = without.clock[without.node]
+            upto, beyond = seen[without.node]
+            if counter <= upto:
+                beyond = [*range(counter + 1, upto + 1), *beyond]
+                upto = counter - 1
+            seen[without.node] = (upto, [c for c in beyond if c != counter])
+        return seen
+
+    def highest(self) -> dict[str, int]:
+        """Return the highest counter that was seen of each node."""
+        return {**self.upto, **{n: max(counters) for n, counters in self.beyond.items()}}
+
     def state(self) -> dict[str, Any]:
         """Return the state as plain data; contents become digests."""
         return {
+            "firsts": self.firsts,
             "upto": self.upto,
             "beyond": {node: sorted(counters) for node, counters in self.beyond.items()},
             "forgotten": self.forgotten,
@@ -156,6 +224,7 @@ class Intake:
         self.upto = state["upto"]
         self.beyond = {node: set(counters) for node, counters in state["beyond"].items()}
         self.forgotten = state["forgotten"]
+        self.firsts = state["firsts"]
         self._beyond_count = sum(map(len, self.beyond.values()))
         self._contents = {(n, c): digest for n, c, digest in state["contents"]}
         self._oldest = deque(self._contents)

@@ -1,9 +1,10 @@
 """The in-process driver of a stream (DESIGN 7); `ketal.finite` drives finite logs.
 
-Records go to an `Intake`; what is new is ordered and offered to the runs of each
-pattern. A pattern under `order arrival`, or one whose answer needs no order
+`Admission` says what a record is; what is new is ordered and offered to the runs of
+each pattern. A pattern under `order arrival`, or one whose answer needs no order
 (`find any` under CausalOrder without `not`), is offered events as they come; the
-others what a hold-back queue releases.
+others what a hold-back queue releases. Once a node has left or started again, clocks
+are restored before any pattern sees them (`docs/membership.md`).
 
 The one rule: every record ends as a verdict or in a count.
 """
@@ -11,15 +12,17 @@ The one rule: every record ends as a verdict or in a count.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ketal.admission import Admission
 from ketal.automaton import CompiledPattern
-from ketal.errors import NotAvailableError, SettingError, StateError
+from ketal.errors import EventError, NotAvailableError, SettingError, StateError, wrong_type
 from ketal.event import Control, Dot, Event, seconds
-from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Intake, Tally
+from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Tally
 from ketal.limits import Limits
-from ketal.program import Program
+from ketal.operators.membership import ATTRIBUTE
+from ketal.program import Program, checked_program
 from ketal.queues import Queues, came_late, overflowed
 from ketal.scopes import Counts, PatternRun
 from ketal.snapshots import (
@@ -42,22 +45,18 @@ _KINDS = (
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:
-    """Say clearly what the language has and this version does not execute.
+    """Say clearly what the language has and a stream cannot have.
 
     Raises
     ------
     NotAvailableError
-        For `topology` and `mode`.
+        For `mode`.
     """
-    p = compiled.pattern
-    missing = []
-    if p.topology is not None:
-        missing.append("`topology`")
-    if p.mode is not None:
-        missing.append(f"`mode {p.mode}` (ketal.{p.mode}(pattern, log) answers it)")
-    if missing:
+    mode = compiled.pattern.mode
+    if mode is not None:
         raise NotAvailableError(
-            f"pattern {compiled.name}: {', '.join(missing)} is not available yet"
+            f"pattern {compiled.name}: `mode {mode}` speaks of every linear extension of an "
+            "execution, so it is not available on a stream; ketal.run answers it of a finite log"
         )
 
 
@@ -69,7 +68,13 @@ class _Handlers:
         self.by_state: dict[tuple[str, str], Handler] = {}
         self.failures = 0
         states = {(c.name, n) for c in program.compiled for n in _state_names(c)}
+        if not isinstance(on, Mapping):
+            raise wrong_type("on", "a mapping of str to callable", on)
         for key, handler in on.items():
+            if not isinstance(key, str):
+                raise wrong_type("a key of on", "a str", key)
+            if not callable(handler):
+                raise wrong_type(f"the handler for {key!r}", "callable", handler)
             pattern, dot, state = key.partition(".")
             if key in _KINDS:
                 self.by_kind[key] = handler
@@ -118,6 +123,7 @@ def _mark(compiled: CompiledPattern) -> dict[str, str]:
         "order": repr(p.order),
         "partition": repr(p.partition),
         "deployment": repr(p.deployment),
+        "topology": repr(p.topology),
         "window": repr((compiled.window_us, compiled.window_events)),
         "events": repr([(e.name, e.guard) for e in p.events]),
         "steps": repr([(s.name, s.guard) for s in p.steps]),
@@ -150,6 +156,8 @@ class Monitor:
     ------
     NotAvailableError
         If the program needs what this version does not execute.
+    TypeError
+        If an argument is of another class than it must be.
 
     Notes
     -----
@@ -166,13 +174,13 @@ class Monitor:
         on: Mapping[str, Handler] | None = None,
         execution: str = "",
     ) -> None:
-        for compiled in program.compiled:
+        for compiled in checked_program(program).compiled:
             refuse_unavailable(compiled)
         self.program = program
-        self.limits = limits or program.compiled[0].limits
+        self.limits = Limits.given(limits, program.compiled[0].limits)
         self.execution = execution
         self.trace = trace
-        self._handlers = _Handlers(on or {}, program)
+        self._handlers = _Handlers({} if on is None else on, program)
         self._runs = [
             PatternRun(
                 c,
@@ -185,13 +193,20 @@ class Monitor:
         ]
         self._direct = [r for r in self._runs if not r.compiled.causal or r.compiled.order_free]
         self._ordered = [r for r in self._runs if r not in self._direct]
-        self._single = self._direct[0] if len(self._runs) == len(self._direct) == 1 else None
         self._needs_time = any(c.window_us is not None for c in program.compiled)
-        self._intake = Intake(self.limits)
+        self._admission = Admission(program.compiled, self.limits)
+        self._intake = self._admission.intake
+        self._plain = not self._admission.closed
+        self._quick = self._runs[0] if self._may_be_quick() else None
         self._queues = Queues(self._ordered, self.limits, execution)
         self._tally = Tally()
         self._watermark_us: int | None = None
         self._closed = False
+        self._restoring = False
+
+    def _may_be_quick(self) -> bool:
+        """Return whether there is one pattern, which reads no time, and of clocks the dot."""
+        return len(self._runs) == 1 and not (self._admission.reads_clocks or self._needs_time)
 
     # --- records in ---
 
@@ -235,31 +250,86 @@ class Monitor:
         if self._closed:
             tally.rejected += 1
             return [self._rejected(event, place, "the execution has ended (ketal.end)")]
+        if not self._plain or ATTRIBUTE in event.data:
+            return self._feed_closely(event, place)
         status = self._intake.admit(event)
         if status is not NEW:
+            if status is CONTRADICTION and event.clock[event.node] == 1:
+                return self._feed_closely(event, place)  # It may be a restart.
             return self._not_new(event, status, place)
+        if self._quick is not None:
+            tally.accepted += 1
+            return self._quick.offer(event)  # type: ignore[return-value]
+        return self._taken(event)
+
+    def _feed_closely(self, event: Event, place: str) -> list[Verdict]:
+        """Take an event whose node or whose name has to be looked at."""
+        admission = self._admission
+        place = place or str(event.dot)  # as it arrived
+        refusing = admission.refusing(event)
+        if reason := admission.refusal(event, refusing):
+            self._tally.rejected += 1
+            return [self._rejected(event, place, reason)]
+        try:
+            status, event = admission.take(event)
+        except EventError as error:
+            self._tally.rejected += 1
+            return [self._rejected(event, place, error.reason)]
+        self._restore_clocks(event if status is NEW else None)
+        if status is not NEW:
+            return self._not_new(event, status, place)
+        return self._taken(event, [self._runs[number] for number in refusing])
+
+    def _taken(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
+        """Hand a new event to the patterns and the queues."""
+        out: list[Verdict] = []
+        admission = self._admission
+        if admission.membership is None and admission.reads_clocks and admission.shrinks(event):
+            admission.dropped(event)
+            self._restore_clocks(event)
+        known = event
+        if admission.membership is not None:
+            for node in admission.arrived(event):
+                out += self._queues.leave(node)
+            if admission.reads_clocks:
+                known = admission.membership.so_far(event)
         if (
             self._watermark_us is not None
             and self._needs_time
             and event.time_us is not None
             and event.time_us < self._watermark_us
         ):
-            tally.late += 1
+            self._tally.late += 1
             late = came_late(event, self.execution, "its time is before the watermark")
             # Its dependants must not wait for it, though no pattern is offered it.
-            return [late, *self._queues.push(event, withheld=True)]
-        tally.accepted += 1
-        if self._single is not None:
-            return self._single.offer(event)  # type: ignore[return-value]
-        out: list[Verdict] = []
+            return [*out, late, *self._queues.push(event, withheld=True, refusing=refusing)]
+        self._tally.accepted += 1
+        for run in refusing:
+            run.counts.strangers += 1
         for run in self._direct:
-            out += run.offer(event)
+            if run not in refusing:
+                out += run.offer(known)
         if self._queues:
-            out += self._queues.push(event)
+            out += self._queues.push(event, refusing=refusing)
         return out
+
+    def _restore_clocks(self, event: Event | None = None) -> None:
+        """Have clocks restored, once a membership is kept; `event` is not yet offered."""
+        membership = self._admission.membership
+        if membership is None or self._restoring:
+            return
+        self._plain, self._restoring = False, True
+        if self._admission.reads_clocks:
+            free = [run for run in self._direct if run.compiled.causal]
+            self._direct = [run for run in self._direct if not run.compiled.causal]
+            self._queues.restore_by(membership.restorer, free, self._intake.seen(event))
 
     def _not_new(self, event: Event, status: str, place: str) -> list[Verdict]:
         if status == DUPLICATE:
+            if self._queues.had_no_room(event.dot):
+                # Those who took it the first time are not offered it again.
+                self._tally.accepted += 1
+                return self._queues.push_again(event)
             self._tally.duplicates += 1
             return []
         if status == CONTRADICTION:
@@ -282,6 +352,8 @@ class Monitor:
             return self._advance(control.time)
         if control.kind == "end":
             return self._close()
+        control = self._admission.control(control)
+        self._restore_clocks()
         if control.kind == "view":
             return self._queues.view(control.members)
         assert control.node is not None
@@ -311,7 +383,7 @@ class Monitor:
 
     def leave(self, node: str) -> list[Verdict]:
         """Say that a node left, so that nothing waits for it; return what that releases."""
-        return self._said(self._queues.leave(node))
+        return self._said(self._control(Control("leave", node=node)))
 
     def close(self) -> list[Verdict]:
         """End the stream: every window and every run; a second call does nothing."""
@@ -373,13 +445,18 @@ class Monitor:
     @property
     def summary(self) -> dict[str, Any]:
         """The summary of INTERFACE, so far."""
-        extra = {"handler_failures": self._handlers.failures} if self._handlers.failures else {}
+        membership = self._admission.membership
+        extra = {
+            "restarts": 0 if membership is None else membership.incarnations.restarts,
+            "doubtful": 0 if membership is None else membership.restorer.in_doubt,
+            "handler_failures": self._handlers.failures,
+        }
         return {
             "events": self.tally.to_dict(),
             "patterns": {r.compiled.name: r.counts.to_dict() for r in self._runs},
             "gaps": self._queues.gaps,
             "holes": self._intake.holes(),
-            **extra,
+            **{name: count for name, count in extra.items() if count},
         }
 
     @property
@@ -401,7 +478,7 @@ class Monitor:
             ],
             "watermark_us": self._watermark_us,
             "closed": self._closed,
-            "intake": self._intake.state(),
+            "admission": self._admission.state(),
             "queues": self._queues.state(table.number),
             "patterns": [pattern_state(run, table) for run in self._runs],
             "events": table.rows,
@@ -425,7 +502,12 @@ class Monitor:
         ------
         StateError
             If the bytes are no snapshot, or of another program; it says what changed.
+        TypeError
+            If an argument is of another class than it must be.
         """
+        checked_program(program)
+        if not isinstance(blob, bytes):
+            raise wrong_type("blob", "bytes, as snapshot() returned", blob)
         state = decoded(blob)
         try:
             said = changes(state["marks"], {c.name: _mark(c) for c in program.compiled})
@@ -439,7 +521,9 @@ class Monitor:
             self._tally = Tally(*state["tally"])
             self._watermark_us = state["watermark_us"]
             self._closed = state["closed"]
-            self._intake = Intake.restored(self.limits, state["intake"])
+            self._admission.restore(state["admission"])
+            self._intake = self._admission.intake
+            self._restore_clocks()
             events = read_events(state["events"])
             self._queues.restore(state["queues"], events)
             if self._queues.waiting > self.limits.held_back_max:

@@ -12,20 +12,28 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
 from ketal import pattern as syntax
 from ketal.automaton import CompiledPattern
 from ketal.compiler import compile_pattern
-from ketal.errors import Diagnostic, PatternError, SettingError, Source
+from ketal.errors import Diagnostic, PatternError, SettingError, Source, wrong_type
 from ketal.guards import registered_guards
 from ketal.limits import DEFAULT, Limits
 from ketal.params import ParamValue
 
+_PARAM_VALUES = (int, float, str, bool, timedelta, syntax.Duration)
 
-class Program:
-    """Compiled patterns, in the order of their file.
+
+class Program(Mapping[str, "Program"]):
+    """Compiled patterns by their names, in the order of their file.
+
+    A mapping from the name of a pattern to the pattern, itself a Program of
+    one: `name in program`, `program[name]`, `len(program)`; iteration gives the
+    names, `program.items()` names and patterns. Two programs are equal only if
+    they are the same object; `fingerprint` compares what patterns mean.
 
     Parameters
     ----------
@@ -64,7 +72,11 @@ class Program:
         ------
         KeyError
             If there is none of that name; the message names the nearest.
+        TypeError
+            If the name is no string.
         """
+        if not isinstance(name, str):
+            raise wrong_type("the name of a pattern", "a str", name)
         for compiled in self.compiled:
             if compiled.name == name:
                 kept = tuple(w for w in self.warnings if w.pattern in ("", name))
@@ -73,11 +85,18 @@ class Program:
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self.names)}"
         raise KeyError(f"there is no pattern {name!r}{hint}")
 
-    def __iter__(self) -> Iterator[Program]:
-        return iter(self.patterns)
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
     def __len__(self) -> int:
         return len(self.compiled)
+
+    # A mapping compares its items, and the one item of a pattern is a pattern again.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def one(self) -> CompiledPattern:
@@ -107,8 +126,8 @@ class Program:
 
     @property
     def needs_order(self) -> bool:
-        """Whether some pattern stands under `order CausalOrder`."""
-        return any(c.causal for c in self.compiled)
+        """Whether some pattern needs the whole log: under `order CausalOrder`, or with a `mode`."""
+        return any(c.causal or c.pattern.mode is not None for c in self.compiled)
 
     def graph(self) -> Any:
         """Return the picture of the one pattern's automaton."""
@@ -122,6 +141,27 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<ketal.Program {', '.join(map(repr, self.compiled))}>"
+
+
+def checked_program(given: object) -> Program:
+    """Return what was given where a program is taken.
+
+    Raises
+    ------
+    TypeError
+        If it is no Program: the name of a file, a text, an automaton.
+    """
+    if not isinstance(given, Program):
+        wanted = "a ketal.Program, as ketal.load(path) and ketal.compile(text) return"
+        raise wrong_type("program", wanted, given)
+    return given
+
+
+def _checked_text(text: object) -> str:
+    if not isinstance(text, str):
+        wanted = "a str, the text of a pattern file (ketal.load reads a file)"
+        raise wrong_type("text", wanted, text)
+    return text
 
 
 def _diagnosed(
@@ -188,8 +228,8 @@ def compile(
     limits : Limits, optional
         Other limits than the defaults.
     **params
-        Values for `param` declarations: numbers, strings, booleans, or
-        `ketal.pattern.Duration`.
+        Values for `param` declarations: numbers, strings, booleans; for a duration
+        `"30s"` or a `datetime.timedelta`.
 
     Raises
     ------
@@ -197,8 +237,15 @@ def compile(
         If anything is wrong with the text; it holds every finding.
     SettingError
         If a parameter is not declared, or of another kind.
+    TypeError
+        If an argument is of another class than it must be.
     """
-    file, compiled, found, source = _diagnosed(text, name, limits or DEFAULT, params)
+    limits = Limits.given(limits)
+    for parameter, value in params.items():
+        if not isinstance(value, _PARAM_VALUES):
+            wanted = "a number, a str, a bool or a datetime.timedelta"
+            raise wrong_type(f"parameter {parameter}", wanted, value)
+    file, compiled, found, source = _diagnosed(_checked_text(text), name, limits, params)
     errors = sorted((d for d in found if d.severity == "error"), key=_place)
     if errors:
         raise PatternError(errors, source)
@@ -209,7 +256,7 @@ def compile(
 
 
 def load(
-    path: str | os.PathLike[str] | IO[str],
+    path: str | os.PathLike[str] | IO[str] | IO[bytes],
     *,
     limits: Limits | None = None,
     **params: ParamValue,
@@ -222,10 +269,18 @@ def load(
         If anything is wrong with the text.
     SettingError
         If the file cannot be read, or a parameter is wrong.
+    TypeError
+        If an argument is of another class than it must be.
     """
-    if not isinstance(path, str | os.PathLike):
-        return compile(path.read(), name=getattr(path, "name", "<file>"), limits=limits, **params)
-    return compile(read_pattern(path, limits or DEFAULT), name=str(path), limits=limits, **params)
+    limits = Limits.given(limits)
+    if isinstance(path, str | os.PathLike):
+        text, name = read_pattern(path, limits), str(path)
+    elif hasattr(path, "read"):
+        name = str(getattr(path, "name", "<file>"))
+        text = _text_of(path.read(), name)
+    else:
+        raise wrong_type("path", "a path or an open file", path)
+    return compile(text, name=name, limits=limits, **params)
 
 
 def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
@@ -246,15 +301,28 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
             f"pattern file {path} is longer than {limits.pattern_bytes_max} bytes "
             "(limit pattern_bytes_max)"
         )
+    return _text_of(raw, str(path))
+
+
+def _text_of(read: object, name: str) -> str:
+    """Return what was read from a pattern file as text; text stays what it is."""
+    if not isinstance(read, bytes):
+        return _checked_text(read)
     try:
-        return raw.decode("utf-8-sig")
+        return read.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SettingError(f"pattern file {path} is no UTF-8 at byte {error.start}") from None
+        raise SettingError(f"pattern file {name} is no UTF-8 at byte {error.start}") from None
 
 
 def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) -> list[Diagnostic]:
-    """Return every error and warning about the text of a pattern file, in its order."""
-    return sorted(_diagnosed(text, name, limits or DEFAULT, {})[2], key=_place)
+    """Return every error and warning about the text of a pattern file, in its order.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of another class than it must be.
+    """
+    return sorted(_diagnosed(_checked_text(text), name, Limits.given(limits), {})[2], key=_place)
 
 
 def build(
@@ -302,6 +370,8 @@ def build(
     ------
     PatternError
         As for `compile`; spans point into the text that was written.
+    TypeError
+        If a guard, or `events`, is of another class than it must be.
 
     Examples
     --------
@@ -316,7 +386,12 @@ def build(
     """
     from ketal.grammar import render_guard
 
+    if not isinstance(events, Mapping):
+        raise wrong_type("events", "a mapping of names to guards", events)
+
     def text(guard: str | syntax.Guard) -> str:
+        if not isinstance(guard, str | syntax.Node):
+            raise wrong_type("a guard", "a str or a node of ketal.pattern", guard)
         return guard if isinstance(guard, str) else render_guard(guard)
 
     lines = [f"    {clause.strip().rstrip(';')};" for clause in clauses]

@@ -1,21 +1,29 @@
-"""The queues of one execution: one for each different `order CausalOrder(...)` (DESIGN 5).
+"""The queues of one execution: one for each different order that patterns ask for (DESIGN 5).
 
-CausalOrder belongs to the execution, so patterns that ask for the same order
-share a queue. A queue releases events to its patterns; what it declares lost,
-finds late or has no room for becomes verdicts here, each told once, however
-many queues say it.
+CausalOrder belongs to the execution, so patterns that ask for the same order,
+within the same topology, share a queue. A queue releases events to its patterns;
+what it declares lost, finds late or has no room for becomes verdicts here, each
+told once, however many queues say it.
+
+Patterns whose answer needs no order (`find any` without `not`) wait for nothing,
+as long as clocks are whole. Once a node has left, an event whose clock may lack
+what it knew of that node waits until the clock is restored, in a queue that
+orders nothing: no event is too late for these patterns, and none is refused.
 
 The one rule: an event is counted once: as released, held back, late or refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from ketal import pattern as syntax
 from ketal.event import Dot, Event
 from ketal.limits import Limits
 from ketal.operators.ordering import Ordering, Step
+from ketal.operators.shrinking import Restorer, present_order
 from ketal.scopes import PatternRun
 from ketal.verdicts import Gap, Late, Overflow, Verdict
 
@@ -49,6 +57,43 @@ def _time(event: Event) -> float | None:
     return None if event.time is None else float(event.time)
 
 
+def _by_order(
+    runs: Iterable[PatternRun],
+) -> dict[tuple[syntax.Order, syntax.Topology | None], list[PatternRun]]:
+    groups: dict[tuple[syntax.Order, syntax.Topology | None], list[PatternRun]] = {}
+    for run in runs:
+        pattern = run.compiled.pattern
+        groups.setdefault((pattern.order, pattern.topology), []).append(run)
+    return groups
+
+
+@dataclass
+class _Group:
+    """Patterns that share a queue.
+
+    Attributes
+    ----------
+    ordering : Ordering
+    runs : list of PatternRun
+        Of patterns with one order and one topology.
+    free : bool
+        Whether they need whole clocks only, and no order.
+    withheld : set of Dot
+        Held events that take their place and are not offered.
+    refused : dict of Dot to None
+        Events for which there was no room, oldest first; they may come again.
+    """
+
+    ordering: Ordering
+    runs: list[PatternRun]
+    free: bool = False
+    withheld: set[Dot] = field(default_factory=set)
+    refused: dict[Dot, None] = field(default_factory=dict)
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        return [(e, dot) for e, dot in self.ordering.held_back() if e.dot not in self.withheld]
+
+
 class Queues:
     """The hold-back queues of an execution, with the runs they release to.
 
@@ -57,34 +102,113 @@ class Queues:
     runs : sequence of PatternRun
         The patterns that need an order.
     limits : Limits
-        `held_back_max`, `lost_max`, and `dots_max` for what is told once.
+        `held_back_max`, `lost_max`, and `dots_max` for what is told once, and
+        for the refused events that may come again.
     execution : str
         The execution's name.
+
+    Raises
+    ------
+    PatternError
+        If the domains of a topology pass a limit.
     """
 
     def __init__(self, runs: Sequence[PatternRun], limits: Limits, execution: str) -> None:
         self.limits = limits
         self.execution = execution
-        groups: dict[Any, list[PatternRun]] = {}
-        for run in runs:
-            groups.setdefault(run.compiled.pattern.order, []).append(run)
-        self.queues = [(Ordering.of(order, limits), group) for order, group in groups.items()]
+        self.groups = [
+            _Group(Ordering.of(order, limits, topology=topology), group)
+            for (order, topology), group in _by_order(runs).items()
+        ]
         self.late = 0
         self.refused = 0
         self.gaps = 0
+        self.restorer: Restorer | None = None
         self._told: dict[tuple[str, Dot], None] = {}
-        self._withheld: set[Dot] = set()
 
     def __bool__(self) -> bool:
-        return bool(self.queues)
+        return bool(self.groups)
+
+    def restore_by(
+        self,
+        restorer: Restorer,
+        free: Sequence[PatternRun] = (),
+        seen: Mapping[str, tuple[int, list[int]]] | None = None,
+    ) -> None:
+        """Give events their clocks back from now on, as a node has left.
+
+        Parameters
+        ----------
+        restorer : Restorer
+            Knows the clocks.
+        free : sequence of PatternRun
+            The patterns that need no order; they have been offered what was seen.
+        seen : mapping
+            What was seen so far, as `Ordering.begin` takes it.
+        """
+        self.restorer = restorer
+        for (order, topology), runs in _by_order(free).items():
+            ordering = Ordering.restoring(order, self.limits, topology=topology)
+            ordering.begin(seen or {})
+            self.groups.append(_Group(ordering, runs, free=True))
+        for group in self.groups:
+            group.ordering.restore_by(restorer)
 
     # --- what happens ---
 
-    def push(self, event: Event, *, withheld: bool = False) -> list[Verdict]:
-        """Take in a new event; one that is withheld takes its place and is not offered."""
-        if withheld:
-            self._withheld.add(event.dot)
-        return self._each(lambda queue: queue.push(event))
+    def push(
+        self,
+        event: Event,
+        *,
+        withheld: bool = False,
+        refusing: Sequence[PatternRun] = (),
+    ) -> list[Verdict]:
+        """Take in a new event.
+
+        Parameters
+        ----------
+        event : Event
+            As it arrived.
+        withheld : bool
+            Whether it takes its place and is not offered.
+        refusing : sequence of PatternRun
+            Patterns in whose topology its node has no place.
+        """
+        out: list[Verdict] = []
+        for group in self.groups:
+            if refusing and group.runs[0] in refusing:
+                continue
+            if limit := group.ordering.meet(event):
+                given_up = "the relaxed edges: from now on each event waits for its whole past"
+                out.append(overflowed(event, self.execution, limit, given_up))
+            if withheld:
+                group.withheld.add(event.dot)
+            elif group.free and (whole := self._whole(event)) is not None:
+                group.withheld.add(event.dot)
+                for run in group.runs:
+                    out += run.offer(whole)
+            self._heard(group, group.ordering.push(event), out)
+        return out
+
+    def had_no_room(self, dot: Dot) -> bool:
+        """Return whether some queue refused the event, as far as remembered."""
+        return any(dot in group.refused for group in self.groups)
+
+    def push_again(self, event: Event) -> list[Verdict]:
+        """Take in an event that came again, where there was no room for it before."""
+        out: list[Verdict] = []
+        self._told.pop(("refused", event.dot), None)
+        for group in self.groups:
+            if event.dot in group.refused:
+                del group.refused[event.dot]
+                self._heard(group, group.ordering.push(event), out)
+        return out
+
+    def _whole(self, event: Event) -> Event | None:
+        """Return a new event with its whole clock; None if that may have to wait."""
+        assert self.restorer is not None
+        known = self.restorer.remembered(event)
+        return None if self.restorer.low(known) else known
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Hear that no event with an earlier time will come."""
@@ -105,32 +229,49 @@ class Queues:
 
     def end(self) -> list[Verdict]:
         """Hear that nothing comes any more."""
-        return self._each(lambda queue: queue.end())
+        out = self._each(lambda queue: queue.end())
+        for group in self.groups:
+            if group.free:
+                # As of a finite log, whose holes hold nothing back.
+                left = [event for event, _ in group.ordering.held_back()]
+                group.ordering.clear()
+                self._offer_low(group, present_order(left), out)
+        return out
 
     def _each(self, act: Callable[[Ordering], Step]) -> list[Verdict]:
         out: list[Verdict] = []
-        for queue, runs in self.queues:
-            self._heard(act(queue), runs, out)
+        for group in self.groups:
+            self._heard(group, act(group.ordering), out)
         return out
 
-    def _heard(self, step: Step, runs: list[PatternRun], out: list[Verdict]) -> None:
+    def _heard(self, group: _Group, step: Step, out: list[Verdict]) -> None:
+        if group.free:
+            self._heard_free(group, step, out)
+            return
         for dot in step.gaps:
             if self._first("gap", dot):
                 self.gaps += 1
                 out.append(Gap(pattern="", fingerprint="", execution=self.execution, dot=dot))
         self.gaps += step.unnamed
+        withheld = group.withheld
         for event, after in step.released:
-            if event.dot in self._withheld:
+            if withheld and event.dot in withheld:
+                withheld.remove(event.dot)
                 continue
-            for run in runs:
+            for run in group.runs:
                 out += run.offer(event, after)
         for event in step.late:
-            if event.dot not in self._withheld and self._first("late", event.dot):
+            if self._judged(group, event) and self._first("late", event.dot):
                 self.late += 1
                 reason = "its place in the causal order has passed"
                 out.append(came_late(event, self.execution, reason))
         for event in step.refused:
-            if event.dot not in self._withheld and self._first("refused", event.dot):
+            if not self._judged(group, event):
+                continue
+            group.refused[event.dot] = None
+            if len(group.refused) > self.limits.dots_max:
+                del group.refused[next(iter(group.refused))]
+            if self._first("refused", event.dot):
                 self.refused += 1
                 given_up = "the event, which would have to wait for its past"
                 out.append(overflowed(event, self.execution, "held_back_max", given_up))
@@ -146,9 +287,34 @@ class Queues:
                 )
             )
 
+    def _judged(self, group: _Group, event: Event) -> bool:
+        """Return whether an event that comes out is to be judged."""
+        if event.dot in group.withheld:
+            group.withheld.remove(event.dot)
+            return False
+        return True
+
+    def _heard_free(self, group: _Group, step: Step, out: list[Verdict]) -> None:
+        assert self.restorer is not None
+        for event, after in step.released:
+            if self._judged(group, event):
+                doubt = after if self.restorer.low(event) else frozenset[Dot]()
+                for run in group.runs:
+                    out += run.offer(event, doubt)
+        self._offer_low(group, [*step.late, *step.refused], out)
+
+    def _offer_low(self, group: _Group, events: Sequence[Event], out: list[Verdict]) -> None:
+        """Offer events whose clocks cannot be restored any better."""
+        assert self.restorer is not None
+        for event in events:
+            if self._judged(group, event):
+                restored = self.restorer.restore(event)
+                for run in group.runs:
+                    out += run.offer(restored)
+
     def _first(self, what: str, dot: Dot) -> bool:
         """Return whether no other queue said this before."""
-        if len(self.queues) == 1:
+        if len(self.groups) == 1:
             return True
         if (what, dot) in self._told:
             return False
@@ -162,34 +328,41 @@ class Queues:
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that some queue holds, with what it waits for (None: its turn)."""
         held: dict[Dot, tuple[Event, Dot | None]] = {}
-        for queue, _ in self.queues:
-            for event, dot in queue.held_back():
-                if event.dot not in self._withheld:
-                    held.setdefault(event.dot, (event, dot))
+        for group in self.groups:
+            for event, dot in group.held_back():
+                held.setdefault(event.dot, (event, dot))
         return list(held.values())
 
     @property
     def waiting(self) -> int:
         """How many events are held back."""
-        if len(self.queues) == 1 and not self._withheld:
-            return len(self.queues[0][0])
-        return len(self.held_back()) if self.queues else 0
+        if len(self.groups) == 1:
+            group = self.groups[0]
+            return len(group.ordering) - len(group.withheld)
+        return len(self.held_back()) if self.groups else 0
 
     # --- state ---
 
     def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data; `number` gives an event's number in a table."""
         return {
-            "queues": [queue.state(number) for queue, _ in self.queues],
+            "queues": [
+                [
+                    group.ordering.state(number),
+                    sorted(map(list, group.withheld)),
+                    [list(dot) for dot in group.refused],
+                ]
+                for group in self.groups
+            ],
             "counts": [self.late, self.refused, self.gaps],
             "told": [[what, list(dot)] for what, dot in self._told],
-            "withheld": sorted(list(dot) for dot in self._withheld),
         }
 
     def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Take on a state that `state` gave."""
-        for (queue, _), inner in zip(self.queues, state["queues"], strict=True):
-            queue.restore(inner, events)
+        """Take on a state that `state` gave; `restore_by` comes before, where it was called."""
+        for group, (inner, withheld, refused) in zip(self.groups, state["queues"], strict=True):
+            group.ordering.restore(inner, events)
+            group.withheld = {Dot(*dot) for dot in withheld}
+            group.refused = {Dot(*dot): None for dot in refused}
         self.late, self.refused, self.gaps = state["counts"]
         self._told = {(what, Dot(*dot)): None for what, dot in state["told"]}
-        self._withheld = {Dot(*dot) for dot in state["withheld"]}

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import deque
 from dataclasses import fields
 from typing import Any
 
 import msgspec
 
 from ketal.errors import StateError
-from ketal.event import Dot, Event
-from ketal.finds import ForwardFind, JoinFind, find_runs
+from ketal.event import CleanEvent, Dot, Event
+from ketal.finds import FindRun
+from ketal.forward import ForwardFind
 from ketal.operators.history import History
-from ketal.partials import Partial, PriorIndex, Run
+from ketal.partials import Partial, Run
 from ketal.runs import CheckRun, Configuration, Seen
-from ketal.scopes import Copy, Counts, Kept, PatternRun, Scope
+from ketal.scopes import Copy, Counts, Kept, PatternRun
 
-FORMAT = 1
+FORMAT = 2
 
 
 class EventTable:
@@ -58,10 +58,10 @@ def _written(event: Event) -> Any:
 
 def read_events(rows: list[Any]) -> list[Event]:
     """Return the events of a table."""
-    out = []
+    out: list[Event] = []
     for row in rows:
         node, type_, clock, time, data, name = json.loads(row) if isinstance(row, str) else row
-        out.append(Event(node=node, type=type_, clock=clock, time=time, data=data, id=name))
+        out.append(CleanEvent(node=node, type=type_, clock=clock, time=time, data=data, id=name))
     return out
 
 
@@ -89,7 +89,7 @@ class _Writer:
         return None if seen is None else self.seen(seen)
 
     def configuration(self, c: Configuration) -> Any:
-        bars = [m if isinstance(m, bool) else [self.seen(x) for x in m] for m in c.bars]
+        bars = list(c.bars)
         h = c.history
         history = None if h is None else [dict(h.first), dict(h.last), dict(h.join)]
         return [c.state, self.maybe(c.prior), [self.maybe(b) for b in c.bound], history, bars]
@@ -98,10 +98,11 @@ class _Writer:
         taken = [[step, self.seen(seen)] for step, seen in p.taken]
         run = p.run.start.place if p.run is not None else None
         ends = [p.low_us, p.high_us, p.low_place, p.high_place]
-        return [self.configuration(p.configuration), taken, run, p.join, ends]
+        join = None if p.join is None else dict(p.join)
+        return [self.configuration(p.configuration), taken, run, join, ends]
 
 
-def _run_state(run: CheckRun | ForwardFind | JoinFind, table: EventTable) -> Any:
+def _run_state(run: CheckRun | FindRun, table: EventTable) -> Any:
     w = _Writer(table)
     if isinstance(run, CheckRun):
         body: dict[str, Any] = {
@@ -116,11 +117,11 @@ def _run_state(run: CheckRun | ForwardFind | JoinFind, table: EventTable) -> Any
             # it is the order of the matches that one event completes.
             "states": [[state, list(index.lines)] for state, index in run.by_state.items()],
         }
+        if run.kept is not None:
+            body["kept"] = [w.seen(seen) for seen in run.kept.events.values()]
+            body["masks"] = [[_packed(m), list(i.lines)] for m, i in run.kept.by_mask.items()]
         if isinstance(run, ForwardFind):
             body["runs"] = [[w.seen(r.start), r.matched] for r in run.runs.values()]
-        else:
-            body["kept"] = [w.seen(seen) for seen in run.kept]
-            body["masks"] = [[_packed(mask), list(lines)] for mask, lines in run.events.items()]
     return {"seen": w.rows, **body}
 
 
@@ -130,7 +131,7 @@ def pattern_state(run: PatternRun, table: EventTable) -> Any:
         "counts": [getattr(run.counts, f.name) for f in fields(Counts)],
         "number": run.number,
         "after": [[list(dot), sorted(map(list, lost))] for dot, lost in run.after.items()],
-        "copies": [[node, copy.known] for node, copy in run.copies.items()],
+        "copies": [[node, dict(copy.known)] for node, copy in run.copies.items()],
         "kept": [
             [table.number(k.event), _packed(k.mask), k.number]
             for line in run.kept.values()
@@ -142,6 +143,7 @@ def pattern_state(run: PatternRun, table: EventTable) -> Any:
                 json.dumps(scope.key),
                 scope.places,
                 sorted(map(list, scope.lost)),
+                sorted(scope.told),
                 _run_state(scope.run, table),
             ]
             for scope in run.scopes.values()
@@ -165,7 +167,7 @@ class _Reader:
             self.maybe(prior),
             tuple(self.maybe(b) for b in bound),
             None if history is None else History(*history),
-            tuple(m if isinstance(m, bool) else tuple(self.seens[x] for x in m) for m in bars),
+            tuple(bars),
         )
 
     def partial(self, row: Any, runs: dict[int, Run]) -> Partial:
@@ -181,32 +183,27 @@ class _Reader:
         return partial
 
 
-def _restore_run(run: CheckRun | ForwardFind | JoinFind, state: Any, events: list[Event]) -> None:
+def _restore_run(run: CheckRun | FindRun, state: Any, events: list[Event]) -> None:
     r = _Reader(state["seen"], events)
     if isinstance(run, CheckRun):
         run.configurations = tuple(r.configuration(c) for c in state["configurations"])
         run.halted = state["halted"]
         return
-    run.by_state = {number: PriorIndex(nodes) for number, nodes in state["states"]}
+    for number, nodes in state["states"]:
+        run.index(number, nodes)
     runs: dict[int, Run] = {}
     if isinstance(run, ForwardFind):
         for number, matched in state["runs"]:
-            started = Run(r.seens[number])
+            started = run.add_run(Run(r.seens[number]))
             started.matched = matched
-            runs[started.start.place] = started
-        run.runs = runs
-    else:
+        runs = run.runs
+    if run.kept is not None:
         for mask, nodes in state["masks"]:
-            run.lines(int(mask), nodes)
+            run.kept.index(int(mask), nodes)
         for number in state["kept"]:
-            run.keep(r.seens[number])
-        run.kept = deque(r.seens[number] for number in state["kept"])
+            run.kept.put(r.seens[number])
     for row in state["partials"]:
-        partial = r.partial(row, runs)
-        run.by_state[partial.configuration.state].add(partial)
-        run.partials += 1
-        if partial.run is not None:
-            partial.run.partials[partial] = None
+        run.put(r.partial(row, runs))
     for step, number in state["firsts"]:
         run.firsts.add(r.seens[number], step)
 
@@ -223,14 +220,12 @@ def restore_pattern(run: PatternRun, state: Any, events: list[Event]) -> None:
     run.copies = {node: Copy(known) for node, known in state["copies"]}
     run.kept = {node: {} for node in state["kept_of"]}
     for number, mask, order in state["kept"]:
-        event = events[number]
-        run.kept[event.node][event.counter] = Kept(event, int(mask), order)
-        run.kept_count += 1
-    for written, places, lost, inner in state["scopes"]:
-        shown = tuple((name, value) for name, value in json.loads(written))
-        inside = CheckRun(run.machine) if run.is_check else find_runs(run.machine, run.limits)
-        _restore_run(inside, inner, events)
-        run.scopes[run.scope_key(shown)] = Scope(shown, inside, places, _dots(lost))
+        run.keep(Kept(events[number], int(mask), order))
+    for written, places, lost, told, inner in state["scopes"]:
+        scope = run.new_scope(tuple((name, value) for name, value in json.loads(written)))
+        scope.places, scope.lost, scope.told = places, _dots(lost), frozenset(told)
+        _restore_run(scope.run, inner, events)
+        run.look_again(scope)
 
 
 def encoded(state: dict[str, Any]) -> bytes:

@@ -12,21 +12,29 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 Clock = dict[str, int]
 
 
-class _Line:
-    """The kept events of one node, by counter; a closure is None until the release."""
+def _changed(before: Clock, clock: Clock) -> Clock:
+    return {name: counter for name, counter in clock.items() if before.get(name) != counter}
 
-    __slots__ = ("clocks", "closures", "counters")
+
+class _Line:
+    """The kept events of one node, by counter.
+
+    A closure is None until it is asked for; then `final` says whether it can still grow.
+    """
+
+    __slots__ = ("clocks", "closures", "counters", "final")
 
     def __init__(self) -> None:
         self.counters: list[int] = []
         self.clocks: list[Clock] = []
         self.closures: list[Clock | None] = []
+        self.final: list[bool] = []
 
     def put(self, counter: int, clock: Clock) -> int | None:
         """Put an event in its place; return the place, None if it was there."""
@@ -38,6 +46,7 @@ class _Line:
         self.counters.insert(at, counter)
         self.clocks.insert(at, clock)
         self.closures.insert(at, None)
+        self.final.insert(at, False)
         return at
 
     def find(self, counter: int) -> int | None:
@@ -49,6 +58,7 @@ class _Line:
         self.counters = [self.counters[i] for i in kept]
         self.clocks = [self.clocks[i] for i in kept]
         self.closures = [self.closures[i] for i in kept]
+        self.final = [self.final[i] for i in kept]
 
 
 class ClockMemory:
@@ -73,8 +83,33 @@ class ClockMemory:
         self._lines: dict[str, _Line] = {}
         self._oldest: deque[tuple[str, int]] = deque()
 
+    @classmethod
+    def of(cls, clocks_max: int, arrivals: Iterable[tuple[str, int, Clock]] = ()) -> ClockMemory:
+        """Return a memory of distinct events (node, counter, clock), as they arrived."""
+        self = cls(clocks_max)
+        lines: dict[str, dict[int, Clock]] = {}
+        for node, counter, clock in arrivals:
+            lines.setdefault(node, {})[counter] = clock
+            self._oldest.append((node, counter))
+        for node, clocks in lines.items():
+            line = self._lines[node] = _Line()
+            line.counters = sorted(clocks)
+            line.clocks = [clocks[counter] for counter in line.counters]
+            line.closures = [None] * len(clocks)
+            line.final = [False] * len(clocks)
+        if len(self._oldest) > clocks_max:
+            self._evict(len(self._oldest) - clocks_max)
+        return self
+
     def __len__(self) -> int:
         return len(self._oldest)
+
+    def items(self) -> Iterator[tuple[str, int, Clock]]:
+        """Yield node, counter and clock of the events, as they arrived."""
+        for node, counter in self._oldest:
+            clock = self.get(node, counter)
+            assert clock is not None, "what is in the queue is in its line"
+            yield node, counter, clock
 
     def put(self, node: str, counter: int, clock: Clock) -> None:
         """Keep the clock of an event that arrived; nothing if it is kept already."""
@@ -96,8 +131,10 @@ class ClockMemory:
             self.evicted[node] = max(self.evicted.get(node, 0), *counters)
             self._lines[node].without(counters)
 
-    def close(self, node: str, counter: int, clock: Clock, closure: Clock) -> None:
-        """Keep the closure of an event that is released."""
+    def close(
+        self, node: str, counter: int, clock: Clock, closure: Clock, *, final: bool = True
+    ) -> None:
+        """Keep the closure of an event; `final` says that it will not grow any more."""
         line = self._lines.get(node)
         at = None if line is None else line.find(counter)
         if at is None:
@@ -106,6 +143,7 @@ class ClockMemory:
             at = line.find(counter)
         if at is not None and line is not None:
             line.closures[at] = closure
+            line.final[at] = final
 
     def get(self, node: str, counter: int) -> Clock | None:
         """Return the clock that an event arrived with."""
@@ -114,10 +152,16 @@ class ClockMemory:
         return None if line is None or at is None else line.clocks[at]
 
     def closure(self, node: str, counter: int) -> Clock | None:
-        """Return the closure of a released event."""
+        """Return the closure of an event, as far as it is known."""
         line = self._lines.get(node)
         at = None if line is None else line.find(counter)
         return None if line is None or at is None else line.closures[at]
+
+    def is_final(self, node: str, counter: int) -> bool:
+        """Return whether the closure of an event is known and will not grow any more."""
+        line = self._lines.get(node)
+        at = None if line is None else line.find(counter)
+        return line is not None and at is not None and line.final[at]
 
     def below(self, node: str, counter: int) -> tuple[int, Clock, Clock | None] | None:
         """Return counter, clock and closure of the node's last event before `counter`."""
@@ -126,6 +170,12 @@ class ClockMemory:
         if line is None or not at:
             return None
         return line.counters[at - 1], line.clocks[at - 1], line.closures[at - 1]
+
+    def reached(self, node: str, counter: int) -> int:
+        """Return the highest counter up to `counter` that is kept of a node; 0 for none."""
+        line = self._lines.get(node)
+        at = 0 if line is None else bisect_right(line.counters, counter)
+        return 0 if line is None or not at else line.counters[at - 1]
 
     def above(self, node: str, counter: int) -> Clock | None:
         """Return the clock of the node's first event after `counter`."""
@@ -142,9 +192,11 @@ class ClockMemory:
             at = line.find(counter)
             assert at is not None, "what is in the queue is in its line"
             clock, closure, before = line.clocks[at], line.closures[at], last.get(node, {})
-            raised = None if closure is None else dict(closure.items() - clock.items())
+            # In the order of the clock, not of a set: a snapshot depends on no hash.
+            raised = closure if closure is None else _changed(clock, closure)
             dropped = sorted(before.keys() - clock.keys())
-            rows.append([node, counter, dict(clock.items() - before.items()), dropped, raised])
+            fixed = line.final[at]
+            rows.append([node, counter, _changed(before, clock), dropped, raised, fixed])
             last[node] = clock
         return {"evicted": dict(self.evicted), "clocks": rows}
 
@@ -153,14 +205,15 @@ class ClockMemory:
         """Return a memory with a state that `state` gave."""
         self = cls(clocks_max)
         last: dict[str, Clock] = {}
-        for node, counter, changed, dropped, raised in state["clocks"]:
+        for node, counter, changed, dropped, raised, fixed in state["clocks"]:
             clock = {**last.get(node, {}), **changed}
             for name in dropped:
                 del clock[name]
             self.put(node, counter, clock)
             last[node] = clock
             if raised is not None:
-                self.close(node, counter, clock, {**clock, **raised} if raised else clock)
+                closure = {**clock, **raised} if raised else clock
+                self.close(node, counter, clock, closure, final=fixed)
         # Last: a smaller limit than the snapshot's evicts, as arrivals would.
         for node, counter in state["evicted"].items():
             self.evicted[node] = max(counter, self.evicted.get(node, 0))

@@ -20,14 +20,15 @@ which of it is waited for.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from ketal.errors import PatternError
 from ketal.event import Dot, Event, canonical_key, happened_before
 from ketal.limits import DEFAULT, Limits
-from ketal.operators.causal_order import HoldBack
-from ketal.operators.domains import Domains, domains, home
+from ketal.operators.domains import Domains, domains, home, nodes_of, reopened
 from ketal.pattern import Topology
 
 Pair: TypeAlias = tuple[Dot, Dot]
@@ -62,7 +63,7 @@ def obvious_given_up(
 ) -> set[Pair]:
     """Return the pairs a → b that no chain joins, by closing the joined pairs transitively."""
     execution = list(events)
-    around = near(_domains_of(topology, limits))
+    around = near(domains_of(topology, limits))
     chained = {(a.dot, b.dot) for a in execution for b in execution if joined(a, b, around)}
     for middle in execution:
         into = [a for a, b in chained if b == middle.dot]
@@ -94,7 +95,7 @@ def given_up(events: Iterable[Event], topology: Topology, limits: Limits = DEFAU
     set of (Dot, Dot)
         The pairs (a, b).
     """
-    around = near(_domains_of(topology, limits))
+    around = near(domains_of(topology, limits))
     counters: dict[str, list[int]] = {}
     kept: dict[str, list[dict[str, int]]] = {}
     out: set[Pair] = set()
@@ -118,12 +119,32 @@ def given_up(events: Iterable[Event], topology: Topology, limits: Limits = DEFAU
     return out
 
 
-def _domains_of(topology: Topology, limits: Limits) -> Domains:
+@functools.lru_cache(maxsize=64)
+def domains_of(topology: Topology, limits: Limits = DEFAULT) -> Domains:
+    """Return the domains of a topology; the search for them is done once.
+
+    Raises
+    ------
+    PatternError
+        If a limit is passed (K213, K214).
+    """
     return domains(
         topology.edges,
         limits.topology_nodes_max,
         steps_max=limits.topology_steps_max,
         span=topology.span,
+    )
+
+
+def gives_up(topology: Topology, limits: Limits = DEFAULT) -> bool:
+    """Return whether some message along an edge can make a pair that is given up.
+
+    Only one along a relaxed edge can, between nodes that have no domain in common.
+    """
+    around = near(domains_of(topology, limits))
+    return any(
+        edge.relaxed and home(edge.target) not in around.get(home(edge.source), ())
+        for edge in topology.edges
     )
 
 
@@ -147,79 +168,160 @@ class Reach:
     ----------
     groups : Domains
         The domains; an event of a node that is in none waits for its own node only.
+    ranges_max : int
+        How many ranges of lost dots are remembered. Beyond, the two lowest of a node
+        become one: what lies between them counts as lost too, so that more is waited
+        for, and still nothing that causal order does not wait for.
 
     Attributes
     ----------
-    lost : dict of str to set of int
-        The dots that count as released because they were declared lost.
+    lost : dict of str to list of (int, int)
+        The dots that count as released because they were declared lost, as ranges.
     """
 
-    def __init__(self, groups: Domains) -> None:
-        self.lost: dict[str, set[int]] = {}
-        self._near = near(groups)
+    def __init__(self, groups: Domains, ranges_max: int = DEFAULT.lost_max) -> None:
+        self.lost: dict[str, list[tuple[int, int]]] = {}
+        self.ranges_max = ranges_max
+        self._ranges = 0
+        self._near: Mapping[str, frozenset[str]] | None = near(groups)
 
-    def widen(self, groups: Domains) -> None:
-        """Take the domains of a topology that was reopened.
+    def widen(self, groups: Domains | None) -> None:
+        """Take the domains of a topology that was reopened; None: one of all nodes.
 
-        They only grow, so whoever waits goes on waiting, and reads its clock anew
-        when the dot that it waits for comes. What was released stays released.
+        They only grow, so whoever waits goes on waiting. What was released stays
+        released.
         """
-        self._near = near(groups)
+        self._near = None if groups is None else near(groups)
 
-    def note_lost(self, dot: Dot) -> None:
-        """Say that a dot was declared lost, before anything is released for it.
+    @property
+    def reads_all(self) -> bool:
+        """Whether there is one domain of all nodes."""
+        return self._near is None
+
+    def note_lost(self, node: str, first: int, last: int) -> None:
+        """Say that dots were declared lost, before anything is released for them.
 
         A lost event waited for nothing, so the chains that led through it are read
         from the clock of whoever knows it: its near nodes count as theirs.
         """
-        self.lost.setdefault(dot.node, set()).add(dot.counter)
+        ranges = self.lost.setdefault(node, [])
+        if ranges and ranges[-1][1] + 1 >= first:
+            ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
+            return
+        ranges.append((first, last))
+        self._ranges += 1
+        if self._ranges > self.ranges_max:
+            most = max(self.lost.values(), key=len)
+            if len(most) > 1:
+                most[:2] = [(most[0][0], most[1][1])]
+                self._ranges -= 1
+
+    def _is_lost(self, node: str, counter: int) -> bool:
+        ranges = self.lost.get(node)
+        at = 0 if ranges is None else bisect_right(ranges, counter, key=lambda r: r[0])
+        return ranges is not None and at > 0 and counter <= ranges[at - 1][1]
 
     def nodes(self, event: Event) -> frozenset[str]:
         """Return the nodes, by their homes, whose entries are read."""
+        clock = event.clock
+        if self._near is None:
+            return frozenset(map(home, clock))
         own = home(event.node)
         around = self._near.get(own, frozenset((own,)))
         if not self.lost:
             return around
-        left = [n for n in event.clock if event.clock[n] in self.lost.get(n, ())]
+        left = [n for n in clock if self._is_lost(n, clock[n])]
         while through := [n for n in left if home(n) in around]:
             left = [n for n in left if n not in through]
             around = around.union(*(self._near.get(home(n), ()) for n in through))
         return around
 
-    def entries(self, event: Event) -> Iterator[tuple[str, int]]:
-        """Yield the entries of an event's clock that are read."""
+    def clock(self, event: Event) -> dict[str, int]:
+        """Return the entries of an event's clock that are read."""
+        if self._near is None:
+            return event.clock
         around = self.nodes(event)
-        for node, counter in event.clock.items():
-            if home(node) in around:
-                yield node, counter
+        return {node: counter for node, counter in event.clock.items() if home(node) in around}
+
+    def state(self) -> Any:
+        """Return the lost dots as plain data."""
+        return {node: [list(r) for r in ranges] for node, ranges in self.lost.items()}
+
+    def restore(self, state: Any) -> None:
+        """Take on what `state` gave."""
+        self.lost = {node: [(first, last) for first, last in r] for node, r in state.items()}
+        self._ranges = sum(map(len, self.lost.values()))
 
 
-class DomainHoldBack(HoldBack):
-    """A hold-back queue that waits within domains.
-
-    It releases an event when its own node's earlier events and, for every near
-    node, all that the event's clock names have been released. A near node's event
-    waited in the same way, so the order of release respects every pair that is
-    not given up. Where no edge is relaxed and messages go along edges, that is
-    what `HoldBack` waits for.
+class Territory:
+    """The nodes that a topology speaks of on a stream, and how far waiting reaches there.
 
     Parameters
     ----------
-    held_back_max : int
-        How many events may wait; `push` refuses one more.
-    groups : Domains
-        The domains.
+    topology : Topology
+        What the pattern says.
+    limits : Limits
+        `topology_nodes_max`, `topology_steps_max` and `lost_max`.
+    whole : bool
+        Whether all of its nodes are one domain, whatever the edges say.
+
+    Raises
+    ------
+    PatternError
+        If the domains pass a limit.
     """
 
-    def __init__(self, held_back_max: int, groups: Domains) -> None:
-        super().__init__(held_back_max)
-        self.reach = Reach(groups)
+    def __init__(
+        self, topology: Topology, limits: Limits = DEFAULT, *, whole: bool = False
+    ) -> None:
+        self.topology = topology
+        self.limits = limits
+        groups = (nodes_of(topology),) if whole else domains_of(topology, limits)
+        self.reach = Reach(groups, limits.lost_max)
+        self.newcomers: list[str] = []
+        self._known = nodes_of(topology)
+        self._met: set[str] = set()
 
-    def missing(self, event: Event) -> Dot | None:
-        """Return one dot that `event` waits for; None where it may be released."""
-        released = self.released
-        for node, counter in self.reach.entries(event):
-            needed = counter - 1 if node == event.node else counter
-            if released.get(node, 0) < needed:
-                return Dot(node, needed)
-        return None
+    def rejects(self, node: str) -> bool:
+        """Return whether an event of a node does not belong here."""
+        return not self.topology.open and home(node) not in self._known
+
+    def meet(self, event: Event) -> tuple[bool, str]:
+        """Take in who is new, where the topology is open.
+
+        Returns
+        -------
+        (bool, str)
+            Whether domains have grown, and which limit the search for them passed,
+            if any: then there is one domain of all nodes from now on, and nothing is
+            given up any more.
+        """
+        if not self.topology.open or event.clock.keys() <= self._met:
+            return False, ""
+        self._met.update(event.clock)
+        fresh = sorted({home(node) for node in event.clock} - self._known)
+        return (True, self._take_in(fresh)) if fresh else (False, "")
+
+    def _take_in(self, fresh: Iterable[str]) -> str:
+        for node in fresh:
+            self.newcomers.append(node)
+            self.topology = reopened(self.topology, node)
+        self._known = nodes_of(self.topology)
+        if self.reach.reads_all:
+            return ""
+        try:
+            self.reach.widen(domains_of(self.topology, self.limits))
+        except PatternError as error:
+            self.reach.widen(None)
+            passed = {"K213": "topology_nodes_max", "K214": "topology_steps_max"}
+            return passed[error.diagnostics[0].code]
+        return ""
+
+    def state(self) -> Any:
+        """Return who was taken in, as plain data."""
+        return self.newcomers
+
+    def restore(self, state: Any) -> None:
+        """Take on what `state` gave."""
+        if state:
+            self._take_in(state)

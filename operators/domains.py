@@ -27,7 +27,6 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from ketal.errors import PatternError, Span, pattern_error
-from ketal.event import Event
 from ketal.limits import DEFAULT
 from ketal.pattern import Topology, TopologyEdge
 
@@ -52,22 +51,6 @@ def nodes_of(topology: Topology) -> frozenset[str]:
 
 def _ends(edge: TopologyEdge) -> tuple[str, str]:
     return home(edge.source), home(edge.target)
-
-
-def knows(topology: Topology, node: str) -> bool:
-    """Return whether a node, in any incarnation, is in the topology."""
-    return home(node) in nodes_of(topology)
-
-
-def strangers(topology: Topology, event: Event) -> tuple[str, ...]:
-    """Return the nodes that an event shows and the topology lacks, sorted.
-
-    It shows its own node and those in its clock. A closed topology rejects the
-    event if its own node is a stranger; an open one takes in all of them: whoever
-    is heard of may have had a part in what the event knows.
-    """
-    known = nodes_of(topology)
-    return tuple(sorted({home(node) for node in (event.node, *event.clock)} - known))
 
 
 def reopened(topology: Topology, node: str, neighbours: Iterable[str] | None = None) -> Topology:

@@ -13,6 +13,9 @@ after it was released is late.
 
 An event without a time counts as of the largest time seen when it arrived.
 
+Where a node has left, clocks shrink. An event that looks due gets its clock back
+as far as what is held or was released says it, and is then due when that says.
+
 The one rule: released before what depends on it, or late, never in between.
 """
 
@@ -20,14 +23,17 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ketal.event import Dot, Event, canonical_key
 from ketal.operators.hold_back import Settings
 from ketal.operators.released import Marks, Out, Released, StreamTime
+from ketal.operators.shrinking import Restorer, present_order
 
 _EARLIEST = -(2**63)
+Key = tuple[int, str, int]
+"""A place in the canonical order: sum of the clock, node, counter."""
 
 
 class Timed(NamedTuple):
@@ -80,11 +86,17 @@ class Frontier:
         The options.
     time : StreamTime
         Kept by the owner, who lets it tick before each call.
+
+    Attributes
+    ----------
+    restorer : Restorer or None
+        Put in by the owner when a node has left.
     """
 
     def __init__(self, settings: Settings, time: StreamTime) -> None:
         self.settings = settings
         self.time = time
+        self.restorer: Restorer | None = None
         self.marks = Marks(settings.lost_max)
         self.count = 0
         self._arrivals = 0
@@ -95,7 +107,7 @@ class Frontier:
         self._stairs: dict[str, Stair] = {}
         self._seen: dict[str, int] = {}  # how many of a node are before what was released
         # By due time, which is found again when its turn comes: it may have grown since.
-        self._heap: list[tuple[int, tuple[int, str, int]]] = []
+        self._heap: list[tuple[int, Key]] = []
 
     @property
     def watermark_us(self) -> int | None:
@@ -104,6 +116,9 @@ class Frontier:
             return None
         behind = self.time.now - self.settings.frontier_us
         return behind if self._given is None else max(behind, self._given)
+
+    def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
+        """Hear what was seen before this queue was made: nothing waits for a dot here."""
 
     # --- what happens ---
 
@@ -155,8 +170,10 @@ class Frontier:
     def end(self, out: Out) -> None:
         """Hear that nothing comes any more: the watermark passes everything."""
         self._ended = True
-        for key in sorted(key for _, key in self._heap):
-            self._release(key, out)
+        keys = [key for _, key in self._heap]
+        self._restore(keys)
+        for place in sorted(map(self._place, keys)):
+            self._release(place, out)
         self._heap = []
 
     # --- how ---
@@ -184,13 +201,15 @@ class Frontier:
         heapq.heappush(self._heap, (due, canonical_key(event)))
 
     def _due(self, event: Event, time_us: int) -> int:
+        if self.restorer is not None:
+            event = self.restorer.remembered(event)
         for node, counter in event.clock.items():
             stair = self._stairs.get(node)
             if stair is not None:
                 time_us = max(time_us, stair.largest(counter))
         return time_us
 
-    def _item(self, key: tuple[int, str, int]) -> Timed:
+    def _item(self, key: Key) -> Timed:
         return self._held[key[1]][key[2]]
 
     def _flow(self, out: Out) -> None:
@@ -198,28 +217,65 @@ class Frontier:
         if watermark_us is None:
             return
         due_now = []
+        fresh: set[tuple[str, int]] = set()
         while self._heap and self._heap[0][0] < watermark_us:
             _, key = heapq.heappop(self._heap)
-            item = self._item(key)
+            self._restore([key], fresh)
+            item, place = self._item(key), self._place(key)
             due = self._due(item.event, item.time_us)
             if due < watermark_us:
-                due_now.append(key)
+                due_now.append(place)
             else:
-                heapq.heappush(self._heap, (due, key))
-        for key in sorted(due_now):
-            self._release(key, out)
+                heapq.heappush(self._heap, (due, place))
+        for place in sorted(due_now):
+            self._release(place, out)
 
-    def _first_due(self) -> tuple[int, str, int]:
+    def _place(self, key: Key) -> Key:
+        """Return an event's place in the canonical order, as far as its clock is known."""
+        event = self._item(key).event
+        return canonical_key(event if self.restorer is None else self.restorer.remembered(event))
+
+    def _restore(self, keys: list[Key], fresh: set[tuple[str, int]] | None = None) -> None:
+        """Restore the clocks of held events as far as is known now.
+
+        Parameters
+        ----------
+        keys : list of Key
+            The events.
+        fresh : set of (str, int)
+            Events for which that was done since anything arrived; added to.
+        """
+        restorer = self.restorer
+        if restorer is None:
+            return
+        fresh = set() if fresh is None else fresh
+        found: list[Event] = []
+        dots = [(node, counter) for _, node, counter in keys]
+        while dots:
+            node, counter = dots.pop()
+            item = self._held.get(node, {}).get(counter)
+            if item is None or (node, counter) in fresh:
+                continue
+            fresh.add((node, counter))
+            found.append(item.event)
+            for other, known in item.event.clock.items():
+                known -= other == node
+                dots.append((other, restorer.memory.reached(other, known)))
+        for event in present_order(found):
+            restorer.so_far(event)
+
+    def _first_due(self) -> Key:
         """Take the key of the event that is due first off the heap."""
         while True:
             due, key = heapq.heappop(self._heap)
+            self._restore([key])
             item = self._item(key)
             later = self._due(item.event, item.time_us)
             if later <= due:
                 return key
-            heapq.heappush(self._heap, (later, key))
+            heapq.heappush(self._heap, (later, self._place(key)))
 
-    def _release(self, key: tuple[int, str, int], out: Out) -> None:
+    def _release(self, key: Key, out: Out) -> None:
         _, node, counter = key
         held = self._held[node]
         event = held.pop(counter).event
@@ -229,6 +285,8 @@ class Frontier:
             stair, watermark_us = self._stairs.get(node), self.watermark_us
             if stair is not None and watermark_us is not None:
                 stair.forget(watermark_us)
+        if self.restorer is not None:
+            event = self.restorer.restore(event)
         seen = self._seen
         for other, needed in event.clock.items():
             if needed > seen.get(other, 0):

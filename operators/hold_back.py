@@ -1,4 +1,4 @@
-"""Hold-back queues: an event is released after its past (policies `eager` and `total`).
+"""What hold-back queues share that release an event after its past (`eager`, `total`).
 
 The theory is that of causal delivery (Birman, Schiper and Stephenson,
 "Lightweight causal and atomic group multicast", 1991), with an end to waiting.
@@ -7,16 +7,16 @@ event is causally ready when its whole past is settled. As an event's clock
 covers the clocks of its past, the settled dots of a node are the first so many
 of them, and one number for each node tells what is settled.
 
-`Eager` releases what is ready at once; each waiting event is indexed by one
-dot that is not settled, so an arrival costs work only for what it releases.
-`Total` keeps the waiting events in canonical order and releases the first when
-it is ready and no live node can still send anything that comes before it: the
-next unseen event of a node has a larger clock than the last one received from
-it, hence a larger sum.
+`ketal.operators.eager` releases what is ready at once, `ketal.operators.total`
+in canonical order.
 
 A dot that is neither settled nor received is *missing* to the events that have
 it in their past. It is given up when it has been missing for `gap`, when its
 node has left, or when a full queue has to give up something.
+
+Two others look in. A `Restorer` gives released events their clocks back, once
+some node left. A `Reach` says which entries of a clock are waited for, under a
+topology; without one that is all of them.
 
 The one rule: what is missing is given up from the lowest counter of a node on,
 so that the settled dots stay the first so many.
@@ -24,17 +24,16 @@ so that the settled dots stay the first so many.
 
 from __future__ import annotations
 
-import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ketal.event import Dot, Event, canonical_key
+from ketal.event import Dot, Event
+from ketal.operators.domain_order import Reach
 from ketal.operators.released import Marks, Out, Released, StreamTime
+from ketal.operators.shrinking import Restorer
 
-Key = tuple[int, str, int]
-"""A place in the canonical order: sum of the clock, node, counter."""
 _STEPS_LEAST = 1_024
 
 
@@ -61,25 +60,29 @@ class Held(NamedTuple):
 class Line:
     """What is known of one node's events."""
 
-    __slots__ = ("given", "held", "holes", "known", "reach", "settled", "sum", "waiting")
+    __slots__ = (
+        "earlier", "given", "held", "holes", "known", "reach", "settled", "sum", "waiting",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.settled = 0  # so many are released or given up
         self.reach = 0  # so many are settled or received
-        self.sum = 0  # at least the sum of the clock of the last of these
+        self.sum = 0  # at least the sum of the clock of the last of these, if asked for
         self.given = 0  # up to here, what is not held was released or given up
         self.known = 0  # up to here, events that were held have it in their past
         self.held: dict[int, Held] = {}
         self.holes: dict[int, int] = {}  # given up, not yet settled: first to last
+        self.earlier: set[int] = set()  # of these, what was seen before the queue was made
         self.waiting: dict[int, list[Held]] = {}  # events that wait until this is settled
 
-    def extend(self) -> None:
-        """Move `reach` over what has been received or given up."""
+    def extend(self, size: Callable[[Event], int] | None) -> None:
+        """Move `reach` over what has been received or given up; `size` sums a clock."""
         reach = self.reach
         while True:
             if (held := self.held.get(reach + 1)) is not None:
                 reach += 1
-                self.sum = sum(held.event.clock.values())
+                if size is not None:
+                    self.sum = max(self.sum + 1, size(held.event))
             elif (last := self.holes.get(reach + 1)) is not None:
                 self.sum += last - reach
                 reach = last
@@ -87,23 +90,22 @@ class Line:
                 break
         self.reach = reach
 
+    def last_held(self, upto: int) -> int:
+        """Return the highest counter up to `upto` that is held; 0 for none."""
+        return upto if upto in self.held else max((c for c in self.held if c <= upto), default=0)
+
     def missing(self, upto: int) -> Iterator[tuple[int, int]]:
         """Yield the holes below or at `upto`, first and last, that are not given up."""
         first = max(self.settled, self.given) + 1
-        if upto - first < len(self.held):
-            received = [c for c in range(first, upto + 1) if c in self.held]
+        there = self.held.keys() | self.earlier if self.earlier else self.held
+        if upto - first < len(there):
+            received = [c for c in range(first, upto + 1) if c in there]
         else:
-            received = sorted(c for c in self.held if first <= c <= upto)
+            received = sorted(c for c in there if first <= c <= upto)
         for counter in (*received, upto + 1):
             if first < counter:
                 yield first, counter - 1
             first = counter + 1
-
-
-def needs(event: Event) -> Iterator[tuple[str, int]]:
-    """Yield for each node how many of its events are in the past of `event`."""
-    for node, counter in event.clock.items():
-        yield node, counter - 1 if node == event.node else counter
 
 
 class Queue:
@@ -115,11 +117,20 @@ class Queue:
         The options.
     time : StreamTime
         Kept by the owner, who lets it tick before each call.
+
+    Attributes
+    ----------
+    restorer : Restorer or None
+        Put in by the owner when a node has left.
+    reach : Reach or None
+        Which entries of clocks are waited for; None: all.
     """
 
     def __init__(self, settings: Settings, time: StreamTime) -> None:
         self.settings = settings
         self.time = time
+        self.restorer: Restorer | None = None
+        self.reach: Reach | None = None
         self.marks = Marks(settings.lost_max)
         self.count = 0
         self._arrivals = 0
@@ -132,6 +143,9 @@ class Queue:
         self._steps_max = _STEPS_LEAST
 
     # --- what a policy says ---
+
+    _size: Callable[[Event], int] | None = None
+    """The sum of an event's clock, as far as it is known, where the policy asks for it."""
 
     def _passed(self, event: Event) -> bool:
         """Return whether the place of a new event has passed."""
@@ -155,6 +169,24 @@ class Queue:
     def _regrouped(self) -> None:
         """Hear that the live nodes are others."""
 
+    def _declared(self, node: str, first: int, last: int) -> None:
+        """Hear that the dots of a hole are lost, before anything is released for it."""
+
+    def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
+        """Take as released what was seen before this queue was made.
+
+        Parameters
+        ----------
+        seen : mapping of str to (int, list of int)
+            Of each node the counter up to which all was seen, and those seen beyond.
+        """
+        for node, (upto, beyond) in seen.items():
+            line = self._line(node)
+            line.settled = line.reach = line.known = upto
+            line.holes = {counter: counter for counter in beyond}
+            line.earlier = set(beyond)
+            self._live[node] = self.time.now
+
     # --- what happens ---
 
     def push(self, event: Event, out: Out) -> None:
@@ -164,13 +196,8 @@ class Queue:
         if self._ended or counter <= line.settled or counter <= line.given:
             self._late(event, out)
         elif self._passed(event):
-            # Whatever precedes it in its node has passed too, and nothing of that is held.
             self._late(event, out)
-            line.given = counter
-            line.reach, line.sum = counter, sum(event.clock.values())
-            self._settle(line, counter)
-            line.extend()
-            self._regrouped()
+            self._pass_by(line, event)
             self._drain(out)
         else:
             if self._away:
@@ -182,6 +209,21 @@ class Queue:
             out.given_up += 1
             self._relieve(out)
             self._drain(out)
+
+    def _pass_by(self, line: Line, event: Event) -> None:
+        """Settle an event whose place has passed.
+
+        Whatever precedes it in its node has passed too, and nothing of that is held.
+        """
+        counter = event.clock[event.node]
+        line.given = max(line.given, counter)
+        if counter >= line.reach:
+            line.reach = counter
+            if self._size is not None:
+                line.sum = self._size(event)
+        self._settle(line, counter)
+        line.extend(self._size)
+        self._regrouped()
 
     def advance(self, out: Out) -> None:
         """Give up what has been missing, and who has been silent, for too long."""
@@ -226,10 +268,11 @@ class Queue:
     def end(self, out: Out) -> None:
         """Hear that nothing comes any more: every node is heard, every gap is over."""
         self._ended = True
-        if self.settings.gap_us is not None:
-            for _, node, upto in self._steps:
+        while self.settings.gap_us is not None and self._steps:
+            steps, self._steps = self._steps, deque()
+            for _, node, upto in steps:
                 self._declare(node, upto, out)
-            self._steps.clear()
+            self._drain(out)
         self._drain(out)
 
     # --- nodes ---
@@ -262,7 +305,7 @@ class Queue:
             self._declare(node, line.known, out)
 
     def _give_up_the_away(self, event: Event, out: Out) -> None:
-        for node, needed in sorted(needs(event)):
+        for node, needed in sorted(self._needs(event)):
             returns = self._away.get(node)
             if returns is None or needed <= self._line(node).reach:
                 continue
@@ -273,6 +316,15 @@ class Queue:
 
     # --- dots ---
 
+    def _needs(self, event: Event) -> Iterator[tuple[str, int]]:
+        """Yield for each node how many of its events an event waits for."""
+        for node, counter in self._read(event).items():
+            yield node, counter - 1 if node == event.node else counter
+
+    def _read(self, event: Event) -> Mapping[str, int]:
+        """Return the entries of an event's clock that are waited for."""
+        return event.clock if self.reach is None else self.reach.clock(event)
+
     def _unsettled(self, event: Event) -> tuple[Line, int] | None:
         """Return the line and counter of one dot that `event` waits for.
 
@@ -280,6 +332,8 @@ class Queue:
         of the past is, so that an event is looked at few times.
         """
         own, clock, lines = event.node, event.clock, self._lines
+        if self.reach is not None:
+            clock = self.reach.clock(event)
         counter = clock[own]
         line = lines.get(own)
         if (line.settled if line is not None else 0) < counter - 1:
@@ -292,7 +346,7 @@ class Queue:
 
     def _missing(self, event: Event) -> Dot | None:
         """Return a dot in the past of `event` that was not received and is not given up."""
-        for node, needed in needs(event):
+        for node, needed in self._needs(event):
             line = self._lines.get(node)
             reach = line.reach if line is not None else 0
             if reach < needed:
@@ -307,14 +361,14 @@ class Queue:
         self._arrivals += 1
         held = line.held[event.clock[event.node]] = Held(self._arrivals, event)
         self.count += 1
-        line.extend()
+        line.extend(self._size)
         return held
 
     def _refer(self, event: Event) -> None:
         """Note since when the dots are missing that a held event is the first to need."""
         fresh = []
         own, lines = event.node, self._lines
-        for node, counter in event.clock.items():
+        for node, counter in self._read(event).items():
             line = lines.get(node)
             if line is None:
                 line = self._line(node)
@@ -339,8 +393,9 @@ class Queue:
         for first, last in line.missing(upto):
             line.holes[first] = last
             self.marks.lose(node, first, last, out)
+            self._declared(node, first, last)
         line.given = max(line.given, upto)
-        line.extend()
+        line.extend(self._size)
         self._regrouped()
         self._settle(line, 0)
 
@@ -349,6 +404,7 @@ class Queue:
         old = line.settled
         settled = max(old, counter)
         while line.holes and settled + 1 in line.holes:
+            line.earlier.discard(settled + 1)
             settled = line.holes.pop(settled + 1)
         if settled > old:
             line.settled = settled
@@ -363,10 +419,12 @@ class Queue:
             self.count -= 1
             if not line.held:
                 line.held = {}  # a dict that was large stays large
+        if self.restorer is not None:
+            event = self.restorer.restore(event)
         out.released.append(Released(event, self.marks.after(event)))
         self._settle(line, counter)
         if line.held:
-            line.extend()
+            line.extend(self._size)
 
     # --- what can be asked, and state ---
 
@@ -377,14 +435,41 @@ class Queue:
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return the held events, each with a missing dot that it waits for."""
-        return [(event, self._missing(event)) for event in self.waiting()]
+        found: dict[Dot, Dot | None] = {}
+        return [(event, self._waits_for(event, found)) for event in self.waiting()]
+
+    def _waits_for(self, event: Event, found: dict[Dot, Dot | None]) -> Dot | None:
+        """Return a missing dot that an event waits for, or that what it waits for waits for.
+
+        Whole clocks name all that is missing; those that have shrunk, and the part of
+        a clock that is read within domains, need not.
+        """
+        path: list[Dot] = []
+        missing = None
+        while event.dot not in found:
+            found[event.dot] = None
+            path.append(event.dot)
+            missing = self._missing(event)
+            unsettled = None if missing is not None else self._unsettled(event)
+            if unsettled is None:
+                break
+            line, counter = unsettled
+            held = line.held.get(line.last_held(counter))
+            if held is None:
+                break
+            event = held.event
+        else:
+            missing = found[event.dot]
+        for dot in path:
+            found[dot] = missing
+        return missing
 
     def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data."""
         lines = {
             node: [
                 *(x.settled, x.reach, str(x.sum), x.given, x.known),
-                [list(hole) for hole in x.holes.items()],
+                *([list(hole) for hole in x.holes.items()], sorted(x.earlier)),
             ]
             for node, x in self._lines.items()
         }
@@ -400,11 +485,12 @@ class Queue:
 
     def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Take on a state that `state` gave."""
-        for node, (settled, reach, total, given, known, holes) in state["lines"].items():
+        for node, row in state["lines"].items():
+            settled, reach, total, given, known, holes, earlier = row
             line = self._line(node)
             line.settled, line.reach, line.sum = settled, reach, int(total)
             line.given, line.known = given, known
-            line.holes = dict(holes)
+            line.holes, line.earlier = dict(holes), set(earlier)
         self._steps = deque((since, node, upto) for since, node, upto in state["steps"])
         self._live = OrderedDict((node, heard) for node, heard in state["live"])
         self._away = dict(state["away"])
@@ -416,154 +502,3 @@ class Queue:
 
     def _rehold(self, line: Line, event: Event) -> None:
         raise NotImplementedError
-
-
-class Eager(Queue):
-    """Releases an event as soon as it is causally ready; ties by arrival."""
-
-    def __init__(self, settings: Settings, time: StreamTime) -> None:
-        super().__init__(settings, time)
-        self._ready: list[Held] = []
-
-    def _admit(self, line: Line, event: Event, out: Out) -> None:
-        unsettled = self._unsettled(event)
-        if unsettled is None:
-            self._arrivals += 1
-            heapq.heappush(self._ready, Held(self._arrivals, event))
-        elif self.count >= self.settings.held_back_max and not self.settings.lose:
-            out.refused.append(event)
-        else:
-            self._wait(unsettled, self._hold(line, event))
-            self._refer(event)
-
-    def _rehold(self, line: Line, event: Event) -> None:
-        unsettled = self._unsettled(event)
-        assert unsettled is not None
-        self._wait(unsettled, self._hold(line, event))
-
-    def _wait(self, unsettled: tuple[Line, int], held: Held) -> None:
-        line, counter = unsettled
-        line.waiting.setdefault(counter, []).append(held)
-
-    def _drain(self, out: Out) -> None:
-        while self._ready:
-            self._release(heapq.heappop(self._ready).event, out)
-
-    def _settled(self, line: Line, old: int) -> None:
-        waiting = line.waiting
-        if not waiting:
-            return
-        if line.settled - old <= len(waiting):
-            now = [c for c in range(old + 1, line.settled + 1) if c in waiting]
-        else:
-            now = [c for c in waiting if c <= line.settled]
-        for counter in now:
-            for held in waiting.pop(counter):
-                unsettled = self._unsettled(held.event)
-                if unsettled is None:
-                    heapq.heappush(self._ready, held)
-                else:
-                    self._wait(unsettled, held)
-        if not waiting:
-            line.waiting = {}
-
-    def _relieve(self, out: Out) -> None:
-        # Whatever is held here is held for something missing, so there is a hole.
-        while True:
-            _, node, upto = self._steps.popleft()
-            if self._lines[node].reach < upto:
-                self._declare(node, upto, out)
-                return
-
-
-class Total(Queue):
-    """Releases in canonical order what every live node has been heard past."""
-
-    def __init__(self, settings: Settings, time: StreamTime) -> None:
-        super().__init__(settings, time)
-        self._heap: list[Key] = []
-        self._last: Key | None = None
-        self._bound: Key | None = None  # None: to be found again
-
-    def _passed(self, event: Event) -> bool:
-        return self._last is not None and canonical_key(event) < self._last
-
-    def _admit(self, line: Line, event: Event, out: Out) -> None:
-        reach, total = line.reach, line.sum
-        self._hold(line, event)
-        key = canonical_key(event)
-        if line.reach != reach and self._bound is not None and self._bound[1] == event.node:
-            self._bound = None
-        if self.count > self.settings.held_back_max and not self.settings.lose:
-            # A queue that is full still takes what lets something go, or it would stay full.
-            first = min(key, self._heap[0]) if self._heap else key
-            if not self._may_go(first):
-                del line.held[event.clock[event.node]]
-                self.count -= 1
-                line.reach, line.sum, self._bound = reach, total, None
-                out.refused.append(event)
-                return
-        heapq.heappush(self._heap, key)
-        self._refer(event)
-
-    def _rehold(self, line: Line, event: Event) -> None:
-        self._hold(line, event)
-        heapq.heappush(self._heap, canonical_key(event))
-
-    def _event(self, key: Key) -> Event:
-        return self._lines[key[1]].held[key[2]].event
-
-    def _may_go(self, key: Key) -> bool:
-        return self._heard_past(key) and self._unsettled(self._event(key)) is None
-
-    def _heard_past(self, key: Key) -> bool:
-        """Return whether no live node can still send what comes before `key`."""
-        if self._bound is None and self._live:
-            self._bound = min(self._next(node) for node in self._live)
-        return self._bound is None or key < self._bound
-
-    def _next(self, node: str) -> Key:
-        """Return a place that the next unseen event of a node does not come before."""
-        line = self._lines.get(node)
-        return (1, node, 1) if line is None else (line.sum + 1, node, line.reach + 1)
-
-    def _regrouped(self) -> None:
-        self._bound = None
-
-    def _drain(self, out: Out) -> None:
-        if self._ended:
-            # Every node is heard; what waits for something missing lets the others pass.
-            heap, self._heap = sorted(self._heap), []
-            for key in heap:
-                if self._unsettled(self._event(key)) is None:
-                    self._go(key, out)
-                else:
-                    self._heap.append(key)
-            return
-        while self._heap and self._may_go(self._heap[0]):
-            self._go(heapq.heappop(self._heap), out)
-
-    def _go(self, key: Key, out: Out) -> None:
-        self._last = key
-        self._release(self._event(key), out)
-
-    def _relieve(self, out: Out) -> None:
-        event = self._event(self._heap[0])
-        if self._missing(event) is None:
-            # It is ready, and waits for nodes that are silent: what these send may be late.
-            self._go(heapq.heappop(self._heap), out)
-            return
-        for node, needed in sorted(needs(event)):
-            self._declare(node, needed, out)
-
-    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
-        """Return the state as plain data."""
-        last = None if self._last is None else [str(self._last[0]), *self._last[1:]]
-        return {**super().state(number), "last": last}
-
-    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Take on a state that `state` gave."""
-        super().restore(state, events)
-        if state["last"] is not None:
-            total, node, counter = state["last"]
-            self._last = (int(total), node, counter)

@@ -83,9 +83,23 @@ class Incarnations:
         self._firsts: dict[str, bytes] = {}
         self._bases: dict[str, str] = {}
 
+    def begin(self, firsts: Mapping[str, bytes], highest: Mapping[str, int]) -> None:
+        """Take in what was seen before any node started again; `digest` makes `firsts`."""
+        self._firsts = dict(firsts)
+        self.highest = dict(highest)
+
     def names(self, base: str) -> list[str]:
         """Return the incarnations of a node, earliest first; itself where there is one."""
         return [name_of(base, number) for number in self._numbers.get(base, (1,))]
+
+    @property
+    def restarts(self) -> int:
+        """How many times a node was seen to start again, its counter at 1, unnumbered."""
+        return sum(
+            len(numbers) - 1
+            for node, numbers in self._numbers.items()
+            if node not in self._numbered
+        )
 
     def base(self, name: str) -> str:
         """Return the node of an incarnation that was told here; any other name as it is."""

@@ -23,7 +23,14 @@ from ketal.event import Control, Event
 from ketal.limits import DEFAULT, Limits
 from ketal.operators.clock_memory import ClockMemory
 from ketal.operators.incarnations import Incarnations, Status, name_of
-from ketal.operators.shrinking import Restorer, dropped, obvious_restored, present_order, restored
+from ketal.operators.shrinking import (
+    Restorer,
+    dropped,
+    obvious_restored,
+    present_order,
+    restored,
+    restored_with_doubts,
+)
 
 __all__ = [
     "Change",
@@ -37,7 +44,11 @@ __all__ = [
     "obvious_restored",
     "present_order",
     "restored",
+    "restored_with_doubts",
 ]
+
+ATTRIBUTE = "incarnation"
+"""The attribute that numbers incarnations where a program does so itself."""
 
 
 class Change(NamedTuple):
@@ -62,7 +73,8 @@ class Membership:
     Notes
     -----
     Of each event, in turn: `rename` as it arrives; `arrived` if Intake says that
-    it is new; `restore` when it is released, before it is offered or sorted.
+    it is new; `so_far` for what is judged at once; `restore` when it is released,
+    before it is offered or sorted.
     """
 
     def __init__(
@@ -70,17 +82,46 @@ class Membership:
         limits: Limits = DEFAULT,
         *,
         nodes: Sequence[str] = (),
-        attribute: str | None = "incarnation",
+        attribute: str | None = ATTRIBUTE,
+        clocks_max: int | None = None,
     ) -> None:
         self.limits = limits
         self.retired: set[str] = set()
-        memory = ClockMemory(limits.dots_max)
+        memory = ClockMemory(clocks_max or limits.dots_max)
         self.incarnations = Incarnations(memory, self.retired, attribute=attribute)
         self.restorer = Restorer(memory, self.retired, limits.clock_entries_max)
         self.rename = self.incarnations.rename
+        self.so_far = self.restorer.so_far
         self.restore = self.restorer.restore
         self._live = set(nodes)
         self._gone: set[str] = set()
+
+    def begin(
+        self,
+        arrivals: Iterable[tuple[str, int, dict[str, int]]],
+        *,
+        firsts: Mapping[str, bytes],
+        highest: Mapping[str, int],
+    ) -> None:
+        """Take in what arrived while every node was there in its first incarnation.
+
+        Until someone leaves, drops an entry or starts again there is nothing to do
+        here, so a driver may begin with this stage only then.
+
+        Parameters
+        ----------
+        arrivals : iterable of (node, counter, clock)
+            The last events, in order of arrival.
+        firsts : mapping of str to bytes
+            The digest of each node's event of counter 1.
+        highest : mapping of str to int
+            The highest counter of each node.
+        """
+        memory = ClockMemory.of(self.incarnations.memory.clocks_max, arrivals)
+        self.incarnations.memory = self.restorer.memory = memory
+        self.incarnations.begin(firsts, highest)
+        self.restorer.begin(highest)
+        self._live.update(highest)
 
     @property
     def live(self) -> list[str]:
@@ -111,7 +152,7 @@ class Membership:
             # A late event of an earlier incarnation, which is over.
             self._gone.add(node)
             self.retired.add(node)
-            return Change()
+            return Change((), (node,))
         if node not in names:
             names = [node]
         over = [name for name in names[:-1] if name not in self._gone]
@@ -180,7 +221,7 @@ class Membership:
             "retired": sorted(self.retired),
             "memory": r.memory.state(),
             "incarnations": self.incarnations.state(),
-            "restored": [r.raised, r.doubtful, r.beyond, dict(r._last)],
+            "restored": r.state(),
         }
 
     @classmethod
@@ -189,7 +230,7 @@ class Membership:
         state: Mapping[str, Any],
         limits: Limits = DEFAULT,
         *,
-        attribute: str | None = "incarnation",
+        attribute: str | None = ATTRIBUTE,
     ) -> Membership:
         """Return a stage with a state that `state` gave."""
         self = cls(limits, attribute=attribute)
@@ -199,7 +240,5 @@ class Membership:
         memory = ClockMemory.restored(limits.dots_max, state["memory"])
         self.incarnations.memory = self.restorer.memory = memory
         self.incarnations.load(state["incarnations"])
-        r = self.restorer
-        r.raised, r.doubtful, r.beyond, last = state["restored"]
-        r._last = dict(last)
+        self.restorer.load(state["restored"])
         return self

@@ -1,10 +1,11 @@
 """The live CausalOrder: one queue for one `order CausalOrder(...)` (DESIGN 5).
 
-Events go in as they arrive, distinct and with whole clocks (what is done before
-is `ketal.operators.membership`); out come steps: what is released, which dots
-are lost, what is late, what found no room. Time is an argument: event times and
-watermarks. `docs/ordering.md` says what each policy and option means, and what
-is decided where the design leaves it open.
+Events go in as they arrive, distinct and under the names of their incarnations
+(what is done before is `ketal.operators.membership`); out come steps: what is
+released, its clock restored, which dots are lost, what is late, what found no
+room. Time is an argument: event times and watermarks. `docs/ordering.md` says
+what each policy and option means, and what is decided where the design leaves
+it open.
 
 The one rule: every event that goes in comes out once, as released, late or
 refused, or is held back and listed.
@@ -12,15 +13,19 @@ refused, or is held back and listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ketal import pattern as syntax
 from ketal.event import Dot, Event
 from ketal.limits import DEFAULT, Limits
+from ketal.operators.domain_order import Territory
+from ketal.operators.eager import Eager, Within
 from ketal.operators.frontier import Frontier
-from ketal.operators.hold_back import Eager, Settings, Total
+from ketal.operators.hold_back import Settings
 from ketal.operators.released import Out, Released, Step, StreamTime
+from ketal.operators.shrinking import Restorer
+from ketal.operators.total import Total
 
 __all__ = ["Ordering", "Released", "Step", "nonsense"]
 
@@ -81,6 +86,9 @@ class Ordering:
         give up what was waited for longest.
     held_back_max, lost_max : int
         How many events wait, and how many lost dots are remembered, at most.
+    territory : Territory or None
+        The topology that events wait within (`eager` only); its driver lets it
+        `meet` each event before it is pushed.
     """
 
     def __init__(
@@ -94,6 +102,7 @@ class Ordering:
         overflow: Literal["reject", "lost"] = "reject",
         held_back_max: int = DEFAULT.held_back_max,
         lost_max: int = DEFAULT.lost_max,
+        territory: Territory | None = None,
     ) -> None:
         settings = Settings(
             nodes=nodes or (),
@@ -105,33 +114,97 @@ class Ordering:
             lost_max=lost_max,
         )
         self.policy = policy
+        self.territory = territory
         self.high_water = 0
+        self._settings = settings
         self._time = StreamTime()
-        self._queue: Eager | Total | Frontier = _POLICIES[policy](settings, self._time)
+        self._queue = self._made()
+
+    def _made(self) -> Eager | Total | Frontier:
+        if self.territory is not None:
+            assert self.policy == "eager", "a topology goes with no other policy"
+            return Within(self._settings, self._time, self.territory.reach)
+        return _POLICIES[self.policy](self._settings, self._time)
 
     @classmethod
-    def of(cls, order: syntax.Order, limits: Limits = DEFAULT) -> Ordering:
+    def of(
+        cls,
+        order: syntax.Order,
+        limits: Limits = DEFAULT,
+        *,
+        topology: syntax.Topology | None = None,
+    ) -> Ordering:
         """Make the queue that an order asks for; its parameters have been put in.
 
         Raises
         ------
         ValueError
             If the options make no sense together; `nonsense` says why.
+        PatternError
+            If the domains of the topology pass a limit.
         """
         if (fault := nonsense(order)) is not None:
             raise ValueError(fault[0])
-        return cls(
-            policy="total" if order.total else "frontier" if order.frontier else "eager",
-            nodes=order.nodes,
-            frontier_us=_us(order.frontier),
-            gap_us=_us(order.gap),
-            idle_us=_us(order.idle),
-            overflow=order.overflow or "reject",
-            held_back_max=limits.held_back_max,
-            lost_max=limits.lost_max,
-        )
+        policy: Policy = "total" if order.total else "frontier" if order.frontier else "eager"
+        territory = None if topology is None else Territory(topology, limits)
+        return cls(policy=policy, territory=territory, **_options(order, limits))
+
+    @classmethod
+    def restoring(
+        cls,
+        order: syntax.Order,
+        limits: Limits = DEFAULT,
+        *,
+        topology: syntax.Topology | None = None,
+    ) -> Ordering:
+        """Make the queue in which events of an order wait for whole clocks, in no order.
+
+        They wait as long as the options of the order say, within a closed topology for
+        the events of its nodes, which are all that come.
+        """
+        policy: Policy = "frontier" if order.frontier else "eager"
+        territory = None
+        if topology is not None and not topology.open:
+            territory = Territory(topology, limits, whole=True)
+        return cls(policy=policy, territory=territory, **_options(order, limits))
+
+    def restore_by(self, restorer: Restorer) -> None:
+        """Give released events their clocks back from now on."""
+        self._queue.restorer = restorer
+
+    def clear(self) -> None:
+        """Forget what is held."""
+        restorer = self._queue.restorer
+        self._queue = self._made()
+        self._queue.restorer = restorer
+
+    def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
+        """Take as released what was seen before this queue was made.
+
+        Parameters
+        ----------
+        seen : mapping of str to (int, list of int)
+            Of each node the counter up to which all was seen, and those seen beyond.
+        """
+        self._queue.begin(seen)
 
     # --- what happens ---
+
+    def meet(self, event: Event) -> str:
+        """Take in the nodes that an event shows and an open topology lacks.
+
+        Returns
+        -------
+        str
+            The limit that the search for domains passed; empty where it passed none.
+        """
+        if self.territory is None:
+            return ""
+        grown, passed = self.territory.meet(event)
+        if grown:
+            assert isinstance(self._queue, Within)
+            self._queue.widen()
+        return passed
 
     def push(self, event: Event) -> Step:
         """Take in an event; its dot must not have been pushed before."""
@@ -205,6 +278,7 @@ class Ordering:
             "policy": self.policy,
             "high_water": self.high_water,
             "time": [time.first, time.now],
+            "territory": None if self.territory is None else self.territory.state(),
             "queue": self._queue.state(number),
         }
 
@@ -221,7 +295,21 @@ class Ordering:
         assert state["policy"] == self.policy
         self.high_water = state["high_water"]
         self._time.first, self._time.now = state["time"]
+        if self.territory is not None:
+            self.territory.restore(state["territory"])
         self._queue.restore(state["queue"], events)
+
+
+def _options(order: syntax.Order, limits: Limits) -> dict[str, Any]:
+    return {
+        "nodes": order.nodes,
+        "frontier_us": _us(order.frontier),
+        "gap_us": _us(order.gap),
+        "idle_us": _us(order.idle),
+        "overflow": order.overflow or "reject",
+        "held_back_max": limits.held_back_max,
+        "lost_max": limits.lost_max,
+    }
 
 
 def _us(length: syntax.Duration | syntax.ParamRef | None) -> int | None:

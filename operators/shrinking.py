@@ -31,7 +31,8 @@ The one rule: an execution in which no entry was dropped comes back as it is.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -74,35 +75,73 @@ class Restorer:
         self.doubtful = 0
         self.beyond = 0
         self._last: dict[str, int] = {}
+        self._released: dict[str, int] = {}
+        self._cut = False  # whether the last closure lacks entries for which there was no room
+
+    def begin(self, highest: Mapping[str, int]) -> None:
+        """Take in how far each node had come before anybody left."""
+        self._last = dict(highest)
+
+    @property
+    def in_doubt(self) -> int:
+        """How many events may have been released with a clock that is too low."""
+        return self.doubtful + self.beyond
+
+    def state(self) -> list[Any]:
+        """Return the state as plain data, that of the memory apart."""
+        counts = [self.raised, self.doubtful, self.beyond]
+        return [*counts, dict(self._last), dict(self._released)]
+
+    def load(self, state: list[Any]) -> None:
+        """Take over a state that `state` gave."""
+        self.raised, self.doubtful, self.beyond, last, released = state
+        self._last, self._released = dict(last), dict(released)
 
     def restore(self, event: Event) -> Event:
-        """Return the event with its clock restored; remember it for later ones."""
-        node, clock = event.node, event.clock
-        counter = clock[node]
-        closure, missing = self._closure(node, counter, clock)
-        self.memory.close(node, counter, clock, closure)
-        if counter > self._last.get(node, 0):
-            self._last[node] = counter
-        out = self.read(event, closure)
-        if out is not event:
-            self.raised += 1
-        if missing and self.retired:
-            self._doubt(out, missing)
+        """Return an event that is released with its clock restored; remember it for later ones."""
+        node, counter = event.node, event.clock[event.node]
+        missing = self._close(event)
+        out = self.remembered(event)
+        if counter > self._released.get(node, 0):
+            # Another queue may release it once more; it is counted once.
+            self._released[node] = counter
+            self.raised += out is not event
+            if missing and self.retired:
+                self._doubt(out, missing)
         return out
 
-    def glimpse(self, event: Event) -> Event:
-        """Return the event with its clock restored as far as is known now.
+    def so_far(self, event: Event) -> Event:
+        """Return the event with its clock restored as far as is known now, and remember that.
 
-        For a pattern under `order arrival` next to one that waits: nothing is
-        remembered, so the event can still be released.
+        No entry is too high. What arrives later may raise it, until `restore`.
         """
-        return self.read(event, self._closure(event.node, event.counter, event.clock)[0])
+        self._close(event)
+        return self.remembered(event)
 
-    def restore_all(self, events: Iterable[Event]) -> list[Event]:
-        """Restore events that are released together; return them in the order given."""
-        events = list(events)
-        done = {id(event): self.restore(event) for event in present_order(events)}
-        return [done[id(event)] for event in events]
+    def remembered(self, event: Event) -> Event:
+        """Return an event as `restore` or `so_far` returned it last."""
+        closure = self.memory.closure(event.node, event.clock[event.node])
+        return event if closure is None else self.read(event, closure)
+
+    def low(self, event: Event) -> bool:
+        """Return whether the clock, as it was restored, lacks something of a node that left."""
+        clock, last = event.clock, self._last
+        return any(clock.get(n, 0) < last.get(n, 0) for n in self.retired if n != event.node)
+
+    def _close(self, event: Event) -> list[Dot]:
+        """Keep the closure of an event; return what is missing to it."""
+        node, clock = event.node, event.clock
+        counter = clock[node]
+        self._cut = False
+        if self.memory.is_final(node, counter):
+            return []
+        fresh = self.memory.closure(node, counter) is None
+        closure, missing, growing = self._closure(node, counter, clock)
+        self.beyond += fresh and self._cut
+        self.memory.close(node, counter, clock, closure, final=not (missing or growing))
+        if counter > self._last.get(node, 0):
+            self._last[node] = counter
+        return missing
 
     def read(self, event: Event, closure: Clock) -> Event:
         """Return the event with the entries of retired nodes taken from its closure."""
@@ -110,13 +149,20 @@ class Restorer:
         if closure is clock:
             return event
         retired = self.retired
+        if not any(closure.get(n, 0) > clock.get(n, 0) for n in retired):
+            return event
+        # In the order of the closure: that of a set depends on hashes.
         higher = {n: c for n, c in closure.items() if n in retired and c > clock.get(n, 0)}
-        return msgspec.structs.replace(event, clock={**clock, **higher}) if higher else event
+        return msgspec.structs.replace(event, clock={**clock, **higher})
 
-    def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot]]:
-        """Return the closure of a clock, and the direct causes that are not there."""
+    def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot], bool]:
+        """Return the closure of a clock, which direct causes are missing, and whether it may grow.
+
+        What came while nobody had left has its whole clock, and no closure.
+        """
         memory = self.memory
         missing: list[Dot] = []
+        growing = False
         closure = clock
         below = memory.below(node, counter)
         before: Clock = {}
@@ -124,6 +170,7 @@ class Restorer:
             at, came, closed = below
             before = closed or came
             closure = self._joined(closure, before, node)
+            growing = closed is not None and not memory.is_final(node, at)
             if not came.keys() <= clock.keys():
                 self.retired.update(came.keys() - clock.keys())
         if counter > 1 and (below is None or at < counter - 1):
@@ -132,12 +179,16 @@ class Restorer:
         for other, known in clock.items():
             if known > before.get(other, 0) and other != node:
                 learned = memory.closure(other, known)
+                if learned is not None:
+                    growing = growing or not memory.is_final(other, known)
+                else:
+                    learned = memory.get(other, known)
                 if learned is None:
                     missing.append(Dot(other, known))
                     below = memory.below(other, known)
                     learned = {} if below is None else below[2] or below[1]
                 closure = self._joined(closure, learned, node)
-        return closure, missing
+        return closure, missing, growing
 
     def _joined(self, closure: Clock, other: Clock, node: str) -> Clock:
         higher = {n: c for n, c in other.items() if c > closure.get(n, 0) and n != node}
@@ -149,13 +200,11 @@ class Restorer:
             fresh = sorted(higher.keys() - closure.keys())[max(0, room) :]
             for name in fresh:
                 del higher[name]
-            self.beyond += 1
+            self._cut = True
         return {**closure, **higher}
 
     def _doubt(self, event: Event, missing: list[Dot]) -> None:
-        last = self._last
-        clock = event.clock
-        if any(clock.get(n, 0) < last.get(n, 0) for n in self.retired if n != event.node):
+        if self.low(event):
             evicted = self.memory.evicted
             if any(dot.counter <= evicted.get(dot.node, 0) for dot in missing):
                 self.beyond += 1
@@ -210,15 +259,20 @@ def _blocked(lines: dict[str, list[Event]], event: Event) -> tuple[str, int] | N
     return None
 
 
-def dropped(events: Iterable[Event]) -> set[str]:
+def dropped(events: Sequence[Event]) -> set[str]:
     """Return the nodes whose entry some node dropped between two of its events."""
     out: set[str] = set()
-    last: dict[str, Event] = {}
-    for event in sorted(events, key=lambda e: e.counter):
-        before = last.get(event.node)
-        if before is not None and not before.clock.keys() <= event.clock.keys():
-            out |= before.clock.keys() - event.clock.keys()
-        last[event.node] = event
+    last: dict[str, Clock] = {}
+    for event in events:
+        node, clock = event.node, event.clock
+        before = last.get(node)
+        last[node] = clock
+        if before is not None:
+            if before[node] > clock[node]:
+                # A log that is not in the order of each node is put in order first.
+                return dropped(sorted(events, key=lambda e: e.counter))
+            if not before.keys() <= clock.keys():
+                out |= before.keys() - clock.keys()
     return out
 
 
@@ -243,15 +297,21 @@ def restored(
         In the order given. Nodes whose entry was dropped without a word count as
         having left, wherever in the log that was.
     """
+    return restored_with_doubts(events, left, limits=limits)[0]
+
+
+def restored_with_doubts(
+    events: Iterable[Event], left: Collection[str] = (), *, limits: Limits = DEFAULT
+) -> tuple[list[Event], int]:
+    """Return what `restored` does, and how many of the clocks may still be too low."""
     events = list(events)
     retired = {*left, *dropped(events)}
     if not retired:
-        return events
+        return events, 0
     restorer = Restorer(ClockMemory(len(events) + 1), retired, limits.clock_entries_max)
     for event in present_order(events):
         restorer.restore(event)
-    closure = restorer.memory.closure
-    return [restorer.read(e, closure(e.node, e.counter) or e.clock) for e in events]
+    return [restorer.remembered(event) for event in events], restorer.in_doubt
 
 
 def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test is timed: on a busy machine an example may take long.
+settings.register_profile("ketal", deadline=None)
+settings.load_profile("ketal")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

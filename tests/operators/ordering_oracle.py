@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ketal.event import Dot, Event, canonical_key, happened_before
+from ketal.operators.domains import home, obvious_domains, reopened
 from ketal.operators.ordering import Released, Step
+from ketal.pattern import Topology
 
 
 def past(event: Event) -> set[Dot]:
@@ -32,7 +34,9 @@ class Obvious:
         idle_us: int | None = None,
         overflow: str = "reject",
         held_back_max: int = 100_000,
+        topology: Topology | None = None,
     ) -> None:
+        self.topology = topology
         self.policy, self.gap_us, self.idle_us = policy, gap_us, idle_us
         self.frontier_us = frontier_us or 0
         self.lose, self.max = overflow == "lost", held_back_max
@@ -41,9 +45,11 @@ class Obvious:
         self.given: list[int] = []  # watermarks
         self.held: list[Event] = []
         self.moments: dict[Dot, int | None] = {}  # when what was held arrived
-        self.waited: list[Event] = []  # every event that was ever held
+        self.since: dict[tuple[Dot, Dot], int | None] = {}  # since when it waits for a dot
+        self.known: dict[str, int] = {}  # the highest dot that was ever waited for
         self.out: list[Event] = []  # every event that was released
         self.gone: set[Dot] = set()  # settled without being released
+        self.lost: set[Dot] = set()  # of these, what was declared lost
         self.named: set[Dot] = set()  # lost or late
         self.passed: dict[Dot, Event] = {}  # late because their place has passed
         self.live: list[tuple[str, int | None]] = [(n, None) for n in nodes or ()]
@@ -82,17 +88,66 @@ class Obvious:
     def settled(self) -> set[Dot]:
         return {e.dot for e in self.out} | self.gone
 
+    def near(self, node: str) -> set[str]:
+        assert self.topology is not None
+        groups = [d for d in obvious_domains(self.topology.edges) if home(node) in d]
+        return {home(node)}.union(*groups)
+
+    def needs(self, event: Event) -> set[Dot]:
+        """Return the dots that an event waits for, settled or not."""
+        if self.topology is None:
+            return past(event)
+        nodes = self.near(event.node)
+        entries = {Dot(n, c) for n, c in event.clock.items() if Dot(n, c) in self.lost}
+        for _ in entries:  # a chain is as long as the lost dots that it leads through
+            nodes = nodes.union(*(self.near(d.node) for d in entries if home(d.node) in nodes))
+        return {dot for dot in past(event) if home(dot.node) in nodes}
+
+    def meet(self, event: Event) -> None:
+        """Take in the nodes that an open topology lacks."""
+        if self.topology is not None and self.topology.open:
+            for node in event.clock:
+                self.topology = reopened(self.topology, node)
+            self.look_again()
+
     def ready(self, event: Event) -> bool:
-        return past(event) <= self.settled()
+        return self.needs(event) <= self.settled()
 
     def missing(self, event: Event) -> set[Dot]:
-        return past(event) - self.settled() - {e.dot for e in self.held}
+        return self.needs(event) - self.settled() - {e.dot for e in self.held}
+
+    def missing_behind(self, event: Event) -> set[Dot]:
+        """Return what an event waits for, and what those events wait for that it waits for."""
+        dots = self.missing(event)
+        for other in self.held:
+            if other.dot in self.needs(event):
+                dots |= self.missing_behind(other)
+        return dots
 
     def lose_dots(self, dots: Iterable[Dot]) -> None:
         for dot in dots:
             self.gaps.append(dot)
             self.gone.add(dot)
             self.named.add(dot)
+            self.lost.add(dot)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Note what held events have begun to wait for: within domains it may become more."""
+        if self.topology is None:
+            return
+        for event in list(self.held):
+            if event.dot in self.moments:
+                self.away_nodes(event)
+                self.news(event)
+
+    def away_nodes(self, event: Event) -> None:
+        """Wait for nothing of a node that left; one that was silent is back by news of it."""
+        for dot in sorted(self.missing(event)):
+            if self.away.get(dot.node):
+                self.hear(dot.node)
+            elif dot.node in self.away and dot not in self.gone:
+                self.lose_dots([dot])
 
     def release(self, event: Event) -> None:
         self.held.remove(event)
@@ -119,12 +174,15 @@ class Obvious:
 
     def news(self, event: Event) -> None:
         """Hear the nodes of which `event` is the first that had to wait and knows so much."""
-        for node in sorted({d.node for d in self.missing(event)}):
-            known = max((d.counter for e in self.waited for d in past(e) if d.node == node),
-                        default=0)  # fmt: skip
-            fresh = max(d.counter for d in past(event) if d.node == node) > known
-            if fresh and any(n == node for n, _ in self.live):
-                self.hear(node)
+        missing = self.missing(event)
+        for dot in missing:
+            self.since.setdefault((event.dot, dot), self.now)
+        for node in sorted({d.node for d in missing}):
+            needed = max(d.counter for d in self.needs(event) if d.node == node)
+            if needed > self.known.get(node, 0):
+                self.known[node] = needed
+                if any(n == node for n, _ in self.live):
+                    self.hear(node)
 
     # --- the calls ---
 
@@ -155,11 +213,7 @@ class Obvious:
         return self.step()
 
     def admit(self, event: Event) -> None:
-        for dot in sorted(self.missing(event)):
-            if self.away.get(dot.node):
-                self.hear(dot.node)
-            elif dot.node in self.away:
-                self.lose_dots([dot])
+        self.away_nodes(event)
         self.held.append(event)
         if self.policy == "eager":
             moves = self.ready(event)
@@ -172,7 +226,6 @@ class Obvious:
         self.moments[event.dot] = self.now
         if self.policy == "total" or not self.ready(event):
             self.news(event)
-            self.waited.append(event)
 
     def flow(self) -> None:
         if self.policy == "eager":
@@ -208,7 +261,7 @@ class Obvious:
             (place, dot)
             for place, event in enumerate(self.held)
             for dot in self.missing(event)
-            if self.gap_us is not None and self.over(self.moments[event.dot], self.gap_us)
+            if self.gap_us is not None and self.over(self.since[event.dot, dot], self.gap_us)
         ]
         self.lose_dots(dict.fromkeys(dot for _, dot in sorted(over)))
         for node, heard in self.live:
@@ -267,8 +320,10 @@ class Obvious:
             for event in sorted(self.held, key=self.key):
                 self.release(event)
             return self.step()
-        if self.gap_us is not None:
+        while self.gap_us is not None:
             over = [(p, dot) for p, e in enumerate(self.held) for dot in self.missing(e)]
+            if not over:
+                break
             self.lose_dots(dict.fromkeys(dot for _, dot in sorted(over)))
         self.flow()
         return self.step()

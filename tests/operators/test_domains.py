@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,23 +12,18 @@ from hypothesis import strategies as st
 
 from ketal.errors import PatternError
 from ketal.event import Dot, Event, happened_before
+from ketal.limits import Limits
 from ketal.operators.causal_order import HoldBack
 from ketal.operators.domain_order import (
-    DomainHoldBack,
+    Reach,
+    Territory,
     given_up,
     joined,
     near,
     obvious_given_up,
 )
-from ketal.operators.domains import (
-    Domains,
-    domains,
-    home,
-    knows,
-    obvious_domains,
-    reopened,
-    strangers,
-)
+from ketal.operators.domains import Domains, domains, home, obvious_domains, reopened
+from ketal.operators.ordering import Ordering
 from ketal.pattern import Topology, TopologyEdge
 from tests.cases import e
 
@@ -78,13 +74,23 @@ def travelled(rng: random.Random, where: Topology, moments_max: int = 14) -> lis
     return events
 
 
-def pushed(queue: HoldBack, event: Event) -> list[Event]:
+def within(where: Topology, held_back_max: int = 100, **options: Any) -> Ordering:
+    """Return the queue of a live `CausalOrder` under a topology."""
+    return Ordering(territory=Territory(where), held_back_max=held_back_max, **options)
+
+
+def pushed(queue: HoldBack | Ordering, event: Event) -> list[Event]:
+    if isinstance(queue, Ordering):
+        queue.meet(event)
+        step = queue.push(event)
+        assert not step.refused
+        return [r.event for r in step.released]
     out = queue.push(event)
     assert out is not None
     return out
 
 
-def waiting(queue: HoldBack) -> set[Dot]:
+def waiting(queue: HoldBack | Ordering) -> set[Dot]:
     held = queue.held_back()
     assert len(held) == len(queue)
     return {event.dot for event, _ in held}
@@ -214,24 +220,27 @@ def test_too_long_a_search_is_an_error_that_names_the_limit() -> None:
 
 def test_a_topology_knows_a_node_in_every_incarnation() -> None:
     where = topology("p>q q>r~")
-    assert [knows(where, node) for node in ("p", "p#2", "r", "s", "s#2", "p#")] == [
-        True, True, True, False, False, False,
+    assert [Territory(where).rejects(node) for node in ("p", "p#2", "r", "s", "s#2", "p#")] == [
+        False, False, False, True, True, True,
     ]  # fmt: skip
+    assert not Territory(topology("p>q", open=True)).rejects("s")
     assert home("p#12") == home("p") == "p"
     assert written(domains(topology("p#2>q q>p#3").edges)) == ["pq"]
 
 
-def test_strangers_are_shown_by_the_node_and_by_the_clock() -> None:
-    where = topology("p>q")
-    assert strangers(where, e("p@1", "t", "q:1")) == ()
-    assert strangers(where, e("p#2@1", "t", "s:1 r#3:1")) == ("r", "s")
-    assert strangers(where, e("z@1", "t", "p:1")) == ("z",)
+def test_newcomers_are_shown_by_the_node_and_by_the_clock() -> None:
+    where = Territory(topology("p>q", open=True))
+    assert where.meet(e("p@1", "t", "q:1")) == (False, "")
+    assert where.meet(e("p#2@1", "t", "s:1 r#3:1")) == (True, "")
+    assert where.newcomers == ["r", "s"]
+    assert where.meet(e("s#2@1", "t", "p:1")) == (False, "")
+    assert Territory(topology("p>q")).meet(e("z@1", "t")) == (False, "")
 
 
 def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
     where = topology("p>q~ p>r", open=True)
     more = reopened(where, "n#2")
-    assert knows(more, "n")
+    assert not Territory(more).rejects("n")
     assert more.open
     assert more.edges[:2] == where.edges
     around = near(domains(more.edges))
@@ -250,6 +259,16 @@ def test_newcomers_can_pass_the_limit() -> None:
     where = topology("p>q", open=True)
     with pytest.raises(PatternError, match="topology_nodes_max is 2"):
         domains(reopened(where, "n").edges, 2)
+
+
+def test_beyond_the_limit_newcomers_make_one_domain_and_it_is_said_once() -> None:
+    where = Territory(topology("p>q~", open=True), Limits(topology_nodes_max=3))
+    q = e("q@1", "t", "p:1")
+    assert where.reach.clock(q) == {"q": 1}
+    assert where.meet(e("n@1", "t")) == (True, "")
+    assert where.meet(e("m@1", "t")) == (True, "topology_nodes_max")
+    assert where.reach.clock(q) == q.clock, "nothing is given up any more"
+    assert where.meet(e("k@1", "t")) == (True, "")
 
 
 @given(randoms)
@@ -276,12 +295,8 @@ def test_an_open_topology_without_relaxed_edges_waits_as_causal_order_does(
     first = whole.edges[0]
     declared = {first.source, first.target} | set(rng.sample("abcdef", 2))
     edges = (x for x in whole.edges if {x.source, x.target} <= declared)
-    where = Topology(tuple(edges), open=True)
-    plain, queue = HoldBack(100), DomainHoldBack(100, domains(where.edges))
+    plain, queue = HoldBack(100), within(Topology(tuple(edges), open=True))
     for event in rng.sample(events, len(events)):
-        for stranger in strangers(where, event):
-            where = reopened(where, stranger)
-            queue.reach.widen(domains(where.edges))
         assert pushed(queue, event) == pushed(plain, event)
     assert len(queue) == 0
 
@@ -343,7 +358,7 @@ def test_without_relaxed_edges_it_holds_back_what_causal_order_holds_back(
 ) -> None:
     where = random_topology(rng, 6)
     events = travelled(rng, where)
-    plain, queue = HoldBack(100), DomainHoldBack(100, domains(where.edges))
+    plain, queue = HoldBack(100), within(where)
     for event in rng.sample(events, len(events)):
         assert pushed(queue, event) == pushed(plain, event)
         assert waiting(queue) == waiting(plain)
@@ -357,7 +372,7 @@ def test_it_holds_back_exactly_what_waits_for_a_pair_that_is_not_given_up(
     where = random_topology(rng, 6, relaxed=rng.choice((0.2, 0.5, 1)))
     events = travelled(rng, where)
     lost = given_up(events, where)
-    plain, queue = HoldBack(100), DomainHoldBack(100, domains(where.edges))
+    plain, queue = HoldBack(100), within(where)
     come: set[Dot] = set()
     order: list[Event] = []
     for event in rng.sample(events, len(events)):
@@ -387,7 +402,7 @@ def test_each_pair_given_up_is_reversed_by_some_arrival_order(rng: random.Random
     for a, b in lost:
         after = {y.dot for y in events for x in events if x.dot == a and happened_before(x, y)}
         later = {a} | {dot for dot in after if (a, dot) not in lost}
-        queue = DomainHoldBack(100, domains(where.edges))
+        queue = within(where)
         released: list[Dot] = []
         for event in sorted(events, key=lambda x: x.dot in later):
             released += [x.dot for x in pushed(queue, event)]
@@ -395,40 +410,66 @@ def test_each_pair_given_up_is_reversed_by_some_arrival_order(rng: random.Random
 
 
 def test_a_held_back_event_names_a_dot_that_it_waits_for() -> None:
-    queue = DomainHoldBack(2, domains(topology("p>q q>r~").edges))
-    assert queue.push(e("q@1", "t", "p:2")) == []
-    assert queue.missing(e("q@1", "t", "p:2")) == Dot("p", 2)
-    assert queue.push(e("r@2", "t", "p:2 q:1")) == []
+    queue = within(topology("p>q q>r~"), 2)
+    assert pushed(queue, e("q@1", "t", "p:2")) == []
+    assert pushed(queue, e("r@2", "t", "p:2 q:1")) == []
     assert [(str(x.dot), str(dot)) for x, dot in queue.held_back()] == [
-        ("q@1", "p@2"),
+        ("q@1", "p@1"),
         ("r@2", "r@1"),
     ]
-    assert queue.push(e("q@2", "t", "p:2")) is None
+    assert [str(x.dot) for x in queue.push(e("q@2", "t", "p:2")).refused] == ["q@2"]
     assert len(queue) == 2
     assert [str(x.dot) for x in pushed(queue, e("r@1", "t", "p:2 q:1"))] == ["r@1", "r@2"]
-    assert queue.released == {"r": 2}
 
 
 def test_an_event_behind_a_lost_one_waits_for_what_that_one_waited_for() -> None:
     # p told q, q told r; q@1 is lost, and with it the link from p@1 to r@1.
-    r = e("r@1", "t", "p:1 q:1")
-    queue = DomainHoldBack(10, domains(topology("p>q q>r").edges))
-    queue.released["q"] = 1
-    assert queue.missing(r) is None
-    queue.reach.note_lost(Dot("q", 1))
-    assert queue.missing(r) == Dot("p", 1)
-    assert pushed(queue, r) == []
-    assert [str(x.dot) for x in pushed(queue, e("p@1", "t"))] == ["p@1", "r@1"]
+    queue = within(topology("p>q q>r"), gap_us=2)
+    assert pushed(queue, e("r@1", "t", "p:1 q:1", time=0)) == []
+    assert waits(queue) == ["r@1 q@1"]
+    step = queue.leave("q")
+    assert (step.gaps, step.released) == ((Dot("q", 1),), ())
+    assert waits(queue) == ["r@1 p@1"]
+    step = queue.push(e("p@1", "t"))
+    assert [str(r.event.dot) for r in step.released] == ["p@1", "r@1"]
+    assert [r.after for r in step.released] == [frozenset(), {Dot("q", 1)}]
+
+
+def waits(queue: Ordering) -> list[str]:
+    return [f"{event.dot} {dot}" for event, dot in queue.held_back()]
+
+
+def test_what_a_lost_event_would_have_waited_for_can_be_lost_in_its_turn() -> None:
+    queue = within(topology("p>q q>r"), gap_us=2_000_000)
+    queue.push(e("r@1", "t", "p:1 q:1", time=0))
+    step = queue.push(e("p@2", "t", time=2))
+    assert [str(dot) for dot in step.gaps] == ["q@1"], "p@1 is waited for since now"
+    assert waits(queue) == ["r@1 p@1", "p@2 p@1"]
+    step = queue.push(e("z@1", "t", time=4))
+    assert [str(dot) for dot in step.gaps] == ["p@1"]
+    assert len(queue) == 0
 
 
 def test_a_chain_through_two_lost_events_is_read_from_the_clock() -> None:
-    queue = DomainHoldBack(10, domains(topology("p>q q>r r>s").edges))
-    queue.released.update(q=1, r=1)
-    queue.reach.note_lost(Dot("q", 1))
-    queue.reach.note_lost(Dot("r", 1))
-    assert queue.reach.nodes(e("s@1", "t", "p:1 q:1 r:1")) == {"p", "q", "r", "s"}
+    reach = Reach(domains(topology("p>q q>r r>s").edges))
+    reach.note_lost("q", 1, 1)
+    reach.note_lost("r", 1, 1)
+    assert reach.nodes(e("s@1", "t", "p:1 q:1 r:1")) == {"p", "q", "r", "s"}
     # What came after the lost event waited for itself.
-    assert queue.reach.nodes(e("s@1", "t", "p:1 q:1 r:2")) == {"r", "s"}
+    assert reach.nodes(e("s@1", "t", "p:1 q:1 r:2")) == {"r", "s"}
+
+
+def test_lost_dots_are_ranges_and_beyond_the_limit_too_many() -> None:
+    reach = Reach(domains(topology("p>q q>r").edges), 2)
+    for first, last in ((3, 5), (6, 10**12), (10**12 + 5, 10**12 + 5)):
+        reach.note_lost("q", first, last)
+    assert reach.lost == {"q": [(3, 10**12), (10**12 + 5, 10**12 + 5)]}
+    assert [len(reach.nodes(e("r@1", "t", f"p:1 q:{c}"))) for c in (2, 3, 9, 10**12 + 1)] == [
+        2, 3, 3, 2,
+    ]  # fmt: skip
+    reach.note_lost("q", 10**12 + 9, 10**12 + 9)
+    assert len(reach.lost["q"]) == 2
+    assert len(reach.nodes(e("r@1", "t", f"p:1 q:{10**12 + 1}"))) == 3, "more is waited for"
 
 
 @given(randoms)
@@ -436,31 +477,23 @@ def test_losses_break_no_chain(rng: random.Random) -> None:
     """With any events declared lost, what is released respects each pair not given up."""
     where = random_topology(rng, 6, relaxed=rng.choice((0, 0.3)))
     events = travelled(rng, where)
-    gone = {x.dot for x in events if rng.random() < 0.3}
     kept = {(a.dot, b.dot) for a in events for b in events if happened_before(a, b)}
     kept -= given_up(events, where)
-    queue, plain = DomainHoldBack(100, domains(where.edges)), HoldBack(100)
-    left = [x for x in events if x.dot not in gone]
+    left = [x for x in events if rng.random() < 0.7]
+    queue = within(where, gap_us=1)
     order: list[Dot] = []
-    rng.shuffle(left)
-    while left:
-        # A lost dot counts as released once its turn at its node has come.
-        for dot in sorted(gone):
-            if queue.released.get(dot.node, 0) == dot.counter - 1:
-                queue.released[dot.node] = dot.counter
-                queue.reach.note_lost(dot)
-            if plain.released.get(dot.node, 0) == dot.counter - 1:
-                plain.released[dot.node] = dot.counter
-        ready = [x for x in left if queue.missing(x) is None]
-        assert set(order) | {x.dot for x in ready} >= {
-            x.dot for x in left if plain.missing(x) is None
-        }
-        event = ready[0]
-        left.remove(event)
-        queue.released[event.node] = event.counter
-        order.append(event.dot)
-        if plain.missing(event) is None:
-            plain.released[event.node] = event.counter
+    late: set[Dot] = set()
+    moment = 0
+    for event in rng.sample(left, len(left)):
+        steps = [queue.push(event)]
+        if rng.random() < 0.2:
+            moment += 1
+            steps.append(queue.advance(moment))
+        order += [r.event.dot for step in steps for r in step.released]
+        late |= {x.dot for step in steps for x in step.late}
+    order += [r.event.dot for r in queue.end().released]
+    assert {*order, *late} == {x.dot for x in left}
+    assert len(queue) == 0
     for a, b in itertools.combinations(order, 2):
         assert (b, a) not in kept
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import ketal
 from ketal.event import Dot, Event, happened_before
 from ketal.intake import NEW, Intake
 from ketal.limits import DEFAULT
@@ -129,6 +130,29 @@ def test_of_any_single_lost_event_exactly_the_causal_future_is_held_back_or_mark
             assert is_linear_extension(gap.order)
             for r in gap.released:
                 assert r.after == ({lost.dot} if r.event.dot in future else frozenset())
+
+
+def test_verdicts_outside_of_the_future_of_a_lost_event_are_certain(log: list[Event]) -> None:
+    """Each event is a match of its own, in a Monitor: what is not after the gap is not marked."""
+    rng = random.Random(2)
+    made = ketal.compile(
+        "pattern P { order CausalOrder(gap = 30 s); event E = true; find next E; }"
+    )
+    for lost in rng.sample(log, min(len(log), ORDERS)):
+        monitor = ketal.Monitor(made)
+        arrival = [x for x in with_duplicates(rng, log) if x is not lost]
+        verdicts = [*monitor.feed_many(arrival), *monitor.close()]
+        future = {x.dot for x in log if happened_before(lost, x)}
+        matches = [v for v in verdicts if isinstance(v, ketal.Match)]
+        assert {v.events[0] for v in matches} == {x.dot for x in log if x is not lost}
+        for match in matches:
+            after = match.events[0] in future
+            assert match.certain is not after
+            assert match.depends_on == (lost.dot,) * after
+            assert match.to_dict().get("certain", True) is not after
+        gaps = [v.dot for v in verdicts if isinstance(v, ketal.Gap)]
+        assert gaps == [lost.dot] * bool(future)
+        assert monitor.summary["events"]["accepted"] == len(log) - 1
 
 
 def tenth(rng: random.Random, events: list[Event], skew_s: float) -> list[Event]:

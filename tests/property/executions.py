@@ -79,7 +79,7 @@ def _event(
     types: tuple[str, ...],
     untimed: float,
 ) -> Event:
-    data = {name: rng.choice(domain) for name, domain in _DOMAINS.items()}
+    data = attributes(rng)
     # Local clocks are skewed: times need not respect happened-before.
     time = None if rng.random() < untimed else moment + rng.choice((-1.5, 0.0, 0.0, 0.5))
     return Event(
@@ -87,8 +87,14 @@ def _event(
         type=rng.choice(types),
         clock=dict(clock),
         time=time,
-        data={name: value for name, value in data.items() if value is not _ABSENT},
+        data=data,
     )
+
+
+def attributes(rng: random.Random) -> dict[str, Any]:
+    """Return random attributes of an event."""
+    data = {name: rng.choice(domain) for name, domain in _DOMAINS.items()}
+    return {name: value for name, value in data.items() if value is not _ABSENT}
 
 
 def linear_extension(rng: random.Random, events: list[Event]) -> list[Event]:

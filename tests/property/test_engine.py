@@ -114,7 +114,7 @@ def extensions(events: list[Event]) -> list[list[Event]] | None:
 
 
 def verdicts_of(compiled: Any, order: list[Event]) -> list[tuple[Any, ...]]:
-    """Return (id, return, place of the completing event) of each match, sorted."""
+    """Return (id, return, time) of each match, sorted; each comes with its last event."""
     run = PatternRun(compiled, LIMITS)
     found = []
     for place, event in enumerate(order):
@@ -124,8 +124,8 @@ def verdicts_of(compiled: Any, order: list[Event]) -> list[tuple[Any, ...]]:
             # A copy of `at every node` learns of an event after it happened.
             if compiled.pattern.deployment is None:
                 assert last == place, "reported when the last of its events is offered"
-            found.append((verdict.id, repr(verdict.returns)))
-    assert len({i for i, _ in found}) == len(found), "each is reported once"
+            found.append((verdict.id, repr(verdict.returns), verdict.time))
+    assert len({i for i, *_ in found}) == len(found), "each is reported once"
     return sorted(found)
 
 

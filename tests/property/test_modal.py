@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
 import pytest
 
 import ketal
+from ketal import semantics
 from ketal.compiler import compile_pattern
 from ketal.errors import SettingError
 from ketal.limits import Limits
@@ -62,3 +68,123 @@ def test_the_limit_is_named() -> None:
     program = ketal.compile(CHECK.replace("A B", "(A | B)* A B"))
     with pytest.raises(SettingError, match="cuts_max"):
         ketal.possibly(program, events, limits=Limits(cuts_max=10))
+
+
+# --- `mode` in a pattern -----------------------------------------------------------------------
+
+
+Mode = Literal["possibly", "definitely"]
+
+
+def in_mode(program: Program, mode: Mode) -> Program:
+    (compiled,) = program.compiled
+    pattern = replace(compiled.pattern, mode=mode, returns=None, limit=None)
+    file = replace(program.file, patterns=(pattern,))
+    return Program((compile_pattern(file, pattern),), file)
+
+
+def scopes_of(verdicts: Iterable[ketal.Verdict]) -> list[dict[str, Any]]:
+    found = []
+    for verdict in verdicts:
+        assert isinstance(verdict, ketal.Match | ketal.Violation)
+        found.append(dict(verdict.scope))
+    return found
+
+
+def judged_scopes(said: semantics.Outcome) -> set[str]:
+    return {repr(scope) for scope, *_ in (*said.matches, *said.violations)}
+
+
+def test_a_mode_answers_scope_by_scope_what_all_linear_extensions_say() -> None:
+    """A scope has a verdict if some, or every, linear extension gives it one."""
+    open_cases = scopes = 0
+    for knobs in ({"kind": "check"}, {"strategy": "next"}, {"strategy": "strict"}):
+        for seed, file, events in cases(
+            range(610_000, 610_200), events_max=6, linear=True, **knobs
+        ):
+            orders = extensions(events)
+            if orders is None:
+                continue
+            each = [judged_scopes(outcome(file, events, released=order)) for order in orders]
+            program = Program((compile_pattern(file, file.patterns[0]),), file)
+            answers: dict[Mode, set[str]] = {
+                "possibly": set.union(*each),
+                "definitely": set.intersection(*each),
+            }
+            for mode, expected in answers.items():
+                verdicts = ketal.run(in_mode(program, mode), events)
+                found = [repr(tuple(scope.items())) for scope in scopes_of(verdicts)]
+                assert sorted(found) == sorted(expected), f"seed {seed}, {mode}"
+                counts = verdicts.summary["patterns"]["P"]
+                assert counts["matches"] + counts["violations"] == len(expected)
+            open_cases += each != [each[0]] * len(each)
+            scopes += len(set.union(*each)) > 1
+    assert open_cases > 5
+    assert scopes > 10
+
+
+def mode(text: str, *statements: str) -> Program:
+    clauses = "".join(f"{clause}; " for clause in statements)
+    return ketal.compile(
+        'pattern P { event A = type == "a"; event B = type == "b"; '
+        f"mode {text}; order CausalOrder; {clauses}}}"
+    )
+
+
+def test_a_verdict_in_a_mode_is_one_that_a_linear_extension_gives() -> None:
+    both = [e("n1@1", "a", k=1), e("n2@1", "b", k=1), e("n3@1", "b", k=2), e("n3@2", "b", k=2)]
+    check = ("partition by k", "check A B")
+    (every,) = ketal.run(mode("definitely", *check), both)
+    assert str(every).startswith("violation P (k=2): n3@1 b: expected A")
+    some, again = ketal.run(mode("possibly", *check), both)
+    assert again.to_dict() != every.to_dict(), "patterns that ask for something else have other ids"
+    assert str(again).startswith("violation P (k=2): n3@1")
+    assert str(some).startswith("violation P (k=1): n2@1"), "B first is one order"
+    for arrival in itertools.permutations(both):
+        assert [v.to_dict() for v in ketal.run(mode("possibly", *check), arrival)] == [
+            some.to_dict(),
+            again.to_dict(),
+        ]
+
+
+def test_a_mode_in_a_pattern_under_arrival_asks_for_every_order_too() -> None:
+    text = 'pattern P { mode possibly; event A = type == "a"; event B = type == "b"; check A B; }'
+    assert len(list(ketal.run(ketal.compile(text), [e("n1@1", "a"), e("n2@1", "b")]))) == 1
+
+
+def test_scopes_are_explored_apart_and_one_too_many_says_so() -> None:
+    """Eight concurrent events of one key are 256 cuts; of eight keys they are eight times two."""
+    events = [e(f"n{i}@1", "a", k=1) for i in range(8)]
+    apart = [e(f"n{i}@1", "a", k=i) for i in range(8)]
+    made = mode("possibly", "partition by k", "check (A | B)* A B A*")
+    limits = Limits(cuts_max=20)
+    assert list(ketal.run(made, apart, limits=limits)) == []
+    (overflow,) = ketal.run(made, events, limits=limits)
+    assert isinstance(overflow, ketal.Overflow)
+    assert overflow.limit == "cuts_max"
+    assert dict(overflow.scope) == {"k": 1}
+
+
+def test_each_node_has_its_copy_in_a_mode_as_well() -> None:
+    """n3 learns of a and b at once, in whatever order they happened; n1 made a before it knew b."""
+    events = [
+        e("n1@1", "a"),
+        e("n2@1", "b"),
+        e("n1@2", "c", "n2:1"),
+        e("n3@1", "c", "n1:1 n2:1"),
+    ]
+    made = mode("possibly", "at every node", "check A B")
+    assert scopes_of(ketal.run(made, events)) == [{"node": "n2"}, {"node": "n3"}]
+    made = mode("definitely", "at every node", "check A B")
+    assert scopes_of(ketal.run(made, events)) == [{"node": "n2"}]
+
+
+def test_return_count_counts_scopes_and_limit_lists_the_first() -> None:
+    events = [e(f"n{i}@1", "a", k=i) for i in range(5)]
+    find = ("partition by k", "find next A")
+    verdicts = ketal.run(mode("definitely", *find, "return count"), events)
+    assert list(verdicts) == []
+    assert verdicts.summary["patterns"]["P"]["matches"] == 5
+    verdicts = ketal.run(mode("definitely", *find, "limit 2"), events)
+    assert len(list(verdicts)) == 2
+    assert verdicts.summary["patterns"]["P"]["matches"] == 5

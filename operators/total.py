@@ -1,0 +1,205 @@
+"""`CausalOrder(total)`: the canonical order, once every live node was heard past it.
+
+The waiting events stand in canonical order, and the first is released when it is
+ready and no live node can still send anything that comes before it: the next
+unseen event of a node has a larger clock than the last one received from it,
+hence a larger sum.
+
+Where a node has left, clocks shrink, and an event's place is that of its restored
+clock, which is known when its past is released. Until then it stands where the
+clock puts it that is known so far, which is never too late in the order; when it
+gets to the front it is put where it belongs, or behind what it comes after.
+
+The one rule: what is released is in canonical order; what would not be is late.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ketal.event import Dot, Event, canonical_key
+from ketal.operators.hold_back import Line, Queue, Settings
+from ketal.operators.released import Out, StreamTime
+
+Key = tuple[int, str, int]
+"""A place in the canonical order: sum of the clock, node, counter."""
+
+
+class Total(Queue):
+    """Releases in canonical order what every live node has been heard past."""
+
+    def __init__(self, settings: Settings, time: StreamTime) -> None:
+        super().__init__(settings, time)
+        self._heap: list[Key] = []
+        self._last: Key | None = None
+        self._bound: Key | None = None  # None: to be found again
+        self._placed: Key | None = None  # the first of the heap, if its place is known
+        self._behind: dict[Dot, int] = {}  # at least the sum of a restored clock
+
+    def _size(self, event: Event) -> int:
+        whole = event if self.restorer is None else self.restorer.remembered(event)
+        return sum(whole.clock.values())
+
+    def _key(self, event: Event) -> Key:
+        """Return an event's place, as far as it is known."""
+        if self.restorer is None:
+            return canonical_key(event)
+        total, node, counter = canonical_key(self.restorer.remembered(event))
+        return max(total, self._behind.get(event.dot, 0)), node, counter
+
+    def _passed(self, event: Event) -> bool:
+        if self._last is None or self._key(event) >= self._last:
+            return False
+        if self.restorer is None or self._unsettled(event) is None:
+            return True
+        # A clock that may yet be raised says when its past is released.
+        return not self.restorer.low(self.restorer.remembered(event))
+
+    def _admit(self, line: Line, event: Event, out: Out) -> None:
+        reach, total = line.reach, line.sum
+        self._hold(line, event)
+        key = self._key(event)
+        if line.reach != reach and self._bound is not None and self._bound[1] == event.node:
+            self._bound = None
+        if self.count > self.settings.held_back_max and not self.settings.lose:
+            # A queue that is full still takes what lets something go, or it would stay full.
+            first = min(key, self._heap[0]) if self._heap else key
+            if not self._may_go(first):
+                del line.held[event.clock[event.node]]
+                self.count -= 1
+                line.reach, line.sum, self._bound = reach, total, None
+                out.refused.append(event)
+                return
+        heapq.heappush(self._heap, key)
+        self._refer(event)
+
+    def _rehold(self, line: Line, event: Event) -> None:
+        self._hold(line, event)
+        heapq.heappush(self._heap, self._key(event))
+
+    def _event(self, key: Key) -> Event:
+        return self._lines[key[1]].held[key[2]].event
+
+    def _may_go(self, key: Key) -> bool:
+        return self._heard_past(key) and self._unsettled(self._event(key)) is None
+
+    def _heard_past(self, key: Key) -> bool:
+        """Return whether no live node can still send what comes before `key`."""
+        if self._bound is None and self._live:
+            self._bound = min(self._next(node) for node in self._live)
+        return self._bound is None or key < self._bound
+
+    def _next(self, node: str) -> Key:
+        """Return a place that the next unseen event of a node does not come before."""
+        line = self._lines.get(node)
+        return (1, node, 1) if line is None else (line.sum + 1, node, line.reach + 1)
+
+    def _regrouped(self) -> None:
+        self._bound = None
+
+    # --- places that are not known yet ---
+
+    def _place_first(self, out: Out) -> None:
+        """Put events where they belong until one is first whose place is known."""
+        while self._heap and self._heap[0] != self._placed:
+            key = self._heap[0]
+            event = self._event(key)
+            known = self._unsettled(event) is None
+            place = self._known_place(event) if known else self._place_after(event)
+            if place is None:
+                return
+            line = self._lines[event.node]
+            if line.reach == key[2] and place[0] > line.sum:
+                line.sum, self._bound = place[0], None
+            if place > key:
+                heapq.heapreplace(self._heap, place)
+            elif not known:
+                return
+            elif self._last is not None and place < self._last:
+                heapq.heappop(self._heap)
+                del line.held[key[2]]
+                self.count -= 1
+                self._late(event, out)
+                self._pass_by(line, event)
+            else:
+                self._placed = key
+
+    def _known_place(self, event: Event) -> Key:
+        assert self.restorer is not None
+        self._behind.pop(event.dot, None)
+        return canonical_key(self.restorer.restore(event))
+
+    def _place_after(self, event: Event) -> Key | None:
+        """Return a place behind what an event waits for; None if it waits for a missing dot."""
+        if self._missing(event) is not None:
+            return None
+        sums = [
+            self._key(line.held[counter].event)[0]
+            for node, needed in self._needs(event)
+            if (counter := (line := self._line(node)).last_held(needed))
+        ]
+        self._behind[event.dot] = max(sums) + 1
+        return self._key(event)
+
+    # --- releasing ---
+
+    def _drain(self, out: Out) -> None:
+        if self.restorer is not None:
+            self._drain_shrunk(out)
+        elif self._ended:
+            # Every node is heard; what waits for something missing lets the others pass.
+            heap, self._heap = sorted(self._heap), []
+            for key in heap:
+                if self._unsettled(self._event(key)) is None:
+                    self._go(key, out)
+                else:
+                    self._heap.append(key)
+        else:
+            while self._heap and self._may_go(self._heap[0]):
+                self._go(heapq.heappop(self._heap), out)
+
+    def _drain_shrunk(self, out: Out) -> None:
+        """Release what can go where clocks have shrunk."""
+        waiting: list[Key] = []
+        while True:
+            self._place_first(out)
+            if not self._heap:
+                break
+            key = self._heap[0]
+            ready = key == self._placed and self._unsettled(self._event(key)) is None
+            if ready and (self._ended or self._heard_past(key)):
+                self._go(heapq.heappop(self._heap), out)
+            elif self._ended:
+                waiting.append(heapq.heappop(self._heap))
+            else:
+                break
+        for key in waiting:
+            heapq.heappush(self._heap, key)
+
+    def _go(self, key: Key, out: Out) -> None:
+        self._last = key
+        self._placed = None
+        self._release(self._event(key), out)
+
+    def _relieve(self, out: Out) -> None:
+        event = self._event(self._heap[0])
+        if self._missing(event) is None:
+            # It is ready, and waits for nodes that are silent: what these send may be late.
+            self._go(heapq.heappop(self._heap), out)
+            return
+        for node, needed in sorted(self._needs(event)):
+            self._declare(node, needed, out)
+
+    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
+        """Return the state as plain data."""
+        last = None if self._last is None else [str(self._last[0]), *self._last[1:]]
+        return {**super().state(number), "last": last}
+
+    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
+        """Take on a state that `state` gave."""
+        super().restore(state, events)
+        if state["last"] is not None:
+            total, node, counter = state["last"]
+            self._last = (int(total), node, counter)

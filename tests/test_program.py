@@ -1,0 +1,260 @@
+"""Programs as mappings, what Python code may hand in, and names that do not exist yet."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+import ketal.streaming
+from ketal import Event, Limits, Monitor, pattern
+from ketal.errors import SettingError
+
+INTERFACE = Path(__file__).resolve().parents[2] / "shared" / "INTERFACE.md"
+TEXT = """event E = type == "e";
+pattern One { check E*; }
+pattern Two { find next E E; }
+pattern Three { param w = 3; find any E; }
+"""
+PROGRAM = ketal.compile(TEXT)
+EVENTS = [Event("a", "e", {"a": 1}), Event("a", "e", {"a": 2})]
+
+
+# --- a program is a mapping from names to patterns ------------------------------------------
+
+
+def test_a_program_is_a_mapping_in_the_order_of_its_file() -> None:
+    names = ("One", "Two", "Three")
+    assert isinstance(PROGRAM, Mapping)
+    assert PROGRAM.names == tuple(PROGRAM) == tuple(PROGRAM.keys()) == names
+    assert len(PROGRAM) == 3
+    assert [pattern.name for pattern in PROGRAM.values()] == list(names)
+    assert [(name, pattern.name) for name, pattern in PROGRAM.items()] == [(n, n) for n in names]
+    assert [pattern.name for pattern in PROGRAM.patterns] == list(names)
+
+
+def test_a_pattern_is_in_a_program_by_its_name() -> None:
+    assert "Two" in PROGRAM
+    assert "two" not in PROGRAM
+    assert 2 not in PROGRAM  # type: ignore[comparison-overlap]
+    assert PROGRAM["Two"] not in PROGRAM
+    assert PROGRAM.get("Four") is None
+    assert "Two" in PROGRAM["Two"]
+    assert "One" not in PROGRAM["Two"]
+    with pytest.raises(KeyError, match="there is no pattern 'Thre'; did you mean Three"):
+        PROGRAM["Thre"]
+    with pytest.raises(TypeError, match="the name of a pattern must be a str, not int"):
+        PROGRAM[0]  # type: ignore[index]
+
+
+def test_programs_are_equal_only_to_themselves() -> None:
+    # Compared item by item, a pattern would be compared with itself without end.
+    assert PROGRAM["One"] != PROGRAM["One"]
+    assert PROGRAM["One"].fingerprint == PROGRAM["One"].fingerprint
+    assert len({PROGRAM, PROGRAM, PROGRAM["One"]}) == 2
+
+
+def test_a_parameter_belongs_to_its_pattern() -> None:
+    """Compiling a pattern must not ask for the parameters of the others."""
+    text = """param least = 1;
+    event E = x >= least;
+    pattern One { param w = 10 s; find any E E; within w; }
+    pattern Two { param w = 3 s; param n = 2; event F = x == n; find next E F; within w; }
+    """
+    two = ketal.compile(text, n=7, least=0)["Two"]
+    assert two.one.window_us == 3_000_000
+    events = [
+        Event("a", "t", {"a": 1}, time=0, data={"x": 0}),
+        Event("a", "t", {"a": 2}, 1, {"x": 7}),
+    ]
+    assert str(next(iter(ketal.run(two, events)))) == "match Two: E=a@1, F=a@2"
+
+
+# --- wrong arguments are TypeErrors that say what was expected -------------------------------
+
+A_PROGRAM = "program must be a ketal.Program, as ketal.load(path) and ketal.compile(text) return"
+A_LOG = "log must be a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
+A_TEXT = "text must be a str, the text of a pattern file"
+A_PATH = "a log to read must be a path or a binary file"
+LIMITS = "limits must be a ketal.Limits, not dict"
+WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
+    (ketal.compile, b"x", A_TEXT),
+    (ketal.compile, None, A_TEXT),
+    (ketal.compile, Path("x.ketal"), A_TEXT),
+    (lambda limits: ketal.compile(TEXT, limits=limits), {}, LIMITS),
+    (
+        lambda value: ketal.compile(TEXT, w=value),
+        [1],
+        "parameter w must be a number, a str, a bool",
+    ),
+    (ketal.load, b"x.ketal", "path must be a path or an open file, not bytes"),
+    (ketal.load, None, "path must be a path or an open file, not NoneType"),
+    (ketal.load, PROGRAM, "path must be a path or an open file, not Program"),
+    (lambda limits: ketal.load("x.ketal", limits=limits), {}, LIMITS),
+    (ketal.lint, b"x", A_TEXT),
+    (lambda limits: ketal.lint(TEXT, limits=limits), {}, LIMITS),
+    (lambda program: ketal.run(program, EVENTS), "x.ketal", f"{A_PROGRAM}, not str"),
+    (lambda program: ketal.run(program, EVENTS), PROGRAM["One"].one, A_PROGRAM),
+    (lambda log: ketal.run(PROGRAM, log), "run.jsonl", f"{A_LOG}, not str"),
+    (lambda log: ketal.run(PROGRAM, log), Path("run.jsonl"), f"{A_LOG}, not PosixPath"),
+    (lambda log: ketal.run(PROGRAM, log), io.BytesIO(), f"{A_LOG}, not BytesIO"),
+    (lambda log: ketal.run(PROGRAM, log), EVENTS[0], f"{A_LOG}, not Event"),
+    (lambda log: ketal.run(PROGRAM, log), None, f"{A_LOG}, not NoneType"),
+    (lambda limits: ketal.run(PROGRAM, EVENTS, limits=limits), {}, LIMITS),
+    (Monitor, "x.ketal", f"{A_PROGRAM}, not str"),
+    (lambda limits: Monitor(PROGRAM, limits=limits), {}, LIMITS),
+    (lambda on: Monitor(PROGRAM, on=on), ["match"], "on must be a mapping of str to callable"),
+    (lambda on: Monitor(PROGRAM, on=on), {"match": 3}, "the handler for 'match' must be callable"),
+    (lambda on: Monitor(PROGRAM, on=on), {3: print}, "a key of on must be a str, not int"),
+    (lambda program: Monitor.restore(program, b""), "x", f"{A_PROGRAM}, not str"),
+    (
+        lambda blob: Monitor.restore(PROGRAM, blob),
+        "x",
+        "blob must be bytes, as snapshot() returned",
+    ),
+    (
+        lambda event: Monitor(PROGRAM).feed(event),
+        {"node": "a"},
+        "feed takes a ketal.Event, not dict",
+    ),
+    (ketal.read_log, b"run.jsonl", f"{A_PATH}, not bytes"),
+    (ketal.read_log, None, f"{A_PATH}, not NoneType"),
+    (ketal.read_log, ["a", "b"], f"{A_PATH} (several are arguments of their own), not list"),
+    (lambda limits: ketal.read_log("run.jsonl", limits=limits), {}, LIMITS),
+    (lambda program: ketal.possibly(program, EVENTS), "x", f"{A_PROGRAM}, not str"),
+    (lambda log: ketal.definitely(PROGRAM["One"], log), "run.jsonl", f"{A_LOG}, not str"),
+    (ketal.audit, "run.jsonl", f"{A_LOG}, not str"),
+    (ketal.audit, [1], "what a log holds must be a ketal.Event, not int"),
+    (
+        lambda file: ketal.write_jsonl(EVENTS, file),
+        io.StringIO(),
+        "file must be a path or a binary",
+    ),
+    (
+        lambda log: ketal.write_jsonl(log, io.BytesIO()),
+        [1],
+        "what is written must be a ketal.Event",
+    ),
+    (
+        lambda guard: ketal.build("P", events={"E": guard}, transitions=[], initial="q"),
+        3,
+        "a guard must be a str or a node of ketal.pattern, not int",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "said"), WRONG, ids=range(len(WRONG)))
+def test_an_argument_of_another_class(call: Callable[[Any], object], given: Any, said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        call(given)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
+def test_a_log_of_what_is_no_event(order: str) -> None:
+    program = ketal.compile(f'pattern P {{ order {order}; event E = type == "e"; check E*; }}')
+    verdicts = ketal.run(program, [*EVENTS, {"node": "a"}])
+    with pytest.raises(TypeError, match=r"ketal\.Event, not dict"):
+        list(verdicts)
+
+
+def test_limits_may_be_none() -> None:
+    assert ketal.compile(TEXT, limits=None)
+    assert Monitor(PROGRAM, limits=None).limits == Limits()
+    assert ketal.read_log(io.BytesIO(), limits=None)  # type: ignore[arg-type]
+
+
+def test_a_pattern_file_may_be_opened_either_way(tmp_path: Path) -> None:
+    path = tmp_path / "x.ketal"
+    path.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
+    with path.open("rb") as binary, path.open(encoding="utf-8") as text:
+        for file in (binary, text):
+            assert ketal.load(file).names == PROGRAM.names
+    with pytest.raises(ketal.SettingError, match="<file> is no UTF-8 at byte 0"):
+        ketal.load(io.BytesIO(b"\xff"))
+
+
+# --- names ----------------------------------------------------------------------------------
+
+
+def names_of_the_interface() -> list[str]:
+    python = INTERFACE.read_text().partition("## Python")[2].partition("\n## ")[0]
+    return sorted(set(re.findall(r"\bketal\.([a-zA-Z_]+(?:\.[a-z_]+)*)", python)))
+
+
+def why_missing(name: str) -> str:
+    """Return what Python says of a name of ketal that is not there; empty where it is."""
+    value: Any = ketal
+    try:
+        for part in name.split("."):
+            value = getattr(value, part)
+    except AttributeError as missing:
+        return str(missing)
+    return ""
+
+
+@pytest.mark.skipif(not INTERFACE.exists(), reason="../shared/INTERFACE.md is not here")
+def test_each_name_of_the_interface_is_there_or_said_to_be_missing() -> None:
+    names = names_of_the_interface()
+    assert {"run", "explain", "view", "Monitor", "streaming.spark.detect"} <= set(names)
+    for name in names:
+        assert why_missing(name) == "" or why_missing(name).endswith("is not available yet")
+
+
+def test_a_name_that_is_not_there_yet() -> None:
+    for name in ("explain", "view"):
+        if name in ketal.__all__:
+            pytest.fail(f"ketal.{name} exists: take it out of ketal._NOT_YET and of this test")
+        assert not hasattr(ketal, name)
+        with pytest.raises(AttributeError, match=f"ketal.{name} is not available yet"):
+            getattr(ketal, name)
+
+
+def test_a_name_that_never_was() -> None:
+    with pytest.raises(AttributeError, match="module 'ketal' has no attribute 'compil'") as caught:
+        ketal.compil  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("compil", ketal)
+
+
+def test_what_python_does_with_a_program_without_being_told() -> None:
+    assert copy.copy(PROGRAM).names == PROGRAM.names
+    assert pickle.loads(pickle.dumps(PROGRAM)).names == PROGRAM.names
+    assert "One" in repr(PROGRAM)
+
+
+@pytest.mark.parametrize("what", ["within", "gap"])
+def test_a_length_of_time_that_is_set_to_nothing_is_refused(what: str) -> None:
+    """A window of 0 s holds nothing, whether it is written so or set from outside."""
+    body = {
+        "within": "event A = true; find next A A; within w;",
+        "gap": "order CausalOrder(gap = w); event A = true; find next A A;",
+    }[what]
+    text = f"param w = 10 s; pattern P {{ {body} }}"
+    assert ketal.compile(text, w=pattern.Duration(1, "s"))
+    with pytest.raises(SettingError, match=f"parameter w is 0 s, and `{what}` needs a length"):
+        ketal.compile(text, w=pattern.Duration(0, "s"))
+
+
+@pytest.mark.parametrize("given", ["30s", "30 s", timedelta(seconds=30), pattern.Duration(30, "s")])
+def test_a_duration_is_given_as_text_or_timedelta(given: Any) -> None:
+    """`compile(text, w="30s")` is the twin of `--set w=30s`."""
+    text = "param w = 10 s; pattern P { event A = true; find next A A; within w; }"
+    assert ketal.compile(text, w=given).compiled[0].window_us == 30_000_000
+
+
+def test_a_duration_that_is_none_says_how_it_is_written() -> None:
+    text = "param w = 10 s; pattern P { event A = true; find next A A; within w; }"
+    for wrong in ("1e3s", "soon", 5.0, "5 events"):
+        with pytest.raises(SettingError, match="of another kind; write it as `30s`"):
+            ketal.compile(text, w=wrong)
+    wrong_class: Any = [1]
+    with pytest.raises(TypeError, match="parameter w must be"):
+        ketal.compile(text, w=wrong_class)
