@@ -17,147 +17,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.consistency import Entry, Execution, Finding
-from ketal.errors import SettingError
-from ketal.event import Control, Draft, Event
+from ketal.consistency import examine, find_unknown_sends
+from ketal.errors import SettingError, wrong_type
+from ketal.event import Control, Draft, Event, checked_log
+from ketal.execution import NONE, Execution, Finding, Stamped
+from ketal.faults import CODES, Audit, Fault
 from ketal.limits import DEFAULT, Limits
 from ketal.logs import Log, Record
 from ketal.logs.messages import Messages, Pairing, paired
 from ketal.measuring import Statistics, measured, summed
+from ketal.restarts import Restarts, may_have_restarted, readings
 from ketal.verdicts import Rejected
 
-CODES = {
-    "A001": (
-        "own entry missing",
-        "stamp each event after its node has counted it, so that its own entry is its number",
-    ),
-    "A002": (
-        "no vector clock",
-        "a clock maps nodes to counters from 0; --field clock=PATH says where it is",
-    ),
-    "A003": (
-        "own entry wrong",
-        "a node counts its own entry up by one at each event, and a restart begins a new node",
-    ),
-    "A004": (
-        "hole",
-        "the event was lost or not logged; `gap` in the order of a pattern lets others go on",
-    ),
-    "A005": (
-        "dot used twice",
-        "a node that logs two events without counting stamps both alike; count at each event",
-    ),
-    "A006": (
-        "unknown event",
-        "the event was lost or its file is cut off, or the entry is wrong",
-    ),
-    "A007": (
-        "unknown node",
-        "give the logs of all nodes together, or look where the name comes from",
-    ),
-    "A008": (
-        "not transitive",
-        "to receive is to take over the whole clock of the message, entry by entry",
-    ),
-    "A009": (
-        "send unknown",
-        "merge the clock of the message into the receiver's before the receive is stamped",
-    ),
-    "A010": (
-        "entry goes backwards",
-        "a node never forgets; a clock is merged with the maximum, never overwritten",
-    ),
-}
-"""Code → (its name, what to do)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One fault of a log.
-
-    Attributes
-    ----------
-    file, line
-        Where the event stands; empty and None where it came from code.
-    code : str
-        `A` and three digits; stable.
-    message, hint : str
-        One sentence that says what is wrong, and one that says what to do.
-    dot : str
-        The dot it is about; empty where that cannot be told.
-    execution : str
-        The execution's name where a log holds several, else empty.
-    severity : str
-        `error`.
-    """
-
-    file: str
-    line: int | None
-    code: str
-    message: str
-    hint: str
-    dot: str = ""
-    execution: str = ""
-    severity: str = "error"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fault as the JSON object of INTERFACE."""
-        out: dict[str, Any] = {
-            "file": self.file,
-            "line": self.line,
-            # A record begins its line; which of its entries is meant, the message says.
-            "column": None if self.line is None else 1,
-            "end_line": None,
-            "end_column": None,
-            "severity": self.severity,
-            "code": self.code,
-            "pattern": "",
-            "message": self.message,
-            "hint": self.hint,
-            "dot": self.dot or None,
-        }
-        if self.execution:
-            out["execution"] = self.execution
-        return out
-
-    def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file else ""
-        which = f" (execution {self.execution})" if self.execution else ""
-        return f"{place}{self.severity}[{self.code}]: {self.message}{which}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """What an audit found.
-
-    Attributes
-    ----------
-    faults : tuple of Fault
-        In file order.
-    statistics : Statistics
-        Numbers about the log.
-    """
-
-    faults: tuple[Fault, ...]
-    statistics: Statistics
-
-    @property
-    def clean(self) -> bool:
-        """Return whether the log can be a vector-clocked execution."""
-        return not self.faults
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return faults and statistics as plain data."""
-        return {
-            "faults": [fault.to_dict() for fault in self.faults],
-            "statistics": self.statistics.to_dict(),
-        }
-
-    def __str__(self) -> str:
-        said = [str(fault) for fault in self.faults]
-        number = f"{len(said):,} fault{'' if len(said) == 1 else 's'}"
-        events = f"{self.statistics.events:,} events of {self.statistics.nodes:,} nodes"
-        return "\n".join([*said, f"{number} in {events}"])
+__all__ = ["CODES", "Audit", "Examined", "Fault", "audit", "examined", "summarised"]
 
 
 @dataclass(slots=True)
@@ -176,8 +48,10 @@ class Examined:
         What is no event.
     pairing : Pairing or None
         How its messages pair, where they were matched.
-    pairs : list of (Entry, Entry)
+    pairs : list of (Stamped, Stamped)
         Sends and receives.
+    aside : list of Stamped
+        Events that were not judged: of a node that started again, nobody knows when.
     """
 
     name: str
@@ -185,7 +59,8 @@ class Examined:
     controls: list[tuple[int, Control]]
     rejected: list[Rejected]
     pairing: Pairing | None
-    pairs: list[tuple[Entry, Entry]]
+    pairs: list[tuple[Stamped, Stamped]]
+    aside: list[Stamped]
 
 
 def audit(
@@ -217,6 +92,8 @@ def audit(
     SettingError
         If the log cannot be read, `match_messages` is wrong, or the log has more
         than `events_max` events.
+    TypeError
+        If an argument is of another class than it must be.
 
     Examples
     --------
@@ -226,7 +103,7 @@ def audit(
     b@1 refers to a@2, but the last event of a in the log is a@1
     """
     messages = None if match_messages is None else Messages.of(match_messages)
-    return summarised(examined(log, messages, limits))
+    return summarised(examined(checked_log(log), messages, Limits.given(limits)))
 
 
 def summarised(parts: list[Examined]) -> Audit:
@@ -244,15 +121,17 @@ def examined(
     log: Log | Iterable[Event], messages: Messages | None, limits: Limits = DEFAULT
 ) -> list[Examined]:
     """Return each execution of a log with its findings."""
-    entries: dict[str, list[Entry]] = {}
+    events: dict[str, list[Stamped]] = {}
     controls: dict[str, list[tuple[int, Control]]] = {}
     rejected: dict[str, list[Rejected]] = {}
     count = 0
     for position, (name, item, file, line) in enumerate(_records(log)):
-        held = entries.setdefault(name, [])
+        held = events.setdefault(name, [])
         if isinstance(item, Control):
             controls.setdefault(name, []).append((position, item))
             continue
+        if not isinstance(item, Event | Rejected):
+            raise wrong_type("what a log holds", "a ketal.Event", item)
         event: Event | Draft | None = item if isinstance(item, Event) else item.draft
         if event is None:
             assert isinstance(item, Rejected), item
@@ -266,10 +145,10 @@ def examined(
             )
         clock = event.clock if isinstance(event, Event) else {}
         counter = clock.get(event.node, 0)
-        held.append(Entry(event, file, line, position, counter, clock))
+        held.append(Stamped(event, file, line, position, event.node, counter, clock))
     return [
-        _examined(name, held, controls.get(name, []), rejected.get(name, []), messages)
-        for name, held in entries.items()
+        _examined(name, held, controls.get(name, []), rejected.get(name, []), messages, limits)
+        for name, held in events.items()
     ]
 
 
@@ -281,23 +160,58 @@ def _records(log: Log | Iterable[Event]) -> Iterator[Record]:
 
 def _examined(
     name: str,
-    entries: list[Entry],
+    events: list[Stamped],
     controls: list[tuple[int, Control]],
     rejected: list[Rejected],
     messages: Messages | None,
+    limits: Limits,
 ) -> Examined:
-    execution = Execution(entries, _retired(entries, controls))
+    execution, aside = _as_read(events, controls, limits)
     pairing, pairs = None, []
     if messages is not None:
-        placed = execution.entries
-        pairing = paired([_as_event(entry) for entry in placed], messages)
+        placed = execution.events
+        pairing = paired([_as_event(event) for event in placed], messages)
         pairs = [(placed[send], placed[receive]) for receive, send in pairing.sends.items()]
-        execution.find_unknown_sends(pairs)
-    execution.findings.sort(key=lambda f: (f.entry.position, f.code))
-    return Examined(name, execution, controls, rejected, pairing, pairs)
+        find_unknown_sends(execution, pairs)
+    execution.findings.sort(key=lambda f: (f.event.position, f.code))
+    return Examined(name, execution, controls, rejected, pairing, pairs, aside)
 
 
-def _retired(entries: list[Entry], controls: list[tuple[int, Control]]) -> set[str]:
+def _as_read(
+    events: list[Stamped], controls: list[tuple[int, Control]], limits: Limits
+) -> tuple[Execution, list[Stamped]]:
+    """Return what was found, nodes that started again told apart; and what was left out."""
+    left = _retired(events, controls)
+    restarted = may_have_restarted(events)
+    found = []
+    for nodes in ({}, restarted) if restarted else ({},):
+        for restarts in readings(events, nodes, controls, limits):
+            names = {e.node for e in restarts.events if e.read.node in left}
+            execution = examine(restarts.events, {*left, *names, *restarts.retired})
+            _report_restarts(execution, restarts)
+            found.append((execution, restarts.aside))
+    counts = [len(execution.findings) for execution, _ in found]
+    if len(found) > 1 and min(counts[1:]) < counts[0]:
+        # To tell the runs apart must not make faults that were none.
+        return found[1] if counts[1] <= counts[-1] + _SPARE else found[-1]
+    return found[0]
+
+
+def _report_restarts(execution: Execution, restarts: Restarts) -> None:
+    for event, base in restarts.starts:
+        message = f"{base} starts again: its counter is 1 once more, "
+        if event.node == base:
+            message += "and the order of the file does not say which event is of which run"
+        else:
+            message += f"and its events from here on are read as {event.node}"
+        execution.report("A011", event, message, dot=event.dot)
+
+
+_SPARE = 3
+"""So many faults may well be about a node that started again."""
+
+
+def _retired(events: list[Stamped], controls: list[tuple[int, Control]]) -> set[str]:
     """Return the nodes that have left at some time, by their word or by a view."""
     left: set[str] = set()
     members: set[str] = set()
@@ -305,7 +219,7 @@ def _retired(entries: list[Entry], controls: list[tuple[int, Control]]) -> set[s
         if control.kind == "leave" and control.node is not None:
             left.add(control.node)
         elif control.kind == "view":
-            before = {entry.node for entry in entries if entry.position < position}
+            before = {event.node for event in events if event.position < position}
             left |= (members | before) - set(control.members)
             members = set(control.members)
     return left
@@ -313,10 +227,10 @@ def _retired(entries: list[Entry], controls: list[tuple[int, Control]]) -> set[s
 
 def _faults(part: Examined) -> Iterator[Fault]:
     for finding in part.execution.findings:
-        entry = finding.entry
+        event = finding.event
         yield Fault(
-            file=entry.file,
-            line=entry.line if entry.file else None,
+            file=event.file,
+            line=event.line if event.file else None,
             code=finding.code,
             message=finding.message,
             hint=_hint(finding, part),
@@ -330,19 +244,24 @@ def _hint(finding: Finding, part: Examined) -> str:
     if finding.code != "A004" or not part.rejected:
         return hint
     # A record that could not be read may be what is missing.
-    before = part.execution.lines[finding.entry.node].upto(finding.entry.counter - 1)
+    before = part.execution.before(finding.event)
     for item in part.rejected:
         file, _, line = item.place.rpartition(":")
         first = before.line if before is not None and before.file == file else 0
-        if file == finding.entry.file and line.isdigit() and first < int(line) < finding.entry.line:
+        if file == finding.event.file and line.isdigit() and first < int(line) < finding.event.line:
             return f"{item.place} could not be read and may be it: {item.reason}"
     return hint
 
 
 def _statistics(part: Examined) -> Statistics:
     execution = part.execution
-    events = sorted(execution.settled(), key=lambda entry: entry.position)
-    measures: dict[str, Any] = dict(measured([_as_event(entry) for entry in events]))
+    events = sorted(execution.settled(), key=lambda event: event.position)
+    lost = _lost_references(execution)
+    measures: dict[str, Any] = dict(
+        measured([_as_event(e, lost.get(e.position, NONE)) for e in events])
+    )
+    # Those without a dot of their own are there, too.
+    measures["events"] = len(execution.events) + len(part.aside)
     messages = None
     if part.pairing is not None:
         messages = {
@@ -361,11 +280,33 @@ def _statistics(part: Examined) -> Statistics:
     )
 
 
-def _as_event(entry: Entry) -> Event:
+def _lost_references(execution: Execution) -> dict[int, frozenset[str]]:
+    """Return, by position, the nodes of which an event knows what may be lost.
+
+    All that is there of such a node is in its past, too.
+    """
+    wrong = {
+        (finding.event.position, name)
+        for finding in execution.findings
+        if finding.certain
+        for name in finding.blamed
+    }
+    lost: dict[int, frozenset[str]] = {}
+    for event in execution.settled():
+        for name in event.unknown:
+            line = execution.lines.get(name)
+            beyond = line is None or event.clock.get(name, 0) > line.top
+            if beyond and (event.position, name) not in wrong:
+                lost[event.position] = lost.get(event.position, NONE) | {name}
+    return lost
+
+
+def _as_event(event: Stamped, lost: frozenset[str] = NONE) -> Event:
     """Return the event as it counts: with its dot as it must be, and a clock restored."""
-    event = entry.event
-    if isinstance(event, Event) and event.clock is entry.clock and event.counter == entry.counter:
-        return event
-    clock = {name: v for name, v in entry.clock.items() if name not in entry.unknown}
-    clock[entry.node] = max(1, entry.counter)
-    return Event(event.node, event.type, clock, event.time, event.data, event.id)
+    read, unknown = event.read, event.unknown
+    same = isinstance(read, Event) and read.clock is event.clock and read.node == event.node
+    if isinstance(read, Event) and same and read.counter == event.counter and unknown <= lost:
+        return read
+    clock = {n: v for n, v in event.clock.items() if n not in unknown or n in lost}
+    clock[event.node] = max(1, event.counter)
+    return Event(event.node, read.type, clock, read.time, read.data, read.id)

@@ -10,12 +10,14 @@ log does not have add nothing.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from ketal.event import Event, canonical_key
+from ketal.event import Event
 from ketal.operators.causal_order import HoldBack
 
 
@@ -98,84 +100,123 @@ def measured(events: Sequence[Event]) -> dict[str, int]:
 
     No two events may have one dot.
     """
-    present: dict[str, list[int]] = {}
-    for event in events:
-        present.setdefault(event.node, []).append(event.counter)
-    for counters in present.values():
-        counters.sort()
-    pasts = [_past(event, present) for event in events]
-    ordered = sum(pasts)
+    ranks = _Ranks(events)
     pairs = len(events) * (len(events) - 1) // 2
+    # An event counts itself among what it knows.
+    ordered = sum(sum(map(ranks.upto, e.clock, e.clock.values())) - 1 for e in events)
     ordered = min(ordered, pairs)
     return {
-        "nodes": len(present),
+        "nodes": len(ranks.counters),
         "events": len(events),
         "ordered_pairs": ordered,
         "concurrent_pairs": pairs - ordered,
-        "longest_chain": _longest_chain(events, present),
-        "inversions": _inversions(events),
-        "inverted_pairs": max(0, ordered - _seen_before(events)),
+        "longest_chain": _longest_chain(events, ranks),
+        "inversions": _inversions(events, ranks),
+        "inverted_pairs": max(0, ordered - _seen_before(events, ranks)),
         "held_back_max": _held_back(events),
     }
 
 
-def _past(event: Event, present: dict[str, list[int]]) -> int:
-    """Return how many events of the log happened-before an event."""
-    size = -1
-    for node, counter in event.clock.items():
-        counters = present.get(node)
-        if counters is None:
-            continue
-        # Without a hole the counter is the number of events up to it.
-        full = counter <= len(counters) and counters[counter - 1] == counter
-        size += counter if full else bisect_right(counters, counter)
-    return size
+class _Ranks:
+    """The place of each dot among its node's events that the log has, from 1."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.counters: dict[str, list[int]] = {}
+        for event in events:
+            self.counters.setdefault(event.node, []).append(event.counter)
+        self._tables: dict[str, array[int]] = {}
+        for node, counters in self.counters.items():
+            counters.sort()
+            # Few holes: a table is no larger than the list, and needs no search.
+            if counters[-1] <= 2 * len(counters):
+                self._tables[node] = _table(counters)
+
+    def upto(self, node: str, counter: int) -> int:
+        """Return how many events of a node have at most this counter."""
+        table = self._tables.get(node)
+        if table is not None:
+            return table[counter] if counter < len(table) else table[-1]
+        return bisect_right(self.counters.get(node, ()), counter)
+
+    def of(self, node: str, counter: int) -> int:
+        """Return the rank of a dot; 0 if the log does not have it."""
+        rank = self.upto(node, counter)
+        return rank if rank and self.counters[node][rank - 1] == counter else 0
 
 
-def _inversions(events: Sequence[Event]) -> int:
+def _table(counters: list[int]) -> array[int]:
+    """Return for each counter from 0 on how many of the sorted counters are no greater."""
+    table = array("q", bytes(8 * (counters[-1] + 1)))
+    for counter in counters:
+        table[counter] = 1
+    return array("q", accumulate(table))
+
+
+def _inversions(events: Sequence[Event], ranks: _Ranks) -> int:
     """Return how many entries for other nodes name an event that comes later in the file."""
-    seen: set[tuple[str, int]] = set()
+    seen = {node: bytearray(len(counters) + 1) for node, counters in ranks.counters.items()}
     count = 0
-    dots = {(event.node, event.counter) for event in events}
     for event in events:
-        for dot in event.clock.items():
-            if dot not in seen and dot[0] != event.node and dot in dots:
-                count += 1
-        seen.add((event.node, event.counter))
+        own = event.node
+        for node, counter in event.clock.items():
+            if node != own:
+                rank = ranks.of(node, counter)
+                count += rank > 0 and not seen[node][rank]
+        seen[own][ranks.of(own, event.counter)] = 1
     return count
 
 
-def _seen_before(events: Iterable[Event]) -> int:
+_BLOCK = 1_024
+
+
+class _Seen:
+    """Which events of a node have come, and how many of the first so many."""
+
+    def __init__(self, size: int) -> None:
+        self._marks = bytearray(size)
+        self._blocks = [0] * (size // _BLOCK + 1)
+        self._first = 0  # so many have come without a break
+
+    def add(self, rank: int) -> None:
+        """Take note of an event, by its rank."""
+        self._marks[rank - 1] = 1
+        self._blocks[(rank - 1) // _BLOCK] += 1
+        while self._first < len(self._marks) and self._marks[self._first]:
+            self._first += 1
+
+    def upto(self, rank: int) -> int:
+        """Return how many have come of the first `rank`."""
+        if rank <= self._first:
+            return rank
+        block = rank // _BLOCK
+        return sum(self._blocks[:block]) + self._marks.count(1, block * _BLOCK, rank)
+
+
+def _seen_before(events: Iterable[Event], ranks: _Ranks) -> int:
     """Return how many pairs a → b have a first in the file."""
-    seen: dict[str, list[int]] = {}
+    seen = {node: _Seen(len(counters)) for node, counters in ranks.counters.items()}
     count = 0
     for event in events:
         for node, counter in event.clock.items():
-            counters = seen.get(node)
-            if counters is not None:
-                count += bisect_right(counters, counter)
-        insort(seen.setdefault(event.node, []), event.counter)
+            of = seen.get(node)
+            if of is not None:
+                count += of.upto(ranks.upto(node, counter))
+        seen[event.node].add(ranks.upto(event.node, event.counter))
     return count
 
 
-def _longest_chain(events: Iterable[Event], present: dict[str, list[int]]) -> int:
+def _longest_chain(events: Iterable[Event], ranks: _Ranks) -> int:
     """Return how many events the longest chain of happened-before has."""
-    length: dict[tuple[str, int], int] = {}
-    longest = 0
-    for event in sorted(events, key=canonical_key):
-        best = 0
-        own = event.counter
+    lengths = {node: [0] * (len(counters) + 1) for node, counters in ranks.counters.items()}
+    # What is before an event has the smaller sum.
+    for event in sorted(events, key=lambda e: sum(e.clock.values())):
+        own, best = event.node, 0
         for node, counter in event.clock.items():
-            reached = counter - 1 if node == event.node else counter
-            got = length.get((node, reached))
-            if got is None and node in present:
-                rank = bisect_right(present[node], reached)
-                got = length.get((node, present[node][rank - 1])) if rank else None
-            if got is not None and got > best:
-                best = got
-        length[event.node, own] = best + 1
-        longest = max(longest, best + 1)
-    return longest
+            if node in lengths:
+                length = lengths[node][ranks.upto(node, counter) - (node == own)]
+                best = max(best, length)
+        lengths[own][ranks.upto(own, event.counter)] = best + 1
+    return max((max(line) for line in lengths.values()), default=0)
 
 
 def _held_back(events: Sequence[Event]) -> int:

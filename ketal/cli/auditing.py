@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
-from ketal.cli.output import Progress, Sink, add_output, as_json, counted, opened, printable
+from ketal.cli.output import (
+    Progress,
+    Sink,
+    add_output,
+    as_json,
+    counted,
+    opened,
+    printable,
+    unwritten,
+)
 from ketal.cli.summing_up import MAPPING_HINT
 from ketal.errors import SettingError
 
@@ -71,6 +80,10 @@ def execute(args: argparse.Namespace) -> int:
     try:
         parts = examined(Log(lambda: progress.counted(log.records())), messages, limits)
         audit = summarised(parts)
+    except KeyboardInterrupt:
+        progress.stop()
+        complain("interrupted: a log is judged as a whole, and this one was not to its end")
+        raise
     finally:
         progress.stop()
     if args.repair and len(parts) > 1:
@@ -97,19 +110,26 @@ def _repaired(part: Any, path: str, inputs: list[str]) -> Repair:
     # Opened as text first: the checks of where output may go are the same.
     with opened(path, inputs=inputs):
         pass
-    write_jsonl(repair.items, path)
+    try:
+        write_jsonl(repair.items, path)
+    except OSError as fault:
+        raise unwritten(path, fault) from None
+    except KeyboardInterrupt:
+        complain(f"interrupted: {path} was not written to its end")
+        raise
     return repair
 
 
 def _say_written(sink: Sink, repair: Repair | None, args: argparse.Namespace) -> None:
     if repair is None or args.output == "json":
         return
-    sink.line(
-        printable(
-            f"{args.write}: {counted(len(repair.items), 'record')}, "
-            f"{len(repair.changed):,} changed, {len(repair.left):,} left"
-        )
+    said = (
+        f"{args.write}: {counted(len(repair.items), 'record')}, "
+        f"{len(repair.changed):,} changed, {len(repair.left):,} left"
     )
+    if repair.duplicates:
+        said += f"; {counted(repair.duplicates, 'duplicate')} left out"
+    sink.line(printable(said))
 
 
 def _nothing_read(audit: Audit, logs: list[str]) -> int:
@@ -147,10 +167,10 @@ def _human(audit: Audit, repair: Repair | None) -> Iterator[str]:
         if name:
             yield printable(f"execution {name}")
         yield from (printable(line) for line in _numbers(statistics))
-    if audit.clean:
-        yield "no faults: this can be a vector-clocked execution"
-    else:
+    if audit.faults:
         yield counted(len(audit.faults), "fault")
+    elif audit.statistics.events:
+        yield "no faults: this can be a vector-clocked execution"
 
 
 def _numbers(numbers: Statistics) -> Iterator[str]:

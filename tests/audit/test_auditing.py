@@ -80,6 +80,49 @@ CASES: list[tuple[str, list[dict[str, Any]], list[tuple[int, str, str]]]] = [
         ],
         [(10, "A010", "b@7")],
     ),
+    (
+        "what a node took over in part is one cause",
+        [
+            *A, *B, row("b", {"a": 3, "b": 3}),
+            row("d", {"d": 1}),
+            *(row("c", {"b": 3, "c": n}) for n in range(1, 5)),
+        ],
+        [(8, "A008", "c@1")],
+    ),
+    (
+        "one entry too many, and back",
+        [*A, *B, row("b", {"a": 3, "b": 3}), *(row("b", {"a": 1, "b": n}) for n in (4, 5, 6))],
+        [(6, "A010", "b@3")],
+    ),
+    (
+        "a reference that is handed on is one cause",
+        [*A, row("b", {"a": 7, "b": 1}), row("c", {"a": 7, "b": 1, "c": 1}),
+         row("b", {"a": 7, "b": 2})],
+        [(4, "A006", "b@1")],
+    ),
+    (
+        "two nodes counted on after their logs were cut off",
+        [row("a", {"a": 2, "b": 9}), row("a", {"a": 1}), row("b", {"b": 1}),
+         row("b", {"a": 9, "b": 2})],
+        [(1, "A006", "a@2"), (4, "A006", "b@2")],
+    ),
+    ("empty clock", [A[0], row("a", {}), A[2]], [(2, "A001", "a@2")]),
+    (
+        "a restart",
+        [*A, row("a", {"a": 1}, "again"), row("a", {"a": 2}, "again"), row("b", {"a": 2, "b": 1}),
+         row("a", {"a": 3}, "again"), row("a", {"a": 4}, "again")],
+        [(4, "A011", "a#2@1")],
+    ),
+    (
+        "two restarts",
+        [row("a", {"a": n}, f"run {run}") for run in (1, 2, 3) for n in (1, 2, 3)],
+        [(4, "A011", "a#2@1"), (7, "A011", "a#3@1")],
+    ),
+    (
+        "a run of one event",
+        [*A, row("a", {"a": 1}, "again")],
+        [(4, "A005", "a@1")],
+    ),
 ]  # fmt: skip
 
 
@@ -125,6 +168,79 @@ def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
     assert faults(tmp_path / "log.jsonl", view) == []
     without = [line for line in rows if line["type"] != "ketal.leave"]
     assert [code for _, code, _ in faults(tmp_path / "log.jsonl", without)] == ["A010"]
+
+
+def test_an_old_entry_that_a_message_brought_back_is_no_fault(tmp_path: Path) -> None:
+    """c has dropped a's entry, and receives from d, which has not, and knows less of a."""
+    rows = [
+        *A,
+        row("c", {"a": 3, "c": 1}), row("d", {"a": 1, "d": 1}),
+        row("c", {"c": 2}), row("c", {"a": 1, "d": 1, "c": 3}), row("c", {"a": 1, "d": 1, "c": 4}),
+        row("d", {"a": 1, "c": 4, "d": 2}),
+        {"type": "ketal.leave", "node": "a"},
+    ]  # fmt: skip
+    audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
+    assert audit.clean, str(audit)
+    # What was known once is known: all of a is before the last event of d.
+    assert audit.statistics.longest_chain == 3 + 5
+    # Without a message nothing brings an entry back.
+    falls = [*A, row("c", {"a": 3, "c": 1}), row("c", {"a": 1, "c": 2}), rows[-1]]
+    assert faults(tmp_path / "log.jsonl", falls) == [(5, "A010", "c@2")]
+
+
+def test_runs_that_the_log_names_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    again = [row("a", {"a": n}, "again") for n in (1, 2, 3)]
+    other = [row("b", {"a": 3, "b": 1}), row("b", {"a": 3, "b": 2})]
+    assert faults(path, [*A, *other[:1], *again, *other[1:]]) == [(5, "A011", "a#2@1")]
+    # By a name, by a number, or by control events.
+    names = [row("a#2", {"a#2": n}, "again") for n in (1, 2, 3)]
+    assert faults(path, [*A, *names]) == []
+    numbered = [{**one, "incarnation": 2} for one in again]
+    assert faults(path, [*A, *numbered, row("b", {"a": 3, "b": 1})]) == []
+    for control in (
+        {"type": "ketal.leave", "node": "a"},
+        {"type": "ketal.join", "node": "a"},
+        {"type": "ketal.view", "members": ["b"]},
+    ):
+        assert faults(path, [*A, *other[:1], control, *again, *other[1:]]) == []
+
+
+def test_a_restart_in_files_one_after_the_other(tmp_path: Path) -> None:
+    """The lines of other nodes may stand before those of the node that started again."""
+    b = [row("b", {"a": 3, "b": 1}), row("b", {"a": 2, "b": 2}), row("b", {"a": 3, "b": 3})]
+    again = [row("a", {"a": n}, "again") for n in (1, 2, 3)]
+    files = [write(tmp_path / "b.jsonl", b), write(tmp_path / "a.jsonl", [*A, *again])]
+    audit = ketal.audit(read_log(*files))
+    assert [(f.file, f.line, f.code) for f in audit.faults] == [(str(files[1]), 4, "A011")]
+    assert audit.statistics.inversions == 5
+
+
+def test_faults_beside_a_restart_are_named(tmp_path: Path) -> None:
+    again = [row("a", {"a": n}, "again") for n in (1, 2, 4, 5)]
+    lost = [row("c", {"c": 1}), row("c", {"c": 3})]
+    assert faults(tmp_path / "log.jsonl", [*A, *again, *lost]) == [
+        (4, "A011", "a#2@1"),
+        (6, "A004", "a#2@3"),
+        (9, "A004", "c@2"),
+    ]
+
+
+def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    rows = [row("a", {"a": n}, f"run {run}", n=n) for run in (1, 2) for n in range(1, 30)]
+    rows += [row("b", {"a": 9, "b": n}) for n in range(1, 9)]
+    rng.shuffle(rows)
+    last = max(n for n, one in enumerate(rows, 1) if one["clock"] == {"a": 1})
+    path = write(tmp_path / "log.jsonl", rows)
+    (part,) = examined(read_log(path), None)
+    assert [(f.code, f.event.line) for f in part.execution.findings] == [("A011", last)]
+    done = repaired(part)
+    assert [change.code for change in done.left] == ["A011"]
+    assert not done.changed
+    # What was not judged is in the log as it was.
+    assert [item.clock for item in done.items] == [one["clock"] for one in rows]  # type: ignore[union-attr]
+    assert ketal.audit(read_log(path)).statistics.events == len(rows)
 
 
 def test_random_executions_are_clean_in_any_order() -> None:
@@ -179,8 +295,8 @@ def test_fields_of_messages() -> None:
     ("rows", "line", "clock"),
     [
         ([A[0], row("a", {"b": 0}), A[2]], 2, {"a": 2}),
-        ([A[0], row("a", {"a": 1}, "y"), A[2]], 2, {"a": 2}),
         ([A[0], row("a", {"a": 9}), A[2]], 2, {"a": 2}),
+        ([row("a", {"a": n - (n == 2)}, f"{n}") for n in range(1, 20)], 2, {"a": 2}),
         ([*A, *B, row("b", {"b": 3, "ghost": 4}), row("b", {"a": 1, "b": 4})],
          6, {"a": 1, "b": 3}),
         ([*A, *B, row("b", {"b": 3}), row("b", {"a": 1, "b": 4})], 6, {"a": 1, "b": 3}),
@@ -204,6 +320,8 @@ def test_what_is_unambiguous_is_repaired(
     [
         [A[0], A[2]],
         [*A, row("a", {"a": 2}, "y")],
+        # Three lines say little about the order of the file.
+        [A[0], row("a", {"a": 1}, "y"), A[2]],
         [*A, row("b", {"a": 7, "b": 1})],
         # What b@2 knew of a lies between what it knew before and after.
         [*A, B[0], row("b", {"b": 2}), row("b", {"a": 3, "b": 3})],

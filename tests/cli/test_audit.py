@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +98,63 @@ def test_traces(ketal: Ketal, write: Write) -> None:
     assert said.lines[0] == "2 events of 1 node"
 
 
+def test_what_can_be_one_way_only_is_corrected_and_said(ketal: Ketal, write: Write) -> None:
+    lines = [event("a", "x", {"a": n}) for n in (1, 2, 3, 4)]
+    wrong = event("a", "x", {"a": 9, "b": 1})
+    log = write("log.jsonl", "".join([*lines[:2], wrong, lines[3], lines[3], "{torn\n"]))
+    said = ketal("audit", "--repair", "--write", "new.jsonl", log)
+    assert said.code == 1
+    assert said.lines[0].startswith("log.jsonl:3: error[A003]: the own entry of a is too large")
+    assert said.lines[2].startswith("log.jsonl:3: error[A007]: a@3 refers to b@1")
+    rest = said.lines[4:]
+    changed = (
+        "changed log.jsonl:3: [A003] the entry of a was 9 and is 3; the entry of b was 1 and is 0"
+    )
+    assert rest[0] == changed
+    assert rest[1].startswith("left log.jsonl:6: not in the corrected log, it is no event")
+    assert rest[-2:] == [
+        "2 faults", "new.jsonl: 4 records, 1 changed, 1 left; 1 duplicate left out",
+    ]  # fmt: skip
+    assert Path("new.jsonl").read_text().count("\n") == 4
+    assert ketal("audit", "new.jsonl").code == 0
+
+
+def test_a_restart_is_said_once_and_named(ketal: Ketal, write: Write) -> None:
+    again = "".join(event("a", kind, {"a": n}) for kind in ("x", "y") for n in (1, 2, 3))
+    said = ketal("audit", "--output", "json", "--repair", "--write", "new.jsonl", write("a", again))
+    assert said.code == 1
+    fault, *changed, last = said.objects
+    assert (fault["line"], fault["code"], fault["dot"]) == (4, "A011", "a#2@1")
+    assert [(one["line"], one["dot"]) for one in changed] == [
+        (4, "a#2@1"), (5, "a#2@2"), (6, "a#2@3"),
+    ]  # fmt: skip
+    assert last["statistics"]["nodes"] == 2
+    assert ketal("audit", "new.jsonl").code == 0
+
+
+def test_packed_data_that_ends_early(ketal: Ketal, write: Write) -> None:
+    text = "".join(event("a", str(n), {"a": n}) for n in range(1, 2_000))
+    packed = gzip.compress(text.encode())
+    said = ketal("audit", write("log.jsonl.gz", packed[: len(packed) // 2]))
+    assert said.code == 0
+    assert "the gzip data ends early" in said.lines[1]
+    assert said.lines[-1].startswith("no faults")
+
+
+def test_ctrl_c_says_that_nothing_was_judged(
+    start: Callable[..., subprocess.Popen[str]],
+) -> None:
+    process = start("audit", "-")
+    assert process.stdin is not None
+    # More than a pipe holds: when it has been written, the log is being read.
+    process.stdin.write(event("a", "x", {"a": 1}) * 5_000)
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err.startswith("ketal: interrupted: ")
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -103,13 +165,18 @@ def test_traces(ketal: Ketal, write: Write) -> None:
         (("--format", "otlp", "--field", "type=x", "log.jsonl"), "otlp"),
         (("empty.jsonl",), "no event was read"),
         (("bad.jsonl",), "no event was read"),
+        (("folder",), "is a folder"),
+        (("--limit", "events_max=1", "log.jsonl"), "events_max"),
+        (("--repair", "--write", "no/where.jsonl", "log.jsonl"), "cannot write"),
     ],
 )
 def test_what_cannot_run(ketal: Ketal, write: Write, words: tuple[str, ...], why: str) -> None:
     write("log.jsonl", HOLE)
     write("empty.jsonl", "")
     write("bad.jsonl", "nonsense\n")
+    Path("folder").mkdir()
     said = ketal("audit", *words)
     assert said.code == 2
     assert why in said.err
     assert (said.out == "") or words == ("bad.jsonl",) or words == ("empty.jsonl",)
+    assert "no faults" not in said.out
