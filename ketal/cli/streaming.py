@@ -1,0 +1,212 @@
+"""`ketal stream`: a streaming job on Kafka topics, until it is stopped.
+
+SIGTERM commits and ends with 0; Ctrl-C commits, says the summary, and ends with 130. Verdicts that
+go to standard output are said as `ketal run` says them; the rest of what happens is told on
+standard error, and on a terminal a line there shows how it goes.
+
+The one rule: whatever ends the job, what was not committed is done again by the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli import (
+    FINE,
+    INTERRUPTED,
+    LOST,
+    complain,
+    leave_closed_pipe,
+    options,
+    summing_up,
+)
+from ketal.cli.output import add_output, as_json, is_terminal, opened, printable
+from ketal.cli.running import calm_collector
+from ketal.errors import SettingError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from ketal.program import Program
+    from ketal.streaming.job import Job
+    from ketal.streaming.process import Engine
+
+_EXAMPLE = """\
+examples:
+  ketal stream --config job.toml
+  ketal stream --config job.toml --dry-run
+  ketal stream forks.ketal -b localhost:9092 --input blocks --to kafka:forks.verdicts
+  ketal stream forks.ketal --input blocks --output json --until-end
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="a pattern file")
+    parser.add_argument("--config", metavar="FILE", help="the job's TOML file; flags override it")
+    parser.add_argument("-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="where Kafka is")
+    parser.add_argument("--input", action="append", metavar="TOPIC", help="read this topic")
+    parser.add_argument("--to", metavar="WHERE", help="verdicts: kafka:TOPIC, file:PATH or -")
+    parser.add_argument(
+        "--group-id", metavar="NAME", help="the consumer group, default the pattern"
+    )
+    parser.add_argument("--state", metavar="WHERE", help="saved state: dir:PATH")
+    parser.add_argument("--engine", metavar="NAME", help="process (default)")
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="P", help="serve Prometheus text at /metrics"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and end")
+    parser.add_argument(
+        "--until-end",
+        action="store_true",
+        help="end where the topics end now; the state is kept, the execution is not over",
+    )
+    parser.add_argument(
+        "--on-change",
+        choices=("stop", "fresh", "drain"),
+        default="stop",
+        help="if the saved state is of another program: stop with exit code 3, or start anew "
+        "at the stored offsets",
+    )
+    add_output(parser, "human", "json")
+    options.add_params(parser)
+    options.add_limits(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the job; return the exit code."""
+    from dataclasses import replace
+
+    from ketal.monitor import Monitor
+    from ketal.streaming import plan
+    from ketal.streaming.job import read_job
+
+    job = read_job(args.config, {**vars(args), "topics": args.input})
+    job = replace(job, limits=options.limits_of(args.limit, job.limits))
+    if job.pattern == options.STDIN:
+        raise SettingError("the pattern of a streaming job is a file: the job is started again")
+    program = options.program_of(job.pattern, words=args.set, chosen=None, limits=job.limits)
+    # It refuses what no stream runs, before Kafka is asked anything.
+    Monitor(program, limits=job.limits)
+    if args.dry_run:
+        for line in plan.lines(job, program):
+            print(printable(line))
+        return FINE
+    try:
+        from ketal.streaming import process  # noqa: F401
+    except ModuleNotFoundError as missing:
+        if missing.name != "kafka":
+            raise
+        raise SettingError("kafka-python is not installed: pip install 'ketal[stream]'") from None
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    return _Stream(args, job, program).run()
+
+
+class _Stream:
+    """One run of the command."""
+
+    def __init__(self, args: argparse.Namespace, job: Job, program: Program) -> None:
+        self._args = args
+        self._job = job
+        self._program = program
+        self._json = args.output == "json"
+        self._status: Any = None
+        self._code = FINE
+        self._sink: Any = None
+        self._engine: Engine | None = None
+
+    def run(self) -> int:
+        """Run the engine until it ends; return the exit code."""
+        from ketal.streaming import plan
+        from ketal.streaming.clients import LostError
+        from ketal.streaming.metrics import MetricsServer
+        from ketal.streaming.outputs import ClosedPipeError
+        from ketal.streaming.process import Engine, Hooks
+
+        hooks = Hooks(say=self._say, flush=self._flush, tell=self._tell, look=self._look)
+        self._engine = engine = Engine(self._job, self._program, hooks)
+        for warning in plan.warnings(self._program):
+            self._tell(f"warning: {warning}")
+        self._tell("one consumer reads all partitions; a second process of the group takes over")
+        port = self._job.metrics_port
+        server = None if port is None else MetricsServer(engine.figures, port)
+        if server is not None:
+            self._tell(f"metrics at port {server.port}, /metrics")
+        before = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with opened(None) as self._sink, calm_collector():
+                try:
+                    engine.run()
+                except LostError as lost:
+                    complain(str(lost))
+                    self._code = LOST
+                except ClosedPipeError:
+                    leave_closed_pipe()
+                    return FINE
+                finally:
+                    self._stop_status()
+                self._say_summary()
+        finally:
+            if server is not None:
+                server.close()
+            for one, handler in before.items():
+                signal.signal(one, handler)
+        return self._code
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Ask the engine to end; a second signal does not wait for it."""
+        engine = self._engine
+        if engine is None or engine.stopping:
+            raise KeyboardInterrupt
+        self._code = INTERRUPTED if number == signal.SIGINT else FINE
+        engine.stop()
+
+    def _say(self, verdict: Any) -> None:
+        if sys.stdout.isatty():
+            self._stop_status()
+        text = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
+        self._sink.line(text)
+
+    def _flush(self) -> None:
+        self._sink.flush()
+
+    def _tell(self, what: str) -> None:
+        self._stop_status()
+        complain(what)
+
+    def _look(self, figures: Any) -> None:
+        if not is_terminal(sys.stderr):
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(printable(figures.line()))
+
+    def _stop_status(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _say_summary(self) -> None:
+        """Say what was committed; nothing where the job never came that far."""
+        assert self._engine is not None
+        summary = self._engine.summary
+        if summary is None:
+            return
+        if self._json:
+            self._sink.line(as_json({"summary": summary}))
+            return
+        kafka = summary["kafka"]
+        read = f"{kafka['messages']:,} messages"
+        self._sink.line(
+            f"{read} = {summary['events']['read']:,} read + {kafka['control']:,} control"
+        )
+        for line in summing_up.lines(summary, self._program, None):
+            self._sink.line(printable(line))

@@ -1,0 +1,142 @@
+"""What a broker of one node is told: its properties, its log, its ports.
+
+Kafka's defaults are for a cluster of three nodes and more; on one node the internal topics would
+never come to be, and `init_transactions` would time out. What is changed here is what one node
+needs, and what nobody who tries things wants to wait for.
+
+The one rule: whatever a user sets is set, except what `Broker` itself relies on, and that is
+refused by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import socket
+from collections.abc import Mapping
+
+from ketal.errors import SettingError
+
+HOST = "127.0.0.1"
+NODE_ID = 1
+
+QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+"""For tests that kill the broker: back in 3.5 s and not in 12 s, if the machine is not too busy."""
+
+# Below the ports that systems give to clients (from 32768 on Linux). A client that tries again and
+# again to reach a broker that is down may be given that very port as its own, connect to itself,
+# and keep the broker from coming back.
+_PORTS = range(20_000, 32_000)
+_PORT_TRIES = 200
+
+_ONE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # A group of consumers is complete when its first one is there.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    # Retention goes by the events' own times, and an old log that is replayed would be deleted as
+    # it comes in. What is in the folder stays until the folder is removed.
+    "log.retention.ms": "-1",
+}
+
+
+def properties_text(*, port: int, controller_port: int, data: str, given: Mapping[str, str]) -> str:
+    """Return the text of `server.properties`.
+
+    Parameters
+    ----------
+    port, controller_port : int
+        Where clients connect, and where the node finds its own controller.
+    data : str
+        The folder of the topics. The broker runs in the folder that holds this one, whose own
+        name may hold what a property may not.
+    given : mapping of str to str
+        What the user sets.
+
+    Raises
+    ------
+    SettingError
+        If `given` has a property that ketal itself sets.
+    """
+    own = {
+        "process.roles": "broker,controller",
+        "node.id": str(NODE_ID),
+        "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": data,
+    }
+    for name in given:
+        if name in own or name in ("log.dir", "broker.id"):
+            raise SettingError(f"the property {name} is set by ketal itself")
+        if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
+            raise SettingError(f"{name!r} is no name of a property")
+    lines = {**_ONE_NODE, **given, **own}
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in lines.items())
+
+
+def _escaped(value: str) -> str:
+    # Java reads properties as Latin-1, strips blanks, and takes a backslash as an escape.
+    units = memoryview(value.encode("utf-16-be", "surrogatepass"))
+    codes = [int.from_bytes(units[n : n + 2], "big") for n in range(0, len(units), 2)]
+    plain = range(0x21, 0x7F)
+    return "".join(
+        chr(code) if code in plain and code != ord("\\") else f"\\u{code:04x}" for code in codes
+    )
+
+
+LOGGING = """\
+status = warn
+# Kafka logs how it shuts down when Java does; log4j would have shut itself down by then.
+shutdownHook = disable
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+# Eight hundred lines of settings at each start.
+logger.settings.name = org.apache.kafka.common.config
+logger.settings.level = warn
+"""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on.
+
+    Raises
+    ------
+    SettingError
+        If none was found.
+    """
+    # Not seeded: two that look at the same moment are to find different ones.
+    for port in random.SystemRandom().sample(_PORTS, _PORT_TRIES):
+        if is_free(port):
+            return port
+    raise SettingError(
+        f"no port of {_PORT_TRIES} tried from {_PORTS.start} to {_PORTS.stop - 1} is free; "
+        "--port names one"
+    )
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on a port of `HOST`."""
+    with contextlib.closing(socket.socket()) as server:
+        # As Java does it: connections that are winding up do not count.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((HOST, port))
+            server.listen(1)
+        except PermissionError:
+            raise SettingError(f"port {port} is for privileged programs only") from None
+        except OSError:
+            return False
+    return True

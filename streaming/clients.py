@@ -1,0 +1,220 @@
+"""Kafka's clients, and what a job must know of them (kafka-python 3.0.12).
+
+Four traps, each with its answer here or in `process`:
+
+1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
+   broker dies inside a transaction: `within` gives every such call a deadline.
+2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
+   transaction of its successor: `producer_of` makes those errors fatal.
+3. A producer that failed once is of no use: it is discarded with all state.
+4. Listeners of a consumer run on its own thread: the job assigns partitions and has no listener.
+
+The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
+a place that the topic no longer has, which is saved state that does not fit; anything else, after
+which clients and state are made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import kafka
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import errors as faults
+
+from ketal.errors import KetalError, SettingError
+from ketal.logs.source import near
+from ketal.streaming.job import Job
+
+T = TypeVar("T")
+
+TESTED_VERSION = "3.0.12"
+TRANSACTION_TIMEOUT_MS = 10_000
+CLOSE_TIMEOUT_S = 2
+POLL_RECORDS_MAX = 4_000
+
+_OURS = frozenset(
+    {
+        "allow_auto_create_topics", "acks", "api_version", "auto_commit_interval_ms",
+        "auto_offset_reset", "bootstrap_servers", "consumer_timeout_ms",
+        "default_offset_commit_callback", "enable_auto_commit", "enable_idempotence", "group_id",
+        "group_instance_id", "isolation_level", "kafka_client", "key_deserializer",
+        "key_serializer", "metric_reporters", "partition_assignment_strategy", "partitioner",
+        "retries", "sasl_oauth_token_provider", "selector", "socket_options", "ssl_context",
+        "transactional_id", "value_deserializer", "value_serializer",
+    }
+)  # fmt: skip
+"""Properties that the job sets itself, or that no file can hold."""
+_OF_SETTINGS = (
+    faults.AuthorizationError,
+    faults.IncompatibleBrokerVersion,
+    faults.InvalidTopicError,
+    faults.InvalidTransactionTimeoutError,
+    faults.KafkaConfigurationError,
+    faults.MessageSizeTooLargeError,
+    faults.RecordListTooLargeError,
+    faults.SaslAuthenticationFailedError,
+    faults.UnsupportedSaslMechanismError,
+    faults.UnsupportedVersionError,
+)
+OUT_OF_RANGE = (
+    faults.LogTruncationError,
+    faults.NoOffsetForPartitionError,
+    faults.OffsetOutOfRangeError,
+)
+CLIENT_ERRORS = (faults.KafkaError, OSError, TimeoutError)
+"""What a client raises; a deadline that passed is a TimeoutError."""
+
+
+class LostError(KetalError):
+    """Kafka is lost for good, or another process has taken over."""
+
+
+def check_properties(properties: Mapping[str, Any]) -> None:
+    """Refuse what kafka-python does not know, and what the job sets itself.
+
+    Raises
+    ------
+    SettingError
+        Naming the property, never its value.
+    """
+    known = {*KafkaConsumer.DEFAULT_CONFIG, *KafkaProducer.DEFAULT_CONFIG} - _OURS
+    for name in properties:
+        if name in _OURS:
+            raise SettingError(
+                f"[kafka.properties] {name} is set by ketal itself, or not in a file"
+            )
+        if name not in known:
+            hint = near(name.replace(".", "_"), sorted(known))
+            raise SettingError(f"[kafka.properties] kafka-python has no {name!r}{_short(hint)}")
+
+
+def _short(hint: str) -> str:
+    return (
+        hint if "did you mean" in hint else "; its names are those of KafkaConsumer, as ssl_cafile"
+    )
+
+
+def _of(job: Job, client: Any) -> dict[str, Any]:
+    return {k: v for k, v in job.properties.items() if k in client.DEFAULT_CONFIG}
+
+
+def consumer_of(job: Job, *, committed_only: bool = True) -> Any:
+    """Return a consumer that reads what is committed and is assigned its partitions."""
+    given = {
+        "bootstrap_timeout_ms": job.call_timeout_ms,
+        "metrics_enabled": False,
+        "max_poll_records": POLL_RECORDS_MAX,
+        **_of(job, KafkaConsumer),
+    }
+    return KafkaConsumer(
+        bootstrap_servers=job.bootstrap_servers,
+        group_id=job.group_id,
+        auto_offset_reset="none",
+        enable_auto_commit=False,
+        allow_auto_create_topics=False,
+        isolation_level="read_committed" if committed_only else "read_uncommitted",
+        **given,
+    )
+
+
+def producer_of(job: Job) -> Any:
+    """Return a producer with transactions, begun by `init_transactions`, which fences others."""
+    given = {
+        "bootstrap_timeout_ms": job.call_timeout_ms,
+        "max_block_ms": job.call_timeout_ms,
+        "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+        "metrics_enabled": False,
+        "linger_ms": 5,
+        **_of(job, KafkaProducer),
+    }
+    producer = KafkaProducer(
+        bootstrap_servers=job.bootstrap_servers, transactional_id=job.transactional_id, **given
+    )
+    try:
+        end_when_fenced(producer)
+        producer.init_transactions()
+    except BaseException:
+        close_producer(producer)
+        raise
+    return producer
+
+
+def end_when_fenced(producer: Any) -> None:
+    """Make errors fatal after which kafka-python would ask for an epoch above its successor's.
+
+    Raises
+    ------
+    SettingError
+        If this kafka-python is none that this is known of.
+    """
+    manager = getattr(producer, "_transaction_manager", None)
+    risky = getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", None)
+    fatal = getattr(manager, "_FATAL_ERRORS", None)
+    if not isinstance(risky, frozenset) or not isinstance(fatal, frozenset):
+        raise SettingError(
+            f"kafka-python {kafka.__version__} is another than {TESTED_VERSION}, with which "
+            "transactions are safe: pip install 'ketal[stream]'"
+        )
+    manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()  # type: ignore[union-attr]
+    manager._FATAL_ERRORS = fatal | risky  # type: ignore[union-attr]
+
+
+def close_producer(producer: Any) -> None:
+    """Discard a producer, whatever state it is in."""
+    sender = producer._sender
+    with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
+        producer.close(timeout=CLOSE_TIMEOUT_S)
+    # A flush that fails leaves its thread behind, which would try again and again.
+    with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
+        sender.force_close()
+
+
+def close_consumer(consumer: Any) -> None:
+    """Discard a consumer, whatever state it is in."""
+    with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
+        consumer.close(autocommit=False, timeout_ms=1_000 * CLOSE_TIMEOUT_S)
+
+
+def within(timeout_s: float, what: str, call: Callable[..., T], *args: Any) -> T:
+    """Call a function that may hang; wait for it only so long.
+
+    Raises
+    ------
+    TimeoutError
+        If it has not returned by then. Its thread is left to itself: the client that it hangs in
+        is to be closed.
+    """
+    result: list[T] = []
+    fault: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(call(*args))
+        except BaseException as error:
+            fault.append(error)
+
+    thread = threading.Thread(target=run, name=f"ketal {what}", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if fault:
+        raise fault[0]
+    if not result:
+        raise TimeoutError(f"{what} took more than {timeout_s:g} s")
+    return result[0]
+
+
+def of_settings(error: BaseException) -> SettingError | None:
+    """Return what to raise if an error is one that no second try can mend."""
+    chain: list[BaseException] = []
+    one: BaseException | None = error
+    # An error may be its own cause, by way of others.
+    while one is not None and all(one is not seen for seen in chain):
+        if isinstance(one, _OF_SETTINGS):
+            return SettingError(f"Kafka refuses: {type(one).__name__}: {one}")
+        chain.append(one)
+        one = one.__cause__ or one.__context__
+    return None

@@ -1,0 +1,113 @@
+"""From a Kafka message to an event.
+
+A message's value is one JSON object, read as a line of a log is; its key and its headers are there
+for `[source] fields`, as `kafka.key` and `kafka.header.NAME`. The one rule: a message that is no
+event is a rejection that names topic, partition and offset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ketal.errors import EventError
+from ketal.event import CONTROL_PREFIX, event_decoder
+from ketal.limits import Limits
+from ketal.logs.jsonl import brief_reason, decoded
+from ketal.logs.shape import KAFKA, Item, Shape
+from ketal.logs.source import Source
+from ketal.verdicts import Rejected
+
+_PREFIX = CONTROL_PREFIX.encode()
+_FAULTS = (ValueError, TypeError, RecursionError, EventError)
+
+
+def place_of(record: Any) -> str:
+    """Return where a record was read: `topic/partition/offset`."""
+    return f"{record.topic}/{record.partition}/{record.offset}"
+
+
+class Reader:
+    """Reads messages.
+
+    Parameters
+    ----------
+    source : Source
+        Where the fields are.
+    limits : Limits
+        `line_bytes_max` bounds a message.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._shape = Shape(source, limits=limits, kafka=True)
+        self._plain = self._shape.plain
+        self._decode = event_decoder().decode
+        self._bytes_max = limits.line_bytes_max
+        # An entry of a clock takes five bytes at least, so a shorter one cannot break the limit.
+        self._short = 5 * limits.clock_entries_max
+        outside = [path[1:] for path in self._shape.paths.values() if path[0] == KAFKA]
+        self._wants_key = ("key",) in outside
+        self._headers = {path[1] for path in outside if path[0] == "header"}
+
+    def item(self, record: Any) -> Item | Rejected:
+        """Return what a message is: an event, a control event, or why it is neither.
+
+        Parameters
+        ----------
+        record : ConsumerRecord
+            The message.
+        """
+        value = record.value
+        if (
+            self._plain
+            and value is not None
+            and len(value) < self._short
+            and _PREFIX not in value
+            and b"\\u00" not in value
+        ):
+            try:
+                return self._decode(value)
+            except _FAULTS:
+                pass  # The slow way finds the reason.
+        try:
+            return self._item(record)
+        except EventError as fault:
+            return Rejected(place=place_of(record), reason=brief_reason(_of_message(fault.reason)))
+
+    def _item(self, record: Any) -> Item:
+        value = record.value
+        if value is None:
+            raise EventError("the message has no value (a tombstone)")
+        if len(value) > self._bytes_max:
+            raise EventError(
+                f"the message has {len(value)} bytes; line_bytes_max is {self._bytes_max}"
+            )
+        return decoded(value, self._shape, self._outside(record))
+
+    def _outside(self, record: Any) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if self._wants_key and record.key is not None:
+            out["key"] = _text(record.key, "key")
+        headers = {
+            name: _text(value, f"header {name}")
+            for name, value in record.headers
+            if name in self._headers and value is not None
+        }
+        if headers:
+            out["header"] = headers
+        return out
+
+
+def _text(value: bytes, what: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as fault:
+        raise EventError(
+            f"the message's {what} is not valid UTF-8 (byte {fault.start + 1})"
+        ) from None
+
+
+def _of_message(reason: str) -> str:
+    """Return what is said of a line of a file as said of a message, without hints about files."""
+    if not reason.startswith("the line "):
+        return reason
+    return "the message " + reason.removeprefix("the line ").partition(" (")[0]

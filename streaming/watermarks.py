@@ -1,0 +1,113 @@
+"""Watermarks over partitions (Akidau et al., "The Dataflow Model", VLDB 2015, section 2.3).
+
+Each partition has a mark: the largest time seen there less the lateness, or what a
+`ketal.watermark` in it said, if that is more. The watermark of the job is the least mark of the
+partitions that are not idle; where all are idle, the largest of all marks, for nothing is under way
+that could come before it. It never goes back.
+
+The one rule: time is an argument, the events' and the clock's, in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+Partition = tuple[str, int]
+"""(topic, number)."""
+
+
+class Watermarks:
+    """The watermark of a job.
+
+    Parameters
+    ----------
+    partitions : iterable of Partition
+        What is read.
+    lateness_ms, idle_ms : int
+        As in `[time]`.
+    now_ms : float
+        What the clock says; each partition counts as heard of just now.
+    """
+
+    def __init__(
+        self, partitions: Iterable[Partition], *, lateness_ms: int, idle_ms: int, now_ms: float
+    ) -> None:
+        self._lateness_s = lateness_ms / 1e3
+        self._idle_ms = idle_ms
+        self._marks_s: dict[Partition, float | None] = dict.fromkeys(partitions)
+        self._heard_ms = dict.fromkeys(self._marks_s, now_ms)
+        self._idle: set[Partition] = set()
+        self._ended: set[Partition] = set()
+        self.watermark_s: float | None = None
+
+    def saw(self, partition: Partition, time_s: float) -> bool:
+        """Take the time of an event; return whether that raised the mark of its partition."""
+        return self.said(partition, time_s - self._lateness_s)
+
+    def said(self, partition: Partition, mark_s: float) -> bool:
+        """Take what a control event says of its partition; return whether that raised its mark."""
+        before = self._marks_s[partition]
+        if before is not None and mark_s <= before:
+            return False
+        self._marks_s[partition] = mark_s
+        return True
+
+    def heard(self, partitions: Iterable[Partition], now_ms: float) -> None:
+        """Say that these partitions have messages."""
+        for partition in partitions:
+            self._heard_ms[partition] = now_ms
+            self._idle.discard(partition)
+
+    def look(self, behind: Collection[Partition], now_ms: float) -> None:
+        """Find which partitions are idle; those `behind` have messages that were not read yet."""
+        for partition, heard_ms in self._heard_ms.items():
+            if partition in behind:
+                self._heard_ms[partition] = now_ms
+            elif now_ms - heard_ms >= self._idle_ms:
+                self._idle.add(partition)
+
+    def end(self, partition: Partition) -> bool:
+        """Say that a partition has ended; return whether that was the last one."""
+        self._ended.add(partition)
+        return len(self._ended) == len(self._marks_s)
+
+    def has_ended(self, partition: Partition) -> bool:
+        """Return whether nothing more is to come in a partition."""
+        return partition in self._ended
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every partition has ended."""
+        return len(self._ended) == len(self._marks_s)
+
+    def advanced(self) -> float | None:
+        """Return the new watermark, in seconds; None if it is the old one."""
+        quiet = self._idle | self._ended
+        active = [mark for one, mark in self._marks_s.items() if one not in quiet]
+        if None in active:
+            return None
+        known = [mark for mark in (active or self._marks_s.values()) if mark is not None]
+        if not known:
+            return None
+        mark_s = min(known) if active else max(known)
+        if self.watermark_s is not None and mark_s <= self.watermark_s:
+            return None
+        self.watermark_s = mark_s
+        return mark_s
+
+    def state(self) -> dict[str, Any]:
+        """Return what has to outlive the process; the clock starts anew."""
+        return {
+            "marks": [[*one, mark] for one, mark in sorted(self._marks_s.items())],
+            "ended": [list(one) for one in sorted(self._ended)],
+            "watermark": self.watermark_s,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take the state that `state` gave, for the partitions that are still read."""
+        for topic, number, mark_s in state["marks"]:
+            if (topic, number) in self._marks_s:
+                self._marks_s[topic, number] = mark_s
+        self._ended = {(t, n) for t, n in state["ended"] if (t, n) in self._marks_s}
+        self.watermark_s = state["watermark"]

@@ -1,0 +1,133 @@
+"""A real broker and a real Spark, one of each for all tests that want them.
+
+Their tests are one group of pytest-xdist, so that one worker runs them with one broker and one
+Spark. In CI a broker or a Spark that does not start is a failure; elsewhere it is a skip that says
+why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ketal.errors import KetalError
+from ketal.streaming.artifacts import KAFKA, jars_of, spark_connector
+from ketal.streaming.broker import QUICK_JVM, Broker
+from ketal.streaming.folders import cache_folder
+from ketal.streaming.java import find_java, newest_for_spark, spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP = "kafka"
+SPARK_TRIES = 3
+IN_CI = os.environ.get("CI") == "true"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what needs Kafka's jars or Spark into one group, before xdist looks at the groups."""
+    for item in items:
+        if {"jars", "spark"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(GROUP))
+
+
+@contextmanager
+def required(what: str, *faults: type[Exception]) -> Iterator[None]:
+    """In CI let faults through; elsewhere skip, saying what is missing and why."""
+    expected: tuple[type[Exception], ...] = (KetalError, *faults)
+    try:
+        yield
+    except expected as fault:
+        if IN_CI:
+            raise
+        pytest.skip(f"no {what}: {fault}")
+
+
+@pytest.fixture(scope="session")
+def jars() -> Path:
+    """Return the folder of Kafka's jars; downloads them the first time."""
+    with required("Kafka"):
+        return jars_of(KAFKA, find_java())
+
+
+@pytest.fixture(scope="session")
+def broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Return a broker that runs as long as the tests; they share it, and each makes its topics."""
+    one = Broker(tmp_path_factory.mktemp("kafka") / "broker", jvm=QUICK_JVM)
+    with required("broker"):
+        one.start()
+    yield one
+    if one.running() is not None:
+        one.stop()
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Callable[..., str]:
+    """Return a function that makes a topic with a new name and so many partitions."""
+    return lambda partitions=1: make_topic(broker, partitions)
+
+
+def make_topic(broker: Broker, partitions: int = 1) -> str:
+    from kafka import KafkaAdminClient
+
+    name = f"topic-{uuid.uuid4().hex[:12]}"
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({name: {"num_partitions": partitions}}, wait_for_metadata=True)
+    return name
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return a Spark that runs as long as the tests, with the Kafka connector of its version."""
+    import pyspark.errors
+
+    folder = tmp_path_factory.mktemp("spark")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        required("Spark", ImportError, pyspark.errors.PySparkException),
+    ):
+        installed = version("pyspark")
+        java = find_java(newest=newest_for_spark(installed))
+        patch.setenv("JAVA_HOME", str(spark_home(java, cache_folder())))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.jars.packages": spark_connector(installed),
+            "spark.jars.ivy": str(cache_folder() / "spark-ivy"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.session.timeZone": "UTC",
+        }
+        session = _spark_session(settings)
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
+
+
+def _spark_session(settings: dict[str, str]) -> Any:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("ketal tests").master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    for left in reversed(range(SPARK_TRIES)):
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError:
+            # Its Ivy gives up when a download fails, and so does Spark.
+            if not left:
+                raise
+    raise AssertionError("the last try returns or raises")

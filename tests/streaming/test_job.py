@@ -1,0 +1,335 @@
+"""The job's file and flags, and the parts of the engine that need no broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+import ketal
+from ketal.cli import main
+from ketal.errors import KetalError, NotAvailableError, SettingError, StateError
+from ketal.streaming.job import Job, Target, read_job
+from ketal.streaming.metrics import Figures, MetricsServer
+from ketal.streaming.outputs import Outputs
+from ketal.streaming.saved import Saved
+from ketal.streaming.watermarks import Watermarks
+from ketal.verdicts import Rejected
+
+FULL = """\
+pattern = "forks.ketal"
+engine = "process"
+[kafka]
+bootstrap_servers = "kafka.example:9092"
+group_id = "forks"
+start = "latest"
+[kafka.properties]
+sasl_plain_password = "${KETAL_TEST_PASSWORD}"
+[source]
+topics = ["blocks"]
+fields = { type = "event", clock = "pkt.vc", node = "kafka.header.node" }
+[output]
+verdicts = "kafka:forks.verdicts"
+rejected = "file:rejected.jsonl"
+[state]
+store = "dir:state"
+commit_interval_ms = 200
+[time]
+lateness_ms = 1000
+idle_ms = 2000
+[limits]
+held_back_max = 10
+[spark]
+key_groups = 16
+"""
+PATTERN = 'pattern P { partition by key; event A = type == "a"; check A*; }'
+
+
+def job_of(folder: Path, text: str, **flags: Any) -> Job:
+    (folder / "job.toml").write_text(text)
+    return read_job(str(folder / "job.toml"), flags)
+
+
+def test_a_file_is_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    job = job_of(tmp_path, FULL)
+    assert job.pattern == str(tmp_path / "forks.ketal")
+    assert (job.bootstrap_servers, job.group_id, job.start) == (
+        "kafka.example:9092", "forks", "latest",
+    )  # fmt: skip
+    assert job.properties == {"sasl_plain_password": "secret"}
+    assert "secret" not in repr(job)
+    assert list(job.topics) == ["blocks"]
+    assert job.verdicts == Target("kafka", "forks.verdicts")
+    assert job.rejected == Target("file", str(tmp_path / "rejected.jsonl"))
+    assert job.state == tmp_path / "state"
+    assert (job.commit_interval_ms, job.lateness_ms, job.idle_ms) == (200, 1_000, 2_000)
+    assert job.limits.held_back_max == 10
+
+
+def test_flags_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    job = job_of(
+        tmp_path, FULL, pattern="other.ketal", bootstrap_servers="b:1", topics=["x", "y"],
+        to="-", group_id="g", state="dir:elsewhere", metrics_port=9100, until_end=True,
+    )  # fmt: skip
+    assert (job.pattern, job.bootstrap_servers, job.group_id) == ("other.ketal", "b:1", "g")
+    assert (list(job.topics), job.verdicts, job.state) == (
+        ["x", "y"], Target("stdout"), Path("elsewhere"),
+    )  # fmt: skip
+    assert (job.metrics_port, job.until_end) == (9100, True)
+
+
+def test_flags_alone_are_a_job() -> None:
+    job = read_job(None, {"pattern": "forks.ketal", "topics": ["blocks"]})
+    assert (job.group_id, job.bootstrap_servers) == ("forks", "localhost:9092")
+    assert job.verdicts == job.rejected == Target("stdout")
+    assert job.state.name == "forks"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("group_id =", "groupid =", r"\[kafka\] has no key 'groupid'; did you mean group_id\?"),
+        ("lateness_ms =", "lateness =", "did you mean lateness_ms"),
+        ("[state]", "[stat]", "unknown key 'stat'; did you mean state"),
+        ('start = "latest"', 'start = "middle"', "earliest or latest"),
+        ("idle_ms = 2000", "idle_ms = 0", "integer of 1 or more, not 0"),
+        ("idle_ms = 2000", "idle_ms = true", "not True"),
+        ('"kafka:forks.verdicts"', '"forks.verdicts"', "kafka:TOPIC, file:PATH or -"),
+        ('"kafka:forks.verdicts"', '"kafka:blocks"', "read and written"),
+        ('topics = ["blocks"]', 'topics = "blocks"', "must be a list"),
+        ('topics = ["blocks"]', "topics = []", "--input NAME"),
+        ('topics = ["blocks"]', 'topics = ["a b"]', "no name of a topic"),
+        ('topics = ["blocks"]', 'topics = ["a", "a"]', "named twice"),
+        ("[source]", '[source]\nformat = "csv"', "one JSON object"),
+        ("[source]", '[source]\nregex = "x"', "for files"),
+        ("KETAL_TEST_PASSWORD", "KETAL_TEST_NOTHING", "no variable 'KETAL_TEST_NOTHING'"),
+        ('"kafka.example:9092"', '"${HOST}"', "kafka.bootstrap_servers: .* only"),
+        ('"process"', '"proces"', "did you mean process"),
+        ('store = "dir:state"', 'store = "state"', "dir:PATH"),
+        ("key_groups = 16", "key_groups = 0", "key_groups must be"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    assert old in FULL
+    with pytest.raises(SettingError, match=said) as caught:
+        job_of(tmp_path, FULL.replace(old, new, 1))
+    assert str(caught.value).startswith(str(tmp_path / "job.toml"))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "flags"),
+    [
+        ('"process"', '"spark"', {}),
+        ("dir:state", "kafka:forks.state", {}),
+        ("[source]", '[source]\nkeyed_by = "height"', {}),
+        ("", "", {"on_change": "drain"}),
+    ],
+)
+def test_what_is_not_there_yet_is_refused(
+    old: str, new: str, flags: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    with pytest.raises(NotAvailableError, match="not available yet"):
+        job_of(tmp_path, FULL.replace(old, new, 1), **flags)
+
+
+def test_a_dry_run_says_what_would_run_and_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    (tmp_path / "forks.ketal").write_text(PATTERN)
+    (tmp_path / "job.toml").write_text(FULL)
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    for said in (
+        "blocks", "kafka:forks.verdicts", "sasl_plain_password", "pattern P: check",
+        "one for each key", "order: arrival", "warning: P takes events as they are consumed",
+    ):  # fmt: skip
+        assert said in out
+    assert "secret" not in out
+
+
+def test_neither_kafka_nor_a_pattern_is_needed_to_say_that_none_was_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["stream"]) == 2
+    assert "no pattern" in capsys.readouterr().err
+
+
+# --- watermarks ---
+
+A, B = ("t", 0), ("t", 1)
+
+
+def marks(**options: int) -> Watermarks:
+    given = {"lateness_ms": 1_000, "idle_ms": 500, **options}
+    return Watermarks([A, B], now_ms=0, **given)
+
+
+def test_the_least_partition_decides() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    assert both.advanced() is None
+    both.saw(B, 5.0)
+    assert both.advanced() == 4.0
+    assert both.advanced() is None
+    both.saw(B, 20.0)
+    assert both.advanced() == 9.0
+    assert not both.saw(A, 9.0)
+
+
+def test_an_idle_partition_holds_nothing_back_until_it_speaks_again() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    both.heard([A], 400)
+    both.look((), 500)
+    assert both.advanced() == 9.0
+    both.saw(A, 30.0)
+    both.heard([B], 600)
+    both.saw(B, 12.0)
+    assert both.advanced() == 11.0
+
+
+def test_a_partition_with_messages_that_were_not_read_is_not_idle() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    both.heard([A], 400)
+    both.look([B], 600)
+    assert both.advanced() is None
+
+
+def test_where_all_are_idle_the_latest_decides() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    both.saw(B, 5.0)
+    assert both.advanced() == 4.0
+    both.look((), 500)
+    assert both.advanced() == 9.0
+
+
+def test_an_end_is_of_its_partition() -> None:
+    both = marks()
+    assert not both.end(A)
+    both.saw(B, 5.0)
+    assert both.advanced() == 4.0
+    again = marks()
+    again.restore(both.state())
+    assert again.has_ended(A)
+    assert again.watermark_s == 4.0
+    assert again.end(B)
+    assert again.all_ended
+
+
+# --- saved state, outputs, metrics ---
+
+
+def test_two_snapshots_are_kept_and_the_name_decides(tmp_path: Path) -> None:
+    saved = Saved(tmp_path)
+    for number in range(4):
+        name = saved.write({"n": number})
+        saved.committed(name)
+    uncommitted = saved.write({"n": 4})
+    assert len(list(tmp_path.iterdir())) == 3
+    again = Saved(tmp_path)
+    assert again.read(name)["n"] == 3
+    again.committed(again.write({"n": 5}))
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert len(left) == 2
+    assert name in left
+    assert uncommitted not in left
+
+
+def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -> None:
+    old = Saved(tmp_path)
+    old.committed(old.write({"n": 0}))
+    new = Saved(tmp_path)
+    for number in range(1, 4):
+        new.committed(new.write({"n": number}))
+    theirs = {path.name for path in tmp_path.iterdir()}
+    old.committed(old.write({"n": 9}))
+    assert theirs <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_only_a_snapshot_is_read(tmp_path: Path) -> None:
+    saved = Saved(tmp_path)
+    for name in ("", "../x.snapshot", "/etc/passwd"):
+        with pytest.raises(StateError, match="no snapshot of ketal's"):
+            saved.read(name)
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingError, match="file"):
+        Saved(tmp_path / "file" / "state")
+
+
+def outputs(path: Path) -> Outputs:
+    target = Target("file", str(path))
+    job = Job(
+        pattern="p", topics=["t"], bootstrap_servers="b", group_id="g",
+        verdicts=target, rejected=target,
+    )  # fmt: skip
+    return Outputs(job, lambda verdict: None, lambda: None)
+
+
+def test_a_torn_line_is_cut_off_and_anything_else_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(b'{"verdict":"match"}\n{"verdict":"mat')
+    out = outputs(path)
+    out.add(Rejected(place="t/0/1", reason="no"))
+    out.write_files()
+    out.close()
+    assert path.read_bytes() == (
+        b'{"verdict":"match"}\n{"verdict":"rejected","place":"t/0/1","reason":"no"}\n'
+    )
+    path.write_bytes(b"a letter\nwithout an end")
+    with pytest.raises(SettingError, match="not added to"):
+        outputs(path)
+    assert path.read_bytes() == b"a letter\nwithout an end"
+
+
+def test_metrics_are_prometheus_text() -> None:
+    monitor = ketal.Monitor(ketal.compile(PATTERN))
+    figures = Figures()
+    figures.verdict("match")
+    figures.committed(0.5)
+    for now_s, messages in ((1.0, 100), (2.0, 150)):
+        figures.look(
+            now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, monitor=monitor,
+            watermark_s=1_700_000_000.5,
+        )  # fmt: skip
+    server = MetricsServer(figures, 0)
+    try:
+        with urlopen(f"http://localhost:{server.port}/metrics") as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            lines = answer.read().decode().splitlines()
+        with pytest.raises(SettingError, match="cannot be served on port"):
+            MetricsServer(figures, server.port)
+    finally:
+        server.close()
+    for line in (
+        "ketal_messages_total 150",
+        "ketal_messages_per_second 50.0",
+        'ketal_records{outcome="control"} 3',
+        'ketal_verdicts_total{verdict="match"} 1',
+        'ketal_lag_messages{partition="t/0"} 7',
+        "ketal_held_back_events 0",
+        "ketal_live_runs 0",
+        "ketal_commits_total 1",
+        "ketal_watermark_seconds 1700000000.5",
+    ):
+        assert line in lines
+    assert "lag 7" in figures.line()
+
+
+def test_a_port_that_is_none_is_said() -> None:
+    with pytest.raises(KetalError, match="port 70000"):
+        MetricsServer(Figures(), 70_000)

@@ -1,0 +1,384 @@
+"""The process engine against a real broker: the same verdicts as `ketal.run`, and all accounted."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+import ketal
+from ketal.errors import SettingError, StateError
+from ketal.streaming import clients, process
+from ketal.streaming.broker import Broker
+from ketal.streaming.job import Target
+from ketal.streaming.process import Engine
+from tests.streaming.jobs import (
+    END,
+    Told,
+    Topic,
+    committed,
+    expected,
+    job_of,
+    produce,
+    run,
+    spread,
+    untimed,
+    written,
+)
+from tests.test_corpus import CASES, CORPUS, Case, any_order
+
+FORKS = """
+pattern Forks {
+    order CausalOrder; partition by height;
+    event Accept = type == "accept";
+    First = Accept; Second = Conc(Accept) && hash != First.hash;
+    find any First Second;
+}
+"""
+
+
+def accept(node: str, counter: int, height: int = 1, **more: Any) -> bytes:
+    clock = f'{{"{node}": {counter}}}'
+    data = f'{{"height": {height}, "hash": "{node}"}}'
+    extra = "".join(f', "{key}": {value}' for key, value in more.items())
+    event = f'"node": "{node}", "type": "accept", "clock": {clock}, "data": {data}'
+    return f"{{{event}{extra}}}".encode()
+
+
+def lines_of(name: str) -> list[bytes]:
+    return (CORPUS / name / "events.jsonl").read_bytes().splitlines()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if any_order(name)])
+def test_four_partitions_of_two_topics_say_what_run_says(
+    name: str, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    case, topics = Case(name), (topic(4), topic(4))
+    partitions = [(one, number) for one in topics for number in range(4)]
+    produce(broker, spread(lines_of(name), partitions, seed=7))
+    engine = run(job_of(broker, topics, tmp_path), case.program)
+    assert untimed(written(tmp_path / "verdicts.jsonl")) == untimed(case.verdicts)
+    assert engine.summary is not None
+    counts = engine.summary["patterns"][case.program.name]
+    assert counts == case.summary["patterns"][case.program.name]
+    read = engine.summary["events"]["read"]
+    assert engine.summary["kafka"] == {"messages": read + 8, "control": 8}
+    assert read == len(case.events)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if not Case(n).compiled.causal])
+def test_one_partition_is_an_order_of_arrival(
+    name: str, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    case, one = Case(name), topic()
+    produce(broker, [(one, 0, line) for line in [*lines_of(name), END]])
+    run(job_of(broker, [one], tmp_path), case.program)
+    assert written(tmp_path / "verdicts.jsonl") == case.verdicts
+
+
+def test_a_total_order_of_declared_nodes_is_that_of_a_file(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The pattern is order-sensitive, and yet the partitions do not matter."""
+    program = ketal.compile(
+        """
+        pattern Turns {
+            order CausalOrder(total, nodes = ["a", "b", "c"]);
+            event Odd = n == 1; event Even = n == 0;
+            check (Odd Even)*;
+            on violation resume;
+        }
+        """
+    )
+    chance = random.Random(5)
+    lines = [
+        f'{{"node": "{node}", "type": "turn", "clock": {{"{node}": {k}}}, '
+        f'"data": {{"n": {chance.randint(0, 1)}}}}}'.encode()
+        for k in range(1, 8)
+        for node in "abc"
+    ]
+    one = topic(4)
+    produce(broker, spread(lines, [(one, n) for n in range(4)], seed=3))
+    run(job_of(broker, [one], tmp_path), program)
+    wanted = expected(program, lines, tmp_path)
+    assert len(wanted) > 3
+    assert untimed(written(tmp_path / "verdicts.jsonl")) == untimed(wanted)
+
+
+def test_a_job_that_is_started_again_goes_on(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """What was seen before the stop is part of what is found after it."""
+    program = ketal.compile(FORKS)
+    source, sink = topic(2), topic()
+    job = job_of(
+        broker, [source], tmp_path, verdicts=Target("kafka", sink), rejected=Target("kafka", sink),
+        until_end=True,
+    )  # fmt: skip
+    produce(broker, [(source, 0, accept("a", 1)), (source, 1, b"poison")])
+    first = run(job, program)
+    produce(broker, [(source, 1, accept("b", 1)), (source, 0, accept("a", 1))])
+    second = run(job, program)
+    run(job, program)
+    said = committed(broker, sink, least=2)
+    assert [v["verdict"] for v in said] == ["rejected", "match"]
+    assert said[0]["place"] == f"{source}/1/0"
+    assert said[1]["events"] == ["a@1", "b@1"]
+    assert first.summary is not None
+    assert first.summary["events"]["accepted"] == 1
+    assert second.summary is not None
+    assert second.summary["events"] == {
+        "read": 4, "accepted": 2, "duplicates": 1, "rejected": 1, "late": 0, "held_back": 0,
+        "overflow": 0,
+    }  # fmt: skip
+    assert second.summary["kafka"] == {"messages": 4, "control": 0}
+    assert len(list((tmp_path / "state").iterdir())) == 2
+
+
+def test_windows_close_by_the_watermark_of_all_partitions(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """A partition that is behind holds time back; a control event or its idleness lets it go."""
+    program = ketal.compile(
+        FORKS.replace("find any First Second;", "find any First Second; within 10 s;")
+    )
+    source = topic(2)
+    job = job_of(broker, [source], tmp_path, lateness_ms=1_000, until_end=True)
+    produce(broker, [(source, 0, accept("a", 1, time=100)), (source, 0, accept("a", 2, time=200))])
+    run(job, program)
+    assert written(tmp_path / "verdicts.jsonl") == []
+    produce(broker, [(source, 1, b'{"type": "ketal.watermark", "time": 150}')])
+    engine = run(job, program)
+    timed_out = written(tmp_path / "verdicts.jsonl")
+    assert [v["bindings"] for v in timed_out] == [{"First": ["a@1"]}]
+    produce(broker, [(source, 1, accept("b", 1, time=149))])
+    engine = run(job, program)
+    assert engine.summary is not None
+    assert engine.summary["events"]["late"] == 1
+
+
+def test_key_and_headers_are_fields(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    source = topic()
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for node in (b"a", b"b"):
+            headers = [("vc", b"%s:1" % node), ("noise", b"\xff")]
+            value = b'{"kind": "accept", "height": 1, "hash": "%s"}' % node
+            producer.send(source, value, key=node, headers=headers)
+        producer.send(source, b'{"kind": "accept"}', key=b"\xff", headers=[("vc", b"a:2")])
+        producer.send(source, b'{"kind": "accept"}', key=b"a")
+        producer.send(source, None, key=b"a")
+    fields = {"node": "kafka.key", "clock": "kafka.header.vc", "type": "kind"}
+    job = job_of(
+        broker, [source], tmp_path, source=ketal.logs.Source(fields=fields), until_end=True
+    )
+    run(job, ketal.compile(FORKS))
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
+    rejected = written(tmp_path / "rejected.jsonl")
+    assert [(v["place"], v["reason"].split(" (")[0]) for v in rejected] == [
+        (f"{source}/0/2", "the message's key is not valid UTF-8"),
+        (f"{source}/0/3", "the record has no clock at kafka.header.vc"),
+        (f"{source}/0/4", "the message has no value"),
+    ]
+
+
+def test_a_changed_pattern_stops_or_starts_anew(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source = topic()
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    run(job, ketal.compile(FORKS))
+    produce(broker, [(source, 0, accept("b", 1)), (source, 0, accept("c", 1))])
+    other = ketal.compile(FORKS.replace("hash != First.hash", "true"))
+    with pytest.raises(StateError, match=r"another program.*steps(.|\n)*--on-change fresh"):
+        run(job, other)
+    told = Told()
+    run(job_of(broker, [source], tmp_path, until_end=True, on_change="fresh"), other, told)
+    assert any("starting anew" in sentence for sentence in told.sentences)
+    # The events before the change are not part of it, and those after it were not lost.
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["b@1", "c@1"]]
+    # Fresh is for a change only.
+    produce(broker, [(source, 0, accept("d", 1))])
+    run(job_of(broker, [source], tmp_path, until_end=True, on_change="fresh"), other)
+    assert len(written(tmp_path / "verdicts.jsonl")) == 3
+
+
+def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    run(job, program)
+    newest = max((tmp_path / "state").iterdir())
+    content = newest.read_bytes()
+    newest.write_bytes(content[:-1])
+    with pytest.raises(StateError, match="damaged"):
+        run(job, program)
+    newest.unlink()
+    with pytest.raises(StateError, match="bring that folder back"):
+        run(job, program)
+    newest.write_bytes(content)
+    run(job, program)
+
+
+def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    program = ketal.compile(FORKS)
+    with pytest.raises(SettingError, match="there is no topic nowhere"):
+        run(job_of(broker, ["nowhere"], tmp_path), program)
+    job = job_of(broker, [topic()], tmp_path, verdicts=Target("kafka", "nowhere"))
+    with pytest.raises(SettingError, match="there is no topic nowhere"):
+        run(job, program)
+
+
+def test_messages_that_are_gone_are_no_empty_topic(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Retention has deleted what the group is to go on with: that is said, not skipped."""
+    from kafka import KafkaAdminClient, TopicPartition
+
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    run(job, program)
+    produce(broker, [(source, 0, accept("b", 1)), (source, 0, accept("c", 1))])
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(source, 0): 2})
+    with pytest.raises(StateError, match="no longer in the topic"):
+        run(job, program)
+
+
+def test_a_verdict_that_kafka_would_not_take_is_an_overflow(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, sink = topic(), topic()
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    job = job_of(
+        broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
+        limits=ketal.Limits(message_bytes_max=100),
+    )  # fmt: skip
+    run(job, ketal.compile(FORKS))
+    (said,) = committed(broker, sink, least=1)
+    assert said["verdict"] == "overflow"
+    assert said["limit"] == "message_bytes_max"
+    assert len(said["id"]) == 32
+
+
+def test_latest_begins_at_the_end_and_stays_there(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Where the first start began is committed: nothing that came after it is skipped."""
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(broker, [source], tmp_path, until_end=True, start="latest")
+    run(job, program)
+    produce(broker, [(source, 0, accept("b", 1)), (source, 0, accept("c", 1))])
+    run(job, program)
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["b@1", "c@1"]]
+
+
+def test_a_partition_that_is_added_is_read_from_its_beginning(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the job began at the end: what is in it came later."""
+    from kafka import KafkaAdminClient
+
+    monkeypatch.setattr(process, "PARTITIONS_S", 0.1)
+    source, program = topic(), ketal.compile(FORKS)
+    job = job_of(
+        broker, [source], tmp_path, start="latest", properties={"metadata_max_age_ms": 300}
+    )
+    done: list[str] = []
+
+    def look(figures: Any) -> None:
+        if not done:
+            done.append("added")
+            with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+                admin.create_partitions({source: 2})
+            produce(broker, [(source, 1, accept("a", 1)), (source, 0, accept("b", 1))])
+        elif figures.restarts and done == ["added"]:
+            # It is known now: an execution ends when all known partitions have.
+            done.append("ended")
+            produce(broker, [(source, 0, END), (source, 1, END)])
+
+    Engine(job, program, Told().hooks(look)).run()
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
+
+
+def test_a_fenced_producer_ends_and_does_not_harm_its_successor(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """kafka-python would ask for a new epoch, and abort what its successor does."""
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(broker, [source], tmp_path)
+    told = Told()
+    old = Engine(job, program, told.hooks(lambda figures: successor()))
+    seen: list[Engine] = []
+
+    def successor() -> None:
+        if not seen:
+            new = Engine(
+                job_of(broker, [source], tmp_path, until_end=True), program, Told().hooks()
+            )
+            seen.append(new)
+            new.run()
+            produce(broker, [(source, 0, accept("b", 1))])
+
+    with pytest.raises(clients.LostError, match="taken over"):
+        old.run()
+    run(job_of(broker, [source], tmp_path, until_end=True), program)
+    ids = {v["id"] for v in written(tmp_path / "verdicts.jsonl")}
+    assert len(ids) == 1
+
+
+def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker: Broker) -> None:
+    """What is private in kafka-python may change: then this fails, and so does every start."""
+    import kafka
+
+    assert kafka.__version__ == clients.TESTED_VERSION
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="private")
+    try:
+        manager = producer._transaction_manager
+        for error in (
+            kafka.errors.InvalidProducerEpochError,
+            kafka.errors.OutOfOrderSequenceNumberError,
+            kafka.errors.UnknownProducerIdError,
+        ):
+            assert manager.classify_batch_error(error, None) == "NEEDS_EPOCH_BUMP"
+        clients.end_when_fenced(producer)
+        for error in (
+            kafka.errors.InvalidProducerEpochError,
+            kafka.errors.OutOfOrderSequenceNumberError,
+            kafka.errors.UnknownProducerIdError,
+        ):
+            assert manager.classify_batch_error(error, None) == "FATAL"
+        producer._transaction_manager = None
+        with pytest.raises(SettingError, match="kafka-python"):
+            clients.end_when_fenced(producer)
+        producer._transaction_manager = manager
+    finally:
+        clients.close_producer(producer)
+
+
+def test_what_no_second_try_can_mend_is_found_among_the_causes() -> None:
+    from kafka import errors
+
+    first, second = errors.KafkaError("first"), errors.KafkaError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert clients.of_settings(first) is None
+    second.__cause__ = errors.TopicAuthorizationFailedError("events")
+    said = clients.of_settings(first)
+    assert said is not None
+    assert "TopicAuthorizationFailedError" in str(said)
+
+
+def test_properties_are_those_of_kafka_python() -> None:
+    clients.check_properties({"sasl_plain_password": "secret", "linger_ms": 1})
+    with pytest.raises(SettingError, match="did you mean security_protocol") as caught:
+        clients.check_properties({"security.protocol": "secret"})
+    assert "secret" not in str(caught.value)
+    with pytest.raises(SettingError, match="set by ketal itself"):
+        clients.check_properties({"isolation_level": "read_uncommitted"})
+    assert "isolation_level" in KafkaConsumer.DEFAULT_CONFIG

@@ -1,0 +1,283 @@
+"""The process engine when processes are killed, stopped and replaced, and when the broker dies.
+
+`KETAL_CHAOS` is the number of kills for each kind of output; `make chaos` sets a large one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+import ketal
+from ketal.errors import SettingError
+from ketal.streaming.broker import QUICK_JVM, Broker
+from ketal.streaming.broker_settings import QUICK_RETURN
+from ketal.streaming.clients import LostError, within
+from ketal.streaming.job import Target
+from tests.streaming.conftest import make_topic
+from tests.streaming.jobs import (
+    END,
+    Told,
+    Topic,
+    committed,
+    expected,
+    job_of,
+    produce,
+    run,
+    written,
+)
+from tests.streaming.test_process import FORKS, accept
+
+KILLS = int(os.environ.get("KETAL_CHAOS", "2"))
+PAIRS = 3_000
+PATIENCE_S = 40
+TOML = """\
+pattern = "forks.ketal"
+[kafka]
+bootstrap_servers = "{servers}"
+group_id = "{source}"
+[kafka.properties]
+max_poll_records = 50
+[source]
+topics = ["{source}"]
+[output]
+verdicts = "{verdicts}"
+[state]
+store = "dir:state"
+commit_interval_ms = 10
+[time]
+lateness_ms = 1000000000
+"""
+
+
+class Command:
+    """`ketal stream` with the job of a folder, as a process of its own."""
+
+    def __init__(self, folder: Path, broker: Broker, source: str, verdicts: str) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        (folder / "forks.ketal").write_text(FORKS)
+        text = TOML.format(servers=broker.bootstrap_servers, source=source, verdicts=verdicts)
+        (folder / "job.toml").write_text(text)
+
+    @contextmanager
+    def running(
+        self, *words: str, stderr: int = subprocess.PIPE
+    ) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, "-m", "ketal", "stream", "--config", "job.toml", *words]
+        process = subprocess.Popen(
+            command, cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=stderr
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def snapshots(self) -> int:
+        """Return the number of the newest snapshot."""
+        names = [path.name for path in self.state.glob("*.snapshot")]
+        return max((int(name.split("-")[0]) for name in names), default=0)
+
+    def await_snapshot(self, number: int, process: subprocess.Popen[str]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while self.snapshots() < number:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until_s, "no snapshot comes"
+            time.sleep(0.001)
+
+
+def pairs() -> list[bytes]:
+    """Return events of which each two are a match."""
+    return [accept(node, height, height) for height in range(1, PAIRS + 1) for node in "ab"]
+
+
+@pytest.mark.parametrize("seed", range((KILLS + 1) // 2))
+@pytest.mark.parametrize("kind", ["kafka", "file"])
+def test_kill_9_loses_nothing_and_doubles_nothing(
+    kind: str, seed: int, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Under read_committed; a file may have a verdict again, with the same id."""
+    chance = random.Random(seed)
+    source, sink = topic(3), topic()
+    lines = pairs()
+    messages = [(source, chance.randrange(3), line) for line in lines]
+    produce(broker, messages)
+    where = f"kafka:{sink}" if kind == "kafka" else "file:verdicts.jsonl"
+    command = Command(tmp_path, broker, source, where)
+    for _ in range(2):
+        before = command.snapshots()
+        with command.running() as process:
+            # The first of them is the claim; the others have messages in them.
+            command.await_snapshot(before + chance.randint(2, 4), process)
+            time.sleep(chance.random() * 0.05)
+            process.kill()
+    produce(broker, [(source, n, END) for n in range(3)])
+    with command.running("--output", "json") as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    if kind == "kafka":
+        assert sorted(v["id"] for v in committed(broker, sink, least=PAIRS)) == sorted(wanted)
+    else:
+        assert {v["id"] for v in written(tmp_path / "verdicts.jsonl")} == set(wanted)
+    (summary,) = map(json.loads, out.splitlines())
+    assert summary["summary"]["events"]["read"] == len(lines)
+    assert summary["summary"]["kafka"] == {"messages": len(lines) + 3, "control": 3}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_commits_and_says_the_summary(
+    number: int, code: int, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source = topic()
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    command = Command(tmp_path, broker, source, "-")
+    with command.running("--output", "json") as process:
+        command.await_snapshot(2, process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == code, err
+    verdict, summary = map(json.loads, out.splitlines())
+    assert verdict["events"] == ["a@1", "b@1"]
+    assert summary["summary"]["kafka"]["messages"] == 2
+    with command.running("--output", "json", "--until-end") as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    # All had been committed: nothing is said again, and the counts go on.
+    assert list(map(json.loads, out.splitlines())) == [summary]
+
+
+def test_a_terminal_has_a_line_that_lives(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    source = topic()
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    command = Command(tmp_path, broker, source, "file:verdicts.jsonl")
+    ours, theirs = os.openpty()
+    with command.running("--until-end", stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        # A terminal whose last writer has gone is at its end, or an error (Linux).
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 4_096):
+                seen += piece
+        process.communicate(timeout=PATIENCE_S)
+    os.close(ours)
+    assert process.returncode == 0, seen
+    assert b"2 messages" in seen
+    assert b"lag 0" in seen
+    assert b"1 match" in seen
+
+
+def test_a_zombie_ends_and_its_successor_goes_on(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Both write to one folder; what the one that was stopped had not committed is not seen."""
+    source, sink = topic(), topic()
+    lines = pairs()[:2_000]
+    produce(broker, [(source, 0, line) for line in lines[:1_000]])
+    command = Command(tmp_path, broker, source, f"kafka:{sink}")
+    with command.running() as zombie:
+        command.await_snapshot(3, zombie)
+        zombie.send_signal(signal.SIGSTOP)
+        with command.running("--until-end") as successor:
+            _, err = successor.communicate(timeout=PATIENCE_S)
+            assert successor.returncode == 0, err
+        produce(broker, [(source, 0, line) for line in lines[1_000:]])
+        zombie.send_signal(signal.SIGCONT)
+        _, err = zombie.communicate(timeout=PATIENCE_S)
+        assert (zombie.returncode, "taken over" in err) == (4, True), err
+    with command.running("--until-end") as last:
+        _, err = last.communicate(timeout=PATIENCE_S)
+        assert last.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(said) == sorted(wanted)
+
+
+def test_a_disk_that_is_full_ends_the_job_and_loses_nothing(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    full = Target("file", "/dev/full")
+    with pytest.raises(SettingError, match="cannot write /dev/full: No space"):
+        run(job_of(broker, [source], tmp_path, until_end=True, verdicts=full), program)
+    run(job_of(broker, [source], tmp_path, until_end=True), program)
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
+
+
+def test_a_broker_that_dies_inside_a_transaction(
+    jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that hangs is given up, and everything since the last commit is done again."""
+    commit = KafkaProducer.commit_transaction
+    deaths: list[float] = []
+    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
+        source, sink = make_topic(broker), make_topic(broker)
+        lines = pairs()[:40]
+        produce(broker, [(source, 0, line) for line in lines])
+
+        def dying(producer: KafkaProducer) -> None:
+            # The first commit is the claim of the session; this one has verdicts.
+            if len(deaths) == 1:
+                broker.kill()
+                threading.Timer(1.0, broker.start).start()
+            deaths.append(time.monotonic())
+            commit(producer)
+
+        monkeypatch.setattr(KafkaProducer, "commit_transaction", dying)
+        told = Told()
+        job = job_of(
+            broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
+            call_timeout_ms=4_000,
+        )  # fmt: skip
+        engine = run(job, ketal.compile(FORKS), told)
+        assert "failed" in told.sentences[0]
+        assert told.sentences[-1] == "Kafka is back; going on from the last commit"
+        assert engine.figures.restarts >= 1
+        wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+        said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+        assert sorted(said) == sorted(wanted)
+
+
+def test_a_broker_that_does_not_come_back_is_lost(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Nobody listens there: the job says so and gives up when it was told to."""
+    from dataclasses import replace
+
+    job = replace(
+        job_of(broker, [topic()], tmp_path, lost_after_ms=0, call_timeout_ms=1_000),
+        bootstrap_servers="127.0.0.1:9",
+    )
+    told = Told()
+    with pytest.raises(LostError, match=r"127\.0\.0\.1:9 is lost"):
+        run(job, ketal.compile(FORKS), told)
+    assert "trying again" in told.sentences[0]
+
+
+def test_a_call_that_hangs_is_given_up() -> None:
+    never = threading.Event()
+    with pytest.raises(TimeoutError, match=r"the commit took more than 0\.01 s"):
+        within(0.01, "the commit", never.wait)
+    never.set()
+    assert within(10, "a sum", sum, [1, 2]) == 3
+    with pytest.raises(ValueError, match="invalid literal"):
+        within(10, "a number", int, "x")
