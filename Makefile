@@ -3,6 +3,8 @@
 PYTHON ?= $(shell for p in python3.11 python3; do \
     "$$p" -c 'import venv' >/dev/null 2>&1 && echo "$$p" && break; done)
 BIN := .venv/bin
+# `make run` needs ketal alone; the tests bring a broker and Spark, which are large.
+INSTALLED := .venv/.installed
 READY := .venv/.ready
 # What `make run` shows: a pattern file and logs. The words before it are about the default.
 ifndef EXAMPLE
@@ -17,10 +19,10 @@ endif
 export ABOUT
 PYTEST_ARGS ?=
 
-.PHONY: run test lint format bench clean
+.PHONY: run test lint format bench chaos clean
 
 # ketal exits 1 where it finds a violation, and to find one is what the example is for.
-run: $(READY)
+run: $(INSTALLED)
 	@test -z "$$ABOUT" || echo "$$ABOUT"
 	$(BIN)/ketal run $(EXAMPLE) || test $$? -eq 1
 
@@ -37,6 +39,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The faults of a streaming job, with so many kills for each kind of output; the tests make two.
+chaos: $(READY)
+	KETAL_CHAOS=$${KETAL_CHAOS:-60} $(BIN)/python -m pytest tests/streaming/test_process_faults.py
+
 bench: $(READY)
 	for file in benchmarks/*.py; do $(BIN)/python "$$file" || exit 1; done
 
@@ -45,8 +51,12 @@ clean:
 	    .pytest_cache .ruff_cache
 
 # The build runs in .venv too, so that constraints.txt holds for setuptools as well.
-$(READY): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	"$(PYTHON)" -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt pip setuptools
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e .
+	touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
 	touch $(READY)

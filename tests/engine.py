@@ -13,7 +13,15 @@ from ketal.limits import Limits
 from ketal.operators.causal_order import canonical
 from ketal.pattern import File
 from ketal.scopes import PatternRun
-from ketal.verdicts import Incomplete, Match, Overflow, TimedOut, Violation
+from ketal.verdicts import (
+    Incomplete,
+    Match,
+    Overflow,
+    PatternVerdict,
+    ScopeKey,
+    TimedOut,
+    Violation,
+)
 
 LIMITS = Limits(matches_per_event_max=5_000)
 
@@ -51,13 +59,18 @@ def outcome(
     return collected(run, [*verdicts, *run.close()])
 
 
+def key(verdict: PatternVerdict) -> ScopeKey:
+    """Return a verdict's scope as the oracle writes it."""
+    return tuple(verdict.scope.items())
+
+
 def collected(run: PatternRun, verdicts: Sequence[Any]) -> semantics.Outcome:
     """Return a run's verdicts and counts as an Outcome."""
     return semantics.Outcome(
-        matches=[(v.scope, v.steps, v.returns) for v in verdicts if isinstance(v, Match)],
-        violations=[(v.scope, v.event, v.expected) for v in verdicts if isinstance(v, Violation)],
-        incomplete=[(v.scope, v.expected) for v in verdicts if isinstance(v, Incomplete)],
-        timed_out=[(v.scope, v.steps) for v in verdicts if isinstance(v, TimedOut)],
+        matches=[(key(v), v.steps, v.returns) for v in verdicts if isinstance(v, Match)],
+        violations=[(key(v), v.event, v.expected) for v in verdicts if isinstance(v, Violation)],
+        incomplete=[(key(v), v.expected) for v in verdicts if isinstance(v, Incomplete)],
+        timed_out=[(key(v), v.steps) for v in verdicts if isinstance(v, TimedOut)],
         unscoped=run.counts.unscoped,
         untimed=run.counts.untimed,
         halted=run.counts.halted,

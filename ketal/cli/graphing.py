@@ -18,6 +18,7 @@ examples:
   ketal graph --to svg --write stack.svg --pattern ReplicatedStack stack.ketal
 """
 _FORMS = ("dot", "mermaid", "svg", "json")
+_PICTURES = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".eps")
 _SUFFIXES = {".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".svg": "svg", ".json": "json"}
 
 
@@ -40,6 +41,11 @@ def execute(args: argparse.Namespace) -> int:
         names = ", ".join(program.names)
         raise SettingError(f"{args.file} holds several patterns: {names}; --pattern picks one")
     suffix = os.path.splitext(args.write or "")[1].lower()
+    if args.to is None and suffix in _PICTURES:
+        raise SettingError(
+            f"pictures are not written as {suffix}; write an .svg, or a .dot for Graphviz's "
+            f"`dot -T{suffix[1:]}` (--to {'|'.join(_FORMS)} says which, whatever the name)"
+        )
     form = args.to or _SUFFIXES.get(suffix, "dot")
     graph = program.graph()
     text = str(getattr(graph, f"to_{form}")())

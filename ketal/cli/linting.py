@@ -46,6 +46,7 @@ def execute(args: argparse.Namespace) -> int:
     """Lint the files; return the exit code."""
     import ketal
 
+    options.check_stdin(args.files)
     limits = options.limits_of(args.limit)
     findings: list[Finding] = []
     unread = 0

@@ -13,7 +13,7 @@ import argparse
 import re
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ketal.errors import SettingError
 from ketal.limits import DEFAULT, Limits
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 
-_NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_DURATION = re.compile(r"(\d+|\d+\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)", re.ASCII)
 _OWN_NAMES = ("text", "name", "limits")
 
 
@@ -74,7 +72,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="where node, type, clock, time, id or data is in a record: clock=pkt.vc",
+        help="where node, type, clock, time, id, data or incarnation is in a record: clock=pkt.vc",
     )
     group.add_argument(
         "--nodes", metavar="A,B,C", help="whose the entries of positional clocks are"
@@ -136,6 +134,8 @@ def params_of(words: list[str]) -> dict[str, ParamValue]:
     SettingError
         If one is not NAME=VALUE.
     """
+    from ketal import params
+
     given: dict[str, ParamValue] = {}
     for text in words:
         name, value = pair("--set", text, "w=30s")
@@ -143,27 +143,8 @@ def params_of(words: list[str]) -> dict[str, ParamValue]:
             raise SettingError(f"--set {name} is given twice")
         if name in _OWN_NAMES:
             raise SettingError(f"a parameter called {name!r} cannot be set; give it another name")
-        given[name] = value_of(value)
+        given[name] = params.value_of(value)
     return given
-
-
-def value_of(text: str) -> ParamValue:
-    """Read the value of a parameter: a duration, a number, a boolean, else text.
-
-    Quotes make text of anything: `"30s"`.
-    """
-    if text in ("true", "false"):
-        return text == "true"
-    if _NUMBER.fullmatch(text):
-        return int(text) if re.fullmatch(r"[+-]?\d{1,300}", text) else float(text)
-    if match := _DURATION.fullmatch(text):
-        from ketal.pattern import Duration
-
-        amount, unit = match.groups()
-        return Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return text
 
 
 def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
@@ -216,6 +197,18 @@ def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
         return raw.decode("utf-8-sig"), STDIN_NAME
     except UnicodeDecodeError as fault:
         raise SettingError(f"{STDIN_NAME} is no UTF-8 at byte {fault.start}") from None
+
+
+def check_stdin(paths: list[str]) -> None:
+    """Refuse standard input that is to be read twice.
+
+    Raises
+    ------
+    SettingError
+        If it is named twice.
+    """
+    if paths.count(STDIN) > 1:
+        raise SettingError("standard input (-) is given twice, and can be read only once")
 
 
 def program_of(path: str, *, words: list[str], chosen: str | None, limits: Limits) -> Program:

@@ -16,11 +16,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeVar
 
 import msgspec
 
+from ketal.cli import STDOUT_NAME
 from ketal.errors import SettingError
 
 T = TypeVar("T")
@@ -75,12 +76,20 @@ class Sink:
     ----------
     stream : text file
         Where they go.
+    name : str
+        What to call it in a message.
     colour : bool
         Whether the first word of a line is coloured.
+
+    Raises
+    ------
+    SettingError
+        From every method, if it cannot be written: the disk is full.
     """
 
-    def __init__(self, stream: TextIO, *, colour: bool = False) -> None:
+    def __init__(self, stream: TextIO, name: str, *, colour: bool = False) -> None:
         self._stream = stream
+        self._name = name
         self._console: Any = None
         if colour:
             from rich.console import Console
@@ -92,20 +101,44 @@ class Sink:
     def line(self, text: str) -> None:
         """Write one line."""
         if self._console is None:
-            self._stream.write(text + "\n")
+            self.text(text + "\n")
             return
         from rich.text import Text
 
         word, blank, rest = text.partition(" ")
-        self._console.print(Text.assemble((word, STYLES.get(word, "")), blank + rest))
+        with self._told():
+            self._console.print(Text.assemble((word, STYLES.get(word, "")), blank + rest))
 
     def text(self, text: str) -> None:
         """Write text as it is."""
-        self._stream.write(text)
+        try:
+            self._stream.write(text)
+        except OSError as fault:
+            raise unwritten(self._name, fault) from None
 
     def flush(self) -> None:
         """Hand over what was written."""
-        self._stream.flush()
+        with self._told():
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Hand over what was written, and close the file."""
+        with self._told():
+            self._stream.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise unwritten(self._name, fault) from None
+
+
+def unwritten(name: str, fault: OSError) -> Exception:
+    """Return what to raise where a file cannot be written; a closed pipe is no such fault."""
+    if isinstance(fault, BrokenPipeError):
+        return fault
+    return SettingError(f"cannot write {name}: {fault.strerror or fault}")
 
 
 @contextmanager
@@ -130,8 +163,9 @@ def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[Sink]:
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="backslashreplace")
         coloured = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
-        yield Sink(sys.stdout, colour=coloured)
-        sys.stdout.flush()
+        sink = Sink(sys.stdout, STDOUT_NAME, colour=coloured)
+        yield sink
+        sink.flush()
         return
     for name in inputs:
         if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
@@ -139,9 +173,16 @@ def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[Sink]:
     try:
         file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
     except OSError as fault:
-        raise SettingError(f"cannot write {path}: {fault.strerror}") from None
-    with file:
-        yield Sink(file)
+        raise unwritten(path, fault) from None
+    sink = Sink(file, path)
+    try:
+        yield sink
+    except BaseException:
+        # What was raised first is the reason to tell.
+        with suppress(OSError):
+            file.close()
+        raise
+    sink.close()
 
 
 class Progress:

@@ -2,8 +2,8 @@
 
 A finite log goes through `ketal.run`; with `--live` a `Monitor` is fed record by
 record, and each verdict is handed over as it comes. Either way the summary comes
-last, also after Ctrl-C, `--first` or a closed pipe, and then tells of what was
-read so far.
+last, also after Ctrl-C, SIGTERM or `--first`, and then tells of what was read so
+far.
 
 The one rule: the exit code is read off the summary, never off what was printed,
 so that `--count`, `limit n` and `return count` cannot hide a violation.
@@ -23,6 +23,8 @@ from ketal.cli import (
     FINE,
     FOUND,
     INTERRUPTED,
+    TERMINATED,
+    Terminated,
     complain,
     leave_closed_pipe,
     options,
@@ -127,16 +129,16 @@ def execute(args: argparse.Namespace) -> int:
         verdicts = ketal.run(program, watched, limits=limits, listing=listing, trace=args.trace)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
-    with sink_of as sink, _CtrlC() as ctrl_c, _calm_collector():
+    with sink_of as sink, _Signals() as signals, calm_collector():
         try:
-            return _Run(args, program, sink, progress, ctrl_c).judge(verdicts)
+            return _Run(args, program, sink, progress, signals).judge(verdicts)
         finally:
             if progress is not None:
                 progress.stop()
 
 
 @contextlib.contextmanager
-def _calm_collector() -> Iterator[None]:
+def calm_collector() -> Iterator[None]:
     """Look for garbage cycles less often: a log is many objects that live long, without one."""
     before = gc.get_threshold()
     gc.freeze()
@@ -177,41 +179,42 @@ class _Live:
         return self._monitor.held_back()
 
 
-class _CtrlC:
-    """Ctrl-C that does not break a line in two: it waits until the line is written.
+class _Signals:
+    """Ctrl-C and SIGTERM that do not break a line in two: they wait until it is written.
 
     A second one does not wait, as whoever reads the line may have stopped.
     """
 
     def __init__(self) -> None:
-        self.came = False
+        self.came: type[KeyboardInterrupt] | None = None
         self.writing = False
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _CtrlC:
+    def __enter__(self) -> _Signals:
         # Left alone where it is ignored, or is someone else's already.
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            try:
-                self._before = signal.signal(signal.SIGINT, self._handle)
-            except ValueError:
+        ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+        for number, default in ours.items():
+            if signal.getsignal(number) is default:
                 # Signals are the main thread's.
-                self._before = None
+                with contextlib.suppress(ValueError):
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
-    def _handle(self, *_: object) -> None:
-        again, self.came = self.came, True
+    def _handle(self, number: int, _: object) -> None:
+        again = self.came is not None
+        self.came = Terminated if number == signal.SIGTERM else KeyboardInterrupt
         if again or not self.writing:
-            raise KeyboardInterrupt
+            raise self.came
 
     def wrote(self) -> None:
-        """Say that the line is written; raise the KeyboardInterrupt that waited."""
+        """Say that the line is written; raise the signal that waited."""
         self.writing = False
-        if self.came:
-            raise KeyboardInterrupt
+        if self.came is not None:
+            raise self.came
 
 
 class _Run:
@@ -223,23 +226,24 @@ class _Run:
         program: Program,
         sink: Sink,
         progress: Progress | None,
-        ctrl_c: _CtrlC,
+        signals: _Signals,
     ) -> None:
         self._args = args
         self._program = program
         self._sink = sink
         self._progress = progress
-        self._ctrl_c = ctrl_c
+        self._signals = signals
         self._json = args.output == "json"
         self._first_rejected: Rejected | None = None
 
     def judge(self, verdicts: Any) -> int:
         """Say everything; return the exit code."""
-        whole = interrupted = False
+        whole = False
+        stopped: KeyboardInterrupt | None = None
         try:
             whole = self._say(verdicts)
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt as stop:
+            stopped = stop
         except BrokenPipeError:
             leave_closed_pipe()
             return self._code(verdicts.summary)
@@ -251,18 +255,29 @@ class _Run:
             self._sink.flush()
         except BrokenPipeError:
             leave_closed_pipe()
-        if interrupted:
-            if not self._args.live and self._program.needs_order:
-                complain("interrupted: what is counted as accepted was not all judged")
-            return INTERRUPTED
+        if stopped is not None:
+            return self._code_of(stopped)
+        if not whole:
+            upto = counted(self._args.first, "verdict")
+            complain(f"stopped after {upto} (--first): what comes after was not judged")
         if whole and (reason := self._nothing_read(summary)):
             complain(reason)
             return COULD_NOT_RUN
         return self._code(summary)
 
+    def _code_of(self, stopped: KeyboardInterrupt) -> int:
+        """Say that the summary is not of the whole log; return the exit code."""
+        by_sigterm = isinstance(stopped, Terminated)
+        word = "terminated" if by_sigterm else "interrupted"
+        if self._program.needs_order and not self._args.live:
+            complain(f"{word}: what is counted as accepted was not all judged")
+        else:
+            complain(f"{word}: not all of the log was read and judged")
+        return TERMINATED if by_sigterm else INTERRUPTED
+
     def _say(self, verdicts: Any) -> bool:
         """Write the verdicts; return whether that was all of them."""
-        args, sink, ctrl_c = self._args, self._sink, self._ctrl_c
+        args, sink, signals = self._args, self._sink, self._signals
         for said, verdict in enumerate(verdicts, 1):
             if self._first_rejected is None and verdict.kind == "rejected":
                 self._first_rejected = verdict
@@ -270,11 +285,11 @@ class _Run:
                 if self._progress is not None:
                     self._progress.give_way()
                 line = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
-                ctrl_c.writing = True
+                signals.writing = True
                 sink.line(line)
                 if args.live:
                     sink.flush()
-                ctrl_c.wrote()
+                signals.wrote()
             if said == args.first:
                 return False
         return True

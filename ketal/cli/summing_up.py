@@ -38,6 +38,7 @@ _NOT_JUDGED = {
     "unscoped": "without the key of `partition by`",
     "untimed": "without the time that `within` needs",
     "halted": "after a violation that halted their run",
+    "strangers": "of nodes that its topology does not have",
 }
 
 
@@ -76,11 +77,35 @@ def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) 
                 f"{name}: unknown: {events} without the result_type or arg_types that a "
                 "`call(...)` asks for; `*` and `(..)` ask for none"
             )
+        if counts.get("guard_failures"):
+            times = counted(counts["guard_failures"], "time")
+            yield (
+                f"{name}: unknown: a registered guard failed {times}: it raised, or its answer was "
+                "none of True, False and None (the log of `ketal` says which)"
+            )
     if summary["gaps"]:
         yield f"{counted(summary['gaps'], 'gap')}: events that were declared lost"
     if summary["holes"]:
         holes = counted(summary["holes"], "hole")
         yield f"{holes}: events that clocks speak of and the log does not hold"
+    if summary.get("restarts"):
+        times = counted(summary["restarts"], "restart")
+        yield (
+            f"{times}: a node whose counter began at 1 again with other content is taken for its "
+            "next incarnation (`a#2`); if it is none, `ketal audit` names the fault"
+        )
+    if summary.get("impossible"):
+        events = counted(summary["impossible"], "event")
+        yield (
+            f"{events} with an impossible clock, which knows of an event that comes later in the "
+            "canonical order; the answer may be wrong, and `ketal audit` names the fault"
+        )
+    if summary.get("doubtful"):
+        events = counted(summary["doubtful"], "event")
+        yield (
+            f"{events} with a doubtful clock: a node left, and what says how much of it was known "
+            "is missing"
+        )
     if summary.get("handler_failures"):
         yield counted(summary["handler_failures"], "handler failure")
 

@@ -9,8 +9,8 @@ nothing is lost between them.
 
 from ketal.logs.jsonl import Record, decoded, write_jsonl
 from ketal.logs.reading import Log, open_source, place, read_log
+from ketal.logs.regexes import compile_regex
 from ketal.logs.shape import Item, Shape
-from ketal.logs.shiviz import compile_regex
 from ketal.logs.source import (
     FIELDS,
     FORMATS,

@@ -9,16 +9,17 @@ rule: both ways give the same item for the same line; the first is only quicker.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
 
-from ketal.errors import EventError
+from ketal.errors import EventError, wrong_type
 from ketal.event import CONTROL_PREFIX, Control, Draft, Event, event_decoder
 from ketal.limits import Limits
-from ketal.logs.shape import Item, Shape, kind_of
+from ketal.logs.shape import KAFKA, Item, Shape, kind_of, why_not_json
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
 from ketal.verdicts import Rejected
@@ -27,19 +28,26 @@ Record = tuple[str, Event | Control | Rejected, str, int]
 """(execution, item, file, line) of one record of a log."""
 
 _REASON_CHARS_MAX = 400
+_TRUNCATED = "Input data was truncated"
+_ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
+_OBJECTS_HINT = "`jq -c . FILE` makes JSON lines of objects that take several"
 _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 _object_decoder = msgspec.json.Decoder()
 
 
 def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Record:
     """Return the record of one that is no event."""
-    reason = fault.reason
-    if len(reason) > _REASON_CHARS_MAX:
-        # A reason may quote what it was given, and that may be a megabyte.
-        reason = reason[: _REASON_CHARS_MAX - 1] + "…"
+    reason = brief_reason(fault.reason)
     draft = fault.draft if isinstance(fault.draft, Draft) else None
     item = Rejected(place=f"{name}:{line}", reason=reason, execution=execution, draft=draft)
     return execution, item, name, line
+
+
+def brief_reason(reason: str) -> str:
+    """Return a reason cut short: it may quote what it was given, and that may be a megabyte."""
+    if len(reason) > _REASON_CHARS_MAX:
+        return reason[: _REASON_CHARS_MAX - 1] + "…"
+    return reason
 
 
 def read_lines(
@@ -93,8 +101,17 @@ def _record(line: bytes, shape: Shape, name: str, at: int) -> Record | None:
         return rejected(fault, name, at)
 
 
-def decoded(line: bytes, shape: Shape) -> Item:
+def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) -> Item:
     """Return the item that a JSON object is.
+
+    Parameters
+    ----------
+    line : bytes
+        The object.
+    shape : Shape
+        Where the fields are.
+    outside : dict, optional
+        The `key` and the `header`s of a message that `shape` has paths to.
 
     Raises
     ------
@@ -106,7 +123,10 @@ def decoded(line: bytes, shape: Shape) -> Item:
     except (ValueError, RecursionError) as fault:
         raise EventError(_why_not_json(line, fault)) from None
     if record.__class__ is not dict:
-        raise EventError(f"the line is {kind_of(record)}, not a JSON object")
+        hint = f" ({_ARRAY_HINT})" if isinstance(record, list) else ""
+        raise EventError(f"the line is {kind_of(record)}, not a JSON object{hint}")
+    if outside:
+        record[KAFKA] = outside
     return shape.item(record)
 
 
@@ -119,16 +139,23 @@ def _why_not_json(line: bytes, fault: Exception) -> str:
         return "the record is nested too deeply"
     if line.lstrip()[:1] not in (b"{", b"["):
         return "the line is not JSON (--format says what kind of log this is)"
-    return f"the line is not JSON: {fault}"
+    if str(fault) == _TRUNCATED:
+        # Most often it is no damage, but JSON that is laid out for people.
+        if line.lstrip().startswith(b"["):
+            return f"the line is not JSON: the array does not end on it ({_ARRAY_HINT})"
+        return f"the line is not JSON: the object does not end on it ({_OBJECTS_HINT})"
+    return f"the line {why_not_json(line.decode(), fault)}"
 
 
-def write_jsonl(events: Iterable[Event | Control], file: str | os.PathLike[str] | BinaryIO) -> int:
+def write_jsonl(
+    events: Iterable[Event | Control | Draft], file: str | os.PathLike[str] | BinaryIO
+) -> int:
     """Write events as JSON lines that `read_log` reads back equal.
 
     Parameters
     ----------
     events : iterable of Event or Control
-        What to write, in this order.
+        What to write, in this order. A draft is written as it is, clock and all.
     file : path or binary file
         Where to; a path is replaced.
 
@@ -136,10 +163,17 @@ def write_jsonl(events: Iterable[Event | Control], file: str | os.PathLike[str] 
     -------
     int
         How many were written.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of another class than it must be.
     """
     if isinstance(file, str | os.PathLike):
         with open(file, "wb") as opened:
             return write_jsonl(events, opened)
+    if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
+        raise wrong_type("file", "a path or a binary file", file)
     encode = msgspec.json.Encoder().encode
     count = 0
     for event in events:
@@ -148,13 +182,15 @@ def write_jsonl(events: Iterable[Event | Control], file: str | os.PathLike[str] 
     return count
 
 
-def _object(event: Event | Control) -> dict[str, Any]:
+def _object(event: Event | Control | Draft) -> dict[str, Any]:
     if isinstance(event, Control):
         said = {"node": event.node, "time": event.time, "members": event.members or None}
         if event.kind == "view":
             said["members"] = event.members
         kept = {key: value for key, value in said.items() if value is not None}
         return {"type": CONTROL_PREFIX + event.kind, **kept}
+    if not isinstance(event, Event | Draft):
+        raise wrong_type("what is written", "a ketal.Event", event)
     out: dict[str, Any] = {"node": event.node, "type": event.type, "clock": event.clock}
     if event.time is not None:
         out["time"] = event.time

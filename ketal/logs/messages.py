@@ -24,11 +24,10 @@ from typing import Any
 
 from ketal.errors import SettingError
 from ketal.event import Event
-from ketal.logs.source import near, path_of
+from ketal.logs.source import MESSAGES_EXAMPLE, near, path_of
 
 _OWN = ("node", "type", "id", "time")
 _KEYS = ("id", "send", "receive")
-_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
 
 
 def _split(text: str, mark: str, most: int = 0) -> list[str]:
@@ -116,15 +115,19 @@ class Messages:
         """
         if isinstance(option, Messages):
             return option
+        if not isinstance(option, str | Mapping):
+            raise SettingError(
+                f"messages are matched by a text as {MESSAGES_EXAMPLE}, not by {option!r}"
+            )
         given = _pairs(option) if isinstance(option, str) else dict(option)
         for key, value in given.items():
             if key not in _KEYS:
                 raise SettingError(f"messages are not matched by {key!r}{near(key, _KEYS)}")
             if not isinstance(value, str) or not value:
-                raise SettingError(f"{key} of the matched messages is empty; as {_EXAMPLE}")
+                raise SettingError(f"{key} of the matched messages is empty; as {MESSAGES_EXAMPLE}")
         for key in _KEYS:
             if key not in given:
-                raise SettingError(f"to match messages takes {key}=…, as {_EXAMPLE}")
+                raise SettingError(f"to match messages takes {key}=…, as {MESSAGES_EXAMPLE}")
         return cls(
             id=tuple(path_of(path) for path in _split(given["id"], "+")),
             send=_test("send", given["send"]),
@@ -142,7 +145,9 @@ def _pairs(text: str) -> dict[str, str]:
     for piece in _split(text, ","):
         key, *value = _split(piece, "=", 1)
         if not value:
-            raise SettingError(f"{piece!r} is not KEY=VALUE; messages are matched as {_EXAMPLE}")
+            raise SettingError(
+                f"{piece!r} is not KEY=VALUE; messages are matched as {MESSAGES_EXAMPLE}"
+            )
         if key.strip() in given:
             raise SettingError(f"{key.strip()} is given twice in {text!r}")
         given[key.strip()] = value[0].strip()

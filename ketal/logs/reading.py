@@ -99,7 +99,8 @@ def read_log(
     ----------
     *paths : path or binary file
         Together they are one execution. `-` is standard input, which can be
-        read only once; `.gz` and `.zst` data are unpacked.
+        read only once; gzip and Zstandard data are unpacked, and a name that
+        ends in `.gz` or `.zst` is held to it.
     format : str, optional
         `jsonl`, `shiviz`, `csv` or `parquet`. By default the name tells, then
         the first lines do; a `regex` means `shiviz`. Also `otlp` and `zipkin`:
@@ -110,9 +111,10 @@ def read_log(
         number. Pieces of the same name in different files are one execution.
     fields : mapping of str to str, optional
         Field of the event → path in the record, as `{"clock": "pkt.vc"}`; keys
-        are joined by `.`, and `\.` is a literal dot.
+        are joined by `.`, and `\.` is a literal dot. `incarnation` becomes the
+        attribute of that name, which numbers the runs of a node.
     nodes : sequence of str, optional
-        The nodes of positional clocks.
+        The nodes of positional clocks; a clock that names its nodes is rejected.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
     rebuild : str, optional
@@ -128,6 +130,8 @@ def read_log(
     SettingError
         If a file is missing or an option is wrong; later, on iteration, if a
         file cannot be read, or a stream is read a second time.
+    TypeError
+        If what is to be read is neither a path nor a file.
 
     Examples
     --------
@@ -139,7 +143,7 @@ def read_log(
         format=format,
         regex=regex,
         delimiter=delimiter,
-        fields=fields or {},
+        fields={} if fields is None else fields,
         nodes=nodes,
         time_unit=time_unit,
         rebuild=rebuild,
@@ -153,7 +157,10 @@ def open_source(
     limits: Limits = DEFAULT,
 ) -> Log:
     """Return the log that `paths` hold, read as `source` says; see `read_log`."""
+    limits = Limits.given(limits)
     origins = [Origin(path) for path in paths]
+    if sum(origin.is_stdin for origin in origins) > 1:
+        raise SettingError("standard input is given twice as a log, and can be read only once")
     if not origins:
         raise SettingError("there is no log to read; name a file, or - for standard input")
     Shape(source)

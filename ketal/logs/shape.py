@@ -11,6 +11,8 @@ as well, and everything else is.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -19,17 +21,23 @@ import msgspec
 
 from ketal.clocks import vector
 from ketal.errors import EventError, SettingError
-from ketal.event import CONTROL_PREFIX, Control, Draft, Event
+from ketal.event import CONTROL_PREFIX, CleanEvent, Control, Draft, Event
 from ketal.limits import DEFAULT, Limits
-from ketal.logs.source import FIELDS, TIME_UNITS, Path, Source, path_of
+from ketal.logs.source import INCARNATION, OWN_FIELDS, TIME_UNITS, Path, Source, path_of
 
 Item = Event | Control
 """What a well-formed record is."""
 
-PLAIN: Mapping[str, str] = {name: name for name in FIELDS}
+KAFKA = "\0kafka"
+"""The key under which a record holds its message's key and headers (`decoded`'s `outside`)."""
+
+PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
 """Where the fields are by default: under their own names."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)', re.ASCII)
+_DIGITS_MAX = 4_300
+"""Python reads no longer integer."""
 _COUNTERS = re.compile(r"\s*;\s*")
 _MISSING_HINT = {
     "node": " (--field node=PATH says where it is)",
@@ -50,6 +58,8 @@ class Shape:
         field in neither does not exist in the record.
     limits : Limits
         `clock_entries_max` bounds a clock.
+    kafka : bool
+        Whether records are Kafka messages: `kafka.key` and `kafka.header.NAME` are paths then.
 
     Raises
     ------
@@ -58,16 +68,23 @@ class Shape:
     """
 
     def __init__(
-        self, source: Source, defaults: Mapping[str, str] = PLAIN, limits: Limits = DEFAULT
+        self,
+        source: Source,
+        defaults: Mapping[str, str] = PLAIN,
+        limits: Limits = DEFAULT,
+        *,
+        kafka: bool = False,
     ) -> None:
         for name, path in source.fields.items():
-            if path == "kafka.key" or path.startswith("kafka.header."):
+            if not kafka and _of_message(path):
                 raise SettingError(
                     f"the path {path} of {name} needs a Kafka source: "
                     "a file's records have no key and no headers"
                 )
         texts = {**defaults, **source.fields}
-        self.paths: dict[str, Path] = {name: path_of(text) for name, text in texts.items()}
+        self.paths: dict[str, Path] = {
+            name: _of_message(text) or path_of(text) for name, text in texts.items()
+        }
         """Field → the keys that lead to it."""
         self._shown = texts
         self._nodes = source.nodes
@@ -82,7 +99,8 @@ class Shape:
     @property
     def plain(self) -> bool:
         """Whether a record of this shape is an Event as `Event` spells it."""
-        return self._shown == PLAIN and self._divisor == 1 and not self._clockless
+        unchanged = self._divisor == 1 and not self._clockless and self._nodes is None
+        return self._shown == PLAIN and unchanged
 
     def item(self, record: dict[str, Any]) -> Item:
         """Return the event or control event that a record is; takes the record over.
@@ -120,28 +138,25 @@ class Shape:
             # It gets its clock when all events are known.
             own["clock"] = {str(own["node"]): 1}
         for name in ("clock", "node", "type"):
-            if own.get(name) is None:
-                fault = EventError(self._missing(name, record))
+            value = own.get(name)
+            if value is None or value == "":
+                fault = EventError(self._missing(name, value, record))
                 if name == "clock":
                     fault.draft = self._draft(own, None, record)
                 raise fault
-        identifier = own.get("id")
-        if identifier is not None and (
-            isinstance(identifier, bool) or not isinstance(identifier, str | int)
-        ):
-            raise EventError(f"id must be a string or an integer, not {kind_of(identifier)}")
+        identifier = _identifier(own.get("id"))
         data: dict[str, Any] | None = None
         try:
             clock = self._clock(own["clock"])
             time = self._time(own.get("time"))
-            data = self._attributes(record)
-            return Event(
+            data = self._data_of(own, record)
+            return CleanEvent(
                 node=own["node"],
                 type=type_,  # type: ignore[arg-type]
                 clock=clock,
                 time=time,
                 data=data,
-                id=None if identifier is None else str(identifier),
+                id=identifier,
             )
         except EventError as fault:
             fault.draft = self._draft(own, data, record)
@@ -152,13 +167,13 @@ class Shape:
     ) -> Draft | None:
         """Return what a record without a valid clock says; None where more is wrong."""
         try:
-            event = Event(
+            event = CleanEvent(
                 node=own["node"],
                 type=own["type"],
                 clock={str(own["node"]): 1},
                 time=self._time(own.get("time")),
-                data=self._attributes(record) if data is None else data,
-                id=own.get("id"),
+                data=self._data_of(own, record) if data is None else data,
+                id=_identifier(own.get("id")),
             )
         except (EventError, KeyError):
             return None
@@ -170,12 +185,27 @@ class Shape:
             return Draft(event.node, event.type, clock, event.time, event.data, event.id)  # type: ignore[arg-type]
         return None
 
-    def _missing(self, name: str, record: Mapping[str, Any]) -> str:
+    def _missing(self, name: str, value: Any, record: Mapping[str, Any]) -> str:
         shown = self._shown.get(name, name)
         where = "" if shown == name else f" at {shown}"
+        fault = f"the record has no {name}{where}"
+        if value is not None:
+            fault = f"the record's {name}{where} is empty"
         keys = ", ".join(list(record)[:8])
         has = f"; its other keys are {keys}" if keys else ""
-        return f"the record has no {name}{where}{_MISSING_HINT[name]}{has}"
+        return f"{fault}{_MISSING_HINT[name]}{has}"
+
+    def _data_of(self, own: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+        data = self._attributes(record)
+        number = own.get(INCARNATION)
+        if number is not None:
+            if INCARNATION in data:
+                raise EventError(
+                    f"the record has an attribute {INCARNATION!r} beside the one "
+                    f"at {self._shown[INCARNATION]}"
+                )
+            data[INCARNATION] = number
+        return data
 
     def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:
         if self._data is None:
@@ -214,6 +244,10 @@ class Shape:
             clock = dict(zip(self._nodes, clock, strict=True))
         elif clock.__class__ is not dict:
             raise EventError(f"clock must map nodes to counters, not be {kind_of(clock)}")
+        elif self._nodes is not None:
+            raise EventError(
+                "the clock names its nodes itself; --nodes A,B,C is for clocks that are lists"
+            )
         if len(clock) > self._entries_max:
             raise EventError(
                 f"the clock has {len(clock)} entries; clock_entries_max is {self._entries_max}"
@@ -230,6 +264,22 @@ class Shape:
         if self._divisor != 1 and isinstance(time, int | float) and not isinstance(time, bool):
             time = time / self._divisor
         return time
+
+
+def _of_message(path: str) -> Path:
+    """Return the keys of `kafka.key` and `kafka.header.NAME`, none for any other path."""
+    if path == "kafka.key":
+        return (KAFKA, "key")
+    name = path.removeprefix("kafka.header.")
+    return (KAFKA, "header", name) if name and name != path else ()
+
+
+def _identifier(value: Any) -> str | None:
+    if value is None or value.__class__ is str:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise EventError(f"id must be a string or an integer, not {kind_of(value)}")
 
 
 def _value(record: Any, path: Path) -> Any:
@@ -282,7 +332,10 @@ def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
         try:
             decoded = msgspec.json.decode(text)
         except (ValueError, RecursionError) as fault:
-            raise EventError(f"the clock {brief(text)} is not JSON: {fault}") from None
+            raise EventError(f"the clock {brief(text)} {why_not_json(text, fault)}") from None
+        if text.count(":") > len(decoded):
+            # A name holds a colon, or is there twice and the decoder kept its last entry.
+            json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, text))
         return decoded  # type: ignore[no-any-return]
     entries: dict[str, Any] = {}
     for entry in _COUNTERS.split(text.rstrip("; ")) if text else ():
@@ -296,6 +349,28 @@ def clock_of_text(text: str) -> dict[str, Any] | list[Any]:
             raise EventError(f"the clock {brief(text)} has two entries of {node!r}")
         entries[node] = int(counter)
     return entries
+
+
+def _once(pairs: list[tuple[str, Any]], text: str) -> None:
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise EventError(f"the clock {brief(text)} has two entries of {name!r}")
+        names.add(name)
+
+
+def why_not_json(text: str, fault: Exception) -> str:
+    """Say of a text why msgspec does not read it as JSON: it is not, or holds such a number."""
+    why = f"is not JSON: {str(fault).removeprefix('JSON is malformed: ')}"
+    if "out of range" not in why:
+        return why
+    # What stands before the number was read, so its strings are whole.
+    for token in _STRING_OR_NUMBER.finditer(text):
+        number = token[1] or "0"
+        whole = number.lstrip("-").isdigit()
+        if (len(number.lstrip("-")) > _DIGITS_MAX) if whole else math.isinf(float(number)):
+            return f"cannot be read: the number {brief(number, 40)[1:-1]} is out of range"
+    return why
 
 
 def brief(text: str, length: int = 60) -> str:

@@ -15,129 +15,22 @@ is rejected, with its place.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-import re2
-
 from ketal.errors import EventError, SettingError
-from ketal.limits import DEFAULT, Limits
+from ketal.limits import Limits
 from ketal.logs.jsonl import Record, rejected
+from ketal.logs.regexes import NAME, compile_regex, shortened
 from ketal.logs.shape import Shape, brief
 from ketal.logs.source import Source
+from ketal.logs.unpacking import TornError
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 """ShiViz's own: a line of text, then a line with host and clock."""
 
 GROUPS = {"node": "host", "type": "event", "clock": "clock"}
 """Where an event's fields are by default; a group `time` is an attribute."""
-
-_NAME = re.compile(r"\(\?P?<([^=!>][^>]*)>")
-_HEX = re.compile(r"u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})")
-_UNABLE = {
-    "(?=": "lookahead",
-    "(?!": "lookahead",
-    "(?<=": "lookbehind",
-    "(?<!": "lookbehind",
-    "(?P=": "a backreference",
-    "(?>": "an atomic group",
-    "(?(": "a conditional group",
-}
-
-
-def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -> Any:
-    """Compile an expression for bytes of UTF-8, with `^` and `$` at every line.
-
-    Parameters
-    ----------
-    text : str
-        In JavaScript's or Python's syntax.
-    what : str
-        What to call it in a message.
-    limits : Limits
-        `regex_bytes_max`, `regex_memory_max`.
-
-    Raises
-    ------
-    SettingError
-        If it is no regular expression, or needs what linear time cannot give.
-    """
-    if len(text.encode(errors="replace")) > limits.regex_bytes_max:
-        raise SettingError(f"{what} is longer than regex_bytes_max ({limits.regex_bytes_max})")
-    names = _NAME.findall(text)
-    for name in names:
-        if names.count(name) > 1:
-            raise SettingError(f"{what} has two groups named {name!r}")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = limits.regex_memory_max
-    try:
-        return re2.compile(("(?m)" + _translated(text, what)).encode(), options)
-    except re2.error as fault:
-        why = fault.args[0] if fault.args else fault
-        shown = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
-        raise SettingError(f"{what} is no regular expression of RE2: {shown}") from None
-    except UnicodeEncodeError:
-        raise SettingError(f"{what} is not valid Unicode") from None
-
-
-def _translated(text: str, what: str) -> str:
-    """Rewrite what JavaScript or Python spell otherwise than RE2."""
-    out: list[str] = []
-    at, in_class = 0, False
-    while at < len(text):
-        char = text[at]
-        if char == "\\":
-            piece, at = _escape(text, at + 1, in_class, what)
-            out.append(piece)
-            continue
-        if in_class:
-            in_class = char != "]"
-        elif char == "[":
-            # JavaScript's [] matches nothing, its [^] everything.
-            for spelled, meant in (("[^]", r"[\s\S]"), ("[]", r"[^\s\S]")):
-                if text.startswith(spelled, at):
-                    char = meant
-                    at += len(spelled) - 1
-                    break
-            else:
-                in_class = True
-        elif char == "(":
-            for opening, name in _UNABLE.items():
-                if text.startswith(opening, at):
-                    raise _unable(what, name, at)
-            if text.startswith("(?<", at):
-                char = "(?P<"
-                at += 2
-        out.append(char)
-        at += 1
-    return "".join(out)
-
-
-def _escape(text: str, at: int, in_class: bool, what: str) -> tuple[str, int]:
-    """Translate the escape whose backslash stands before `at`; return it and what follows."""
-    char = text[at : at + 1]
-    if not in_class and ((char and char in "123456789") or text.startswith("k<", at)):
-        raise _unable(what, "a backreference", at - 1)
-    if char == "u" and (code := _HEX.match(text, at)):
-        return f"\\x{{{code[1] or code[2]}}}", code.end()
-    if char == "c" and text[at + 1 : at + 2].isalpha():
-        return f"\\x{{{ord(text[at + 1]) % 32:x}}}", at + 2
-    if char == "0" and not text[at + 1 : at + 2].isdigit():
-        return r"\x00", at + 1
-    if char == "b" and in_class:
-        return r"\x08", at + 1
-    if char == "Z":
-        return r"\z", at + 1
-    return "\\" + char, at + 1
-
-
-def _unable(what: str, name: str, at: int) -> SettingError:
-    return SettingError(
-        f"{what} uses {name} at column {at + 1}, which cannot be matched in linear time; "
-        "write it without"
-    )
 
 
 def _groups(regex: Any) -> dict[str, int]:
@@ -179,7 +72,7 @@ class _Reader:
         """
         first, _, rest = text.partition(b"\n")
         line = first.decode()
-        names = _NAME.findall(line)
+        names = NAME.findall(line)
         if not all(name in names for name in self._needed):
             if self.regex is None:
                 self.text = DEFAULT_REGEX
@@ -250,7 +143,11 @@ def _whole(name: str, chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, E
                 )
             held.append(chunk)
     except EventError as fault:
-        return b"".join(held), fault
+        text = b"".join(held)
+        if isinstance(fault, TornError):
+            # How the line goes on that the data stops in, nobody knows.
+            text = text[: text.rfind(b"\n") + 1]
+        return text, fault
     return b"".join(held), None
 
 
@@ -337,8 +234,13 @@ def _items(
     if matched:
         if lost := _between(text, at, end, invalid, lines):
             yield lost
+    elif b"\0" in text[start:end]:
+        reason = "this is no text: it holds bytes that are zero (--format says what it is)"
+        yield EventError(reason), _first_word(text, start, end)
     elif text[start:end].strip():
-        reason = f"the regular expression {brief(reader.text or '', 120)} matches nothing here"
+        reason = (
+            f"the regular expression `{shortened(reader.text or '', 120)}` matches nothing here"
+        )
         hint = "(--regex gives another one, --format another kind of log)"
         yield EventError(f"{reason} {hint}"), _first_word(text, start, end)
 

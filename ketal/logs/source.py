@@ -20,8 +20,13 @@ from ketal.errors import SettingError
 from ketal.limits import DEFAULT, Limits
 
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", "otlp", "zipkin")
-FIELDS = ("node", "type", "clock", "time", "id", "data")
+OWN_FIELDS = ("node", "type", "clock", "time", "id", "data")
+INCARNATION = "incarnation"
+"""The attribute that numbers the runs of a node (docs/membership.md)."""
+FIELDS = (*OWN_FIELDS, INCARNATION)
+"""What a path in a record may be given for."""
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
 TABLES = ("pattern", "engine", "kafka", "source", "output", "state", "time", "limits", "spark")
 
 Path = tuple[str, ...]
@@ -31,7 +36,7 @@ Path = tuple[str, ...]
 def near(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean …?` for the nearest known name, else what there is."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, 1)
+    close = difflib.get_close_matches(str(name), names, 1)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
 
 
@@ -127,8 +132,14 @@ class Source:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise SettingError(f"{name} must be a regular expression, not {value!r}")
+            if value == "":
+                raise SettingError(f"{name} is empty; leave it out to have none")
             if value and self.format not in (None, "shiviz"):
                 raise SettingError(f"{name} is for ShiViz logs, and the format is {self.format}")
+        if self.rebuild is not None and not isinstance(self.rebuild, str):
+            raise SettingError(
+                f"rebuild must be a text as {MESSAGES_EXAMPLE}, not {self.rebuild!r}"
+            )
         if self.time_unit not in tuple(TIME_UNITS):
             raise SettingError(
                 f"there is no time unit {self.time_unit!r}; there are {', '.join(TIME_UNITS)}"

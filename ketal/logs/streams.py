@@ -1,4 +1,4 @@
-"""Bytes of a log: opened, unpacked, and cut into lines, in bounded memory.
+"""Bytes of a log: opened, and cut into lines, in bounded memory.
 
 Everything here is a generator of bytes that holds one block at a time. The one
 rule: damage is an item, not an exception. A line that is too long, or packed
@@ -11,19 +11,19 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, BinaryIO
 
-import zstandard
+from ketal.errors import EventError, SettingError, wrong_type
+from ketal.logs.unpacking import BLOCK_BYTES, HEAD_BYTES, TornError, unpacked
 
-from ketal.errors import EventError, SettingError
-
-BLOCK_BYTES = 32_768
-_HEAD_BYTES = 65_536
-_GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+_FIRST_LINE_BYTES = 65_536
+SEPARATORS = ",\t;|"
+"""What may stand between the columns of a CSV file."""
+PARQUET = b"PAR1"
+"""A Parquet file begins with it."""
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -43,6 +43,8 @@ class Origin:
     ------
     SettingError
         If there is no such file, or it cannot be read.
+    TypeError
+        If it is neither a path nor a file.
     """
 
     def __init__(self, where: str | os.PathLike[str] | BinaryIO) -> None:
@@ -58,10 +60,18 @@ class Origin:
             else:
                 self._check()
         else:
+            if not hasattr(where, "read"):
+                several = " (several are arguments of their own)" if _listed(where) else ""
+                raise wrong_type("a log to read", f"a path or a binary file{several}", where)
             self._file = where
             self.name = str(getattr(where, "name", "<file>"))
             self._again = _seekable(where)
             self._start = where.tell() if self._again else 0
+
+    @property
+    def is_stdin(self) -> bool:
+        """Whether it is the standard input of this process."""
+        return self._file is not None and self._file is getattr(sys.stdin, "buffer", None)
 
     def _check(self) -> None:
         try:
@@ -107,13 +117,8 @@ class Origin:
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield the bytes of the open file, unpacked, as they come."""
-        raw = self._raw(file)
-        head, raw = _head(raw, lambda seen: len(seen) >= 4)
-        if head.startswith(_GZIP):
-            return _gunzip(raw)
-        if head.startswith(_ZSTD):
-            return _unzstd(raw)
-        return raw
+        head, raw = _head(self._raw(file), lambda seen: len(seen) >= HEAD_BYTES)
+        return unpacked(head[:HEAD_BYTES], raw, self.name if self._file is None else "")
 
     def _raw(self, file: BinaryIO) -> Iterator[bytes]:
         # `read1` gives what is there: a live pipe must not wait for a full block.
@@ -125,6 +130,10 @@ class Origin:
                 yield chunk
         except OSError as fault:
             raise SettingError(f"{self.name}: {_why(fault)}") from None
+
+
+def _listed(where: object) -> bool:
+    return isinstance(where, list | tuple | set)
 
 
 def _seekable(file: BinaryIO) -> bool:
@@ -156,55 +165,6 @@ def _raised(fault: EventError | None) -> Iterator[bytes]:
     if fault is not None:
         raise fault
     yield from ()
-
-
-def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    unpack = zlib.decompressobj(wbits=31)
-    for chunk in chunks:
-        while chunk:
-            if unpack.eof:
-                if not chunk.strip(b"\0"):
-                    break
-                # Several members, one after the other, are one file.
-                unpack = zlib.decompressobj(wbits=31)
-            try:
-                piece = unpack.decompress(chunk, BLOCK_BYTES)
-            except zlib.error as fault:
-                raise EventError(f"the gzip data is damaged from here on ({fault})") from None
-            if piece:
-                yield piece
-            chunk = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
-            while not chunk and not unpack.eof and len(piece) == BLOCK_BYTES:
-                piece = unpack.decompress(b"", BLOCK_BYTES)
-                if piece:
-                    yield piece
-    if not unpack.eof:
-        raise EventError("the gzip data ends early; what follows is lost")
-
-
-def _unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    context = zstandard.ZstdDecompressor()
-    unpack = context.decompressobj()
-    fresh = True
-    for chunk in chunks:
-        # A few bytes at a time: each byte may unpack to some thousands, and
-        # what one call returns is held in memory.
-        for start in range(0, len(chunk), 512):
-            rest = chunk[start : start + 512]
-            while rest:
-                try:
-                    piece = unpack.decompress(rest)
-                except zstandard.ZstdError as fault:
-                    raise EventError(f"the zstd data is damaged from here on ({fault})") from None
-                fresh = False
-                if piece:
-                    yield piece
-                rest = b""
-                if unpack.eof:
-                    rest, fresh = unpack.unused_data, True
-                    unpack = context.decompressobj()
-    if not fresh:
-        raise EventError("the zstd data ends early; what follows is lost")
 
 
 def blocks(
@@ -245,7 +205,8 @@ def blocks(
                 held.clear()
     except EventError as error:
         fault = error
-    if size:
+    # Of a line that the data stops in, nobody knows how it goes on: the damage has its place.
+    if size and not isinstance(fault, TornError):
         yield number, b"".join(held) if size <= line_bytes_max else too_long
         number += 1
     if fault is not None:
@@ -274,17 +235,20 @@ def found(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
         suffix = os.path.splitext(stem)[1]
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix], chunks
-    head, chunks = _head(chunks, lambda seen: b"\n" in seen.lstrip() or len(seen) >= _HEAD_BYTES)
+    head, chunks = _head(
+        chunks, lambda seen: b"\n" in seen.lstrip() or len(seen) >= _FIRST_LINE_BYTES
+    )
     return _of_head(head), chunks
 
 
 def _of_head(head: bytes) -> str:
-    if head.startswith(_PARQUET):
+    if head.startswith(PARQUET):
         return "parquet"
     line = head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
     if line.startswith((b"{", b"[")) or not line:
         return "jsonl"
-    columns = {c.strip(b' "\r') for c in line.replace(b"\t", b",").replace(b";", b",").split(b",")}
+    separator = max(SEPARATORS, key=lambda s: line.count(s.encode())).encode()
+    columns = {c.strip(b' "\r') for c in line.split(separator)}
     if {b"node", b"clock"} <= columns and b"(?" not in line:
         return "csv"
     return "shiviz"

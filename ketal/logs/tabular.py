@@ -1,6 +1,7 @@
 """Tables: CSV with a header row, and Parquet.
 
-A row is a record, its columns are the keys. Columns that are no field of the
+A row is a record, its columns are the keys; in CSV they stand between commas,
+tabs, semicolons or bars, whichever the header has most of. Columns that are no field of the
 event are attributes. In CSV a cell is text, read by one rule: an empty cell is
 absent; a cell that is a number as JSON writes one is that number (so `007`
 stays text); `true` and `false` are booleans; all else is text. The columns of
@@ -29,7 +30,7 @@ from ketal.limits import Limits
 from ketal.logs.jsonl import Record, rejected
 from ketal.logs.shape import Shape, brief
 from ketal.logs.source import Source
-from ketal.logs.streams import blocks
+from ketal.logs.streams import PARQUET, SEPARATORS, blocks
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BATCH_ROWS = 4_096
@@ -63,7 +64,8 @@ def _header(row: list[str] | EventError) -> tuple[list[str], EventError | None]:
     header = [cell.strip() for cell in row]
     for column in header:
         if header.count(column) > 1:
-            return [], EventError(f"the header has two columns {column!r}, so no row can be read")
+            which = f"two columns {column!r}" if column else "two columns without a name"
+            return [], EventError(f"the header has {which}, so no row can be read")
     return header, None
 
 
@@ -156,8 +158,8 @@ def _rows(chunks: Iterator[bytes], limits: Limits) -> Iterator[tuple[int, list[s
         except EventError as fault:
             yield lines.first, fault
             return
-    tabs = "\t" in opening and "," not in opening
-    reader = csv.reader(chain([opening], lines), strict=True, delimiter="\t" if tabs else ",")
+    delimiter = max(SEPARATORS, key=opening.count)
+    reader = csv.reader(chain([opening], lines), strict=True, delimiter=delimiter)
     while True:
         try:
             row = next(reader)
@@ -166,7 +168,9 @@ def _rows(chunks: Iterator[bytes], limits: Limits) -> Iterator[tuple[int, list[s
         except EventError as fault:
             yield lines.first, fault
         except csv.Error as fault:
-            yield lines.first, EventError(f"the row is no CSV: {fault}")
+            end = str(fault) == "unexpected end of data"
+            why = "a quote is not closed" if end else str(fault)
+            yield lines.first, EventError(f"the row is no CSV: {why}")
         else:
             if row:
                 yield lines.first, row
@@ -190,6 +194,12 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
         ) from None
     if not file.seekable():
         raise SettingError(f"{name}: Parquet cannot be read from a stream; save it to a file")
+    start = file.tell()
+    if file.read(len(PARQUET)) != PARQUET:
+        why = f"this is no Parquet file: it does not begin with {PARQUET.decode()}"
+        yield rejected(EventError(why), name, 1)
+        return
+    file.seek(start)
     shape = Shape(source, limits=limits)
     row = 0
     try:

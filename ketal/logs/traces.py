@@ -24,7 +24,7 @@ import msgspec
 from ketal.errors import EventError, SettingError
 from ketal.limits import Limits
 from ketal.logs.jsonl import Record, rejected
-from ketal.logs.shape import kind_of
+from ketal.logs.shape import kind_of, why_not_json
 from ketal.logs.spans import CLIENT, SERVER, Span, stamped
 from ketal.logs.streams import Origin
 
@@ -141,7 +141,9 @@ class _Text:
         except (ValueError, RecursionError) as fault:
             if at := re.search(r"byte (\d+)", str(fault)):
                 self._at += min(int(at[1]), len(document))
-            yield EventError(f"the document is not JSON: {fault}")
+            yield EventError(
+                f"the document {why_not_json(document.decode(errors='replace'), fault)}"
+            )
         else:
             yield document
 

@@ -15,8 +15,8 @@ import pytest
 
 import ketal as package
 from ketal.cli import COMMANDS
-from ketal.cli.options import value_of
 from ketal.limits import Limits
+from ketal.params import value_of
 from ketal.pattern import Duration
 from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write
 
@@ -45,6 +45,22 @@ def test_graph_is_dot_unless_the_file_says_otherwise(
     assert json.loads((tmp_path / "a.json").read_text())["pattern"] == "Conflict"
     ketal("graph", "conflict.ketal", "--write", "b.svg", "--to", "dot")
     assert (tmp_path / "b.svg").read_text().startswith("digraph")
+
+
+def test_a_picture_that_is_not_drawn(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+    write("conflict.ketal", CONFLICT)
+    said = ketal("graph", "--write", "x.PNG", "conflict.ketal")
+    assert said.code == 2
+    assert said.err.startswith("ketal: pictures are not written as .png; write an .svg, or a .dot")
+    assert not (tmp_path / "x.PNG").exists()
+    assert ketal("graph", "--write", "x.PNG", "--to", "dot", "conflict.ketal").code == 0
+
+
+@pytest.mark.parametrize("command", ["lint", "fmt"])
+def test_standard_input_is_read_once(ketal: Ketal, command: str) -> None:
+    said = ketal(command, "-", "-", stdin=CONFLICT)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "ketal: standard input (-) is given twice, and can be read only once\n"
 
 
 def test_graph_of_one_of_several(ketal: Ketal, write: Write) -> None:
@@ -103,7 +119,9 @@ def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
     assert said.code == 0
     listed = said.out.split("commands:\n")[1].split("\n\n")[0]
     assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
-    assert list(COMMANDS) == ["run", "lint", "fmt", "graph", "audit", "limits"]
+    assert list(COMMANDS) == [
+        "run", "lint", "fmt", "graph", "audit", "stream", "broker", "limits"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -126,6 +144,10 @@ def test_a_command_that_does_not_exist(ketal: Ketal) -> None:
     assert said.code == 2
     assert "there is no command 'rn'; did you mean run?" in said.err
     assert "there are run, lint" in ketal("zzz").err
+    for planned in {"view", "explain", "cuts", "clocks", "stream", "demo"} - COMMANDS.keys():
+        said = ketal(planned, "run.jsonl")
+        assert said.code == 2
+        assert f"`ketal {planned}` is not available yet" in said.err
     assert ketal("--verbose").code == 2
 
 

@@ -1,4 +1,4 @@
-"""What only a process shows: live flushing, Ctrl-C, closed pipes, terminals."""
+"""What only a process shows: live flushing, signals, closed pipes, full disks, terminals."""
 
 from __future__ import annotations
 
@@ -95,23 +95,41 @@ def test_ctrl_c_comes_after_the_summary(start: Start) -> None:
     out, err = rest_of(process)
     assert process.returncode == 130
     assert out == "2 read = 2 accepted\nConflict: 1 match\n"
-    assert err == ""
+    assert err == "ketal: interrupted: not all of the log was read and judged\n"
 
 
-def test_ctrl_c_while_a_finite_log_is_read(start: Start) -> None:
+def test_sigterm_ends_a_stream_as_ctrl_c_does(start: Start) -> None:
+    process = start("run", "--live", "conflict.ketal", "-", "--output", "json")
+    one, two, _ = RUN.splitlines(keepends=True)
+    put(process, one + two)
+    assert '"verdict":"match"' in line_of(process.stdout)
+    process.send_signal(signal.SIGTERM)
+    out, err = rest_of(process)
+    assert process.returncode == 143
+    assert json.loads(out)["summary"]["patterns"]["Conflict"]["matches"] == 1
+    assert err == "ketal: terminated: not all of the log was read and judged\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_while_a_finite_log_is_read(
+    start: Start, number: signal.Signals, code: int, word: str
+) -> None:
     process = start("run", "conflict.ketal", "-", "--output", "json")
     put(process, RUN + "rubbish\n" * 3000)
-    # More rejections than the pipe holds, so that Ctrl-C comes while a line is written.
+    # More rejections than the pipe holds, so that the signal comes while a line is written.
     assert '"place":"<stdin>:4"' in line_of(process.stdout)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = rest_of(process)
-    assert process.returncode == 130
+    assert process.returncode == code
     *rejected, last = [json.loads(line) for line in out.splitlines()]
     counts = last["summary"]["events"]
     # It may come between the count of a rejection and its line.
     assert counts["rejected"] - len(rejected) in (1, 2)
     assert counts["read"] == counts["accepted"] + counts["rejected"]
-    assert err == "ketal: interrupted: what is counted as accepted was not all judged\n"
+    assert err == f"ketal: {word}: what is counted as accepted was not all judged\n"
 
 
 def test_a_closed_pipe_ends_quietly(start: Start, write: Write) -> None:
@@ -141,13 +159,22 @@ def test_a_pipe_closed_before_ends_quietly(start: Start, words: tuple[str, ...])
     assert process.returncode == 0
 
 
-def test_a_full_disk_has_a_reason(start: Start) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_has_a_reason(
+    start: Start, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this machine has no /dev/full")
+    # Without a buffer it is argparse that cannot write, and says nothing of it.
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with open("/dev/full", "w") as full:
-        process = start("limits", stdout=full)
+        process = start("run", "--help", stdout=full)
         _, err = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, err) == (2, "ketal: No space left on device\n")
+        silent = start("run", "missing.ketal", "run.jsonl", stderr=full)
+        out, _ = silent.communicate(timeout=PATIENCE_S)
+    reason = "ketal: cannot write <stdout>: No space left on device\n"
+    assert (process.returncode, err) == (2, reason)
+    assert (silent.returncode, out) == (2, "")
 
 
 def test_no_standard_streams(tmp_path: Path) -> None:

@@ -156,6 +156,18 @@ def test_first_stops_after_so_many_verdicts(ketal: Ketal) -> None:
     assert len(whole.lines) == 5
     assert first.lines[:-1] == whole.lines[:2]
     assert first.summary["events"]["read"] == 4
+    assert "stopped after 2 verdicts (--first): what comes after was not judged" in first.err
+
+
+def test_a_counter_that_begins_again_is_said(ketal: Ketal) -> None:
+    """The same dot with other content, at counter 1: a restart, and not in silence."""
+    log = event("a", "write", {"a": 1}, key="x") + event("a", "write", {"a": 1}, key="y")
+    said = ketal("run", "conflict.ketal", "-", stdin=log)
+    assert said.lines[-1].startswith("1 restart: a node whose counter began at 1 again")
+    summary = ketal("run", "conflict.ketal", "-", "--output", "json", stdin=log).summary
+    assert summary["restarts"] == 1
+    live = ketal("run", "conflict.ketal", "-", "--live", "--output", "json", stdin=log).summary
+    assert live["restarts"] == 1
 
 
 def test_first_and_count_count_to_the_first(ketal: Ketal) -> None:
@@ -245,7 +257,7 @@ def test_what_could_not_run_empties_no_file(ketal: Ketal, write: Write, tmp_path
     write("total.ketal", CONFLICT.replace("find any", "mode possibly; find any", 1))
     said = ketal("run", "--live", "total.ketal", "-", "--write", "old.txt")
     assert said.code == 2
-    assert "is not available yet" in said.err
+    assert "is not available on a stream" in said.err
     assert (tmp_path / "old.txt").read_text() == "kept"
 
 
@@ -385,6 +397,17 @@ def test_fields_are_mapped(ketal: Ketal) -> None:
     assert said.lines[0] == "match Conflict (key=x): First=1@1, Second=2@1"
 
 
+@pytest.mark.parametrize("live", [False, True], ids=["finite", "live"])
+def test_the_number_of_an_incarnation_is_a_field(ketal: Ketal, live: bool) -> None:
+    first, second = (event("a", "write", {"a": 1}, key="x", boot={"no": n}) for n in (1, 2))
+    words = ["--field", "incarnation=boot.no", *["--live"] * live]
+    said = ketal("run", "conflict.ketal", "-", *words, stdin=first + second)
+    assert said.lines[0] == "match Conflict (key=x): First=a@1, Second=a#2@1"
+    # Content that differs in nothing else is told apart by the number too.
+    assert "accepted" in said.lines[1]
+    assert "duplicate" not in said.lines[1]
+
+
 def test_positional_clocks(ketal: Ketal) -> None:
     log = '{"node": "a", "type": "write", "clock": [1, 0], "key": 1}\n'
     said = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", "--output", "json", stdin=log)
@@ -508,6 +531,8 @@ def test_real_logs_as_their_users_would_read_them(
         (("none.ketal", "run.jsonl"), "none.ketal"),
         (("conflict.ketal", "."), "is a folder"),
         ((".", "run.jsonl"), "Is a directory"),
+        (("conflict.ketal", "-", "-"), "standard input is given twice as a log"),
+        (("-", "-"), "the pattern and the log cannot both be standard input"),
         (("conflict.ketal", "run.jsonl", "--regex", "("), "regex is no regular expression"),
         (("conflict.ketal", "run.jsonl", "--field", "type"), "--field 'type' is not NAME=PATH"),
         (("conflict.ketal", "run.jsonl", "--nodes", ","), "nodes must be names"),

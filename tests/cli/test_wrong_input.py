@@ -7,6 +7,8 @@ import pytest
 from tests.cli.conftest import CONFLICT, PHASES, RUN, Ketal, Said, Write, event
 
 BIG = 10**30
+AHEAD = '{"a": 1, "b": 1}'
+"""A clock that knows of an event which knows of its own."""
 
 
 @pytest.fixture(autouse=True)
@@ -106,11 +108,12 @@ def test_a_log_of_control_events_holds_no_event(ketal: Ketal) -> None:
 def test_the_same_dot_with_other_content(
     ketal: Ketal, write: Write, pattern: str, live: bool
 ) -> None:
-    write("log.jsonl", RUN + RUN + event("a", "read", {"a": 1}))
+    # At counter 1 it would be another run of the node, and no contradiction.
+    write("log.jsonl", RUN + RUN + event("b", "read", {"a": 1, "b": 2}))
     said = ketal("run", pattern, "log.jsonl", "--output", "json", *["--live"] * live)
     (rejected,) = [verdict for verdict in said.objects if verdict.get("verdict") == "rejected"]
     assert rejected["place"] == "log.jsonl:7"
-    assert rejected["reason"].startswith("a@1 was read before with other content")
+    assert rejected["reason"].startswith("b@2 was read before with other content")
     counts = adds_up(said)
     assert (counts["read"], counts["duplicates"], counts["rejected"]) == (7, 3, 1)
 
@@ -132,6 +135,60 @@ def test_a_regex_that_matches_some(ketal: Ketal, write: Write) -> None:
     assert said.objects[0]["place"] == "trace.log:2"
     assert "does not match the text 'rubbish'" in said.objects[0]["reason"]
     assert adds_up(said)["accepted"] == 2
+
+
+@pytest.mark.parametrize(
+    ("regex", "said"),
+    [
+        ("(?<event>.*", "missing ) at column 1: `(?<event>.*`"),
+        ("(a)(?<host>b))x", "unexpected ) at column 14: `)x`"),
+        (r"(?<event>.*)\n(?<host>a**)", "bad repetition operator at column 24: `**`"),
+        (r"\u00e9(?<host>[z-a])", "invalid character class range at column 16: `z-a`"),
+        (r"[^]\q", r"invalid escape sequence at column 4: `\q`"),
+        ("é[a", "missing ] at column 2: `[a`"),
+        ("(?<a b>x)", "invalid named capture group at column 1: `(?<a b>`"),
+        (f"{'x' * 5000}{{2000}}", "invalid repetition size at column 5001: `{2000}`"),
+        ("a\\", "trailing \\"),
+        (f"[{'x' * 500}", f"missing ] at column 1: `[{'x' * 58}…`"),
+    ],
+)
+@pytest.mark.parametrize("option", ["regex", "delimiter"])
+def test_a_wrong_expression_is_shown_as_it_was_written(
+    ketal: Ketal, option: str, regex: str, said: str
+) -> None:
+    words = ("run", "conflict.ketal", "-", "--format", "shiviz", f"--{option}={regex}")
+    wrong = ketal(*words)
+    assert wrong.code == 2
+    assert wrong.err == f"ketal: {option} is no regular expression of RE2: {said}\n"
+
+
+def test_nodes_for_clocks_that_name_their_nodes(ketal: Ketal) -> None:
+    said = ketal("run", "conflict.ketal", "-", "--nodes", "a,b", stdin=RUN)
+    assert said.code == 2
+    assert (
+        "the clock names its nodes itself; --nodes A,B,C is for clocks that are lists" in said.err
+    )
+
+
+@pytest.mark.parametrize("name", ["run.gz", "run.jsonl.gz", "run.zst"])
+def test_a_packed_file_that_is_none(ketal: Ketal, write: Write, name: str) -> None:
+    write(name, bytes(range(256)) * 9)
+    said = ketal("run", "conflict.ketal", name)
+    assert said.code == 2
+    kind = "Zstandard" if name.endswith("zst") else "gzip"
+    assert f"{name}:1: this is no {kind} file, though its name ends in" in said.err
+    assert "regular expression" not in said.err
+
+
+def test_a_cycle_of_clocks_is_not_silent(ketal: Ketal, write: Write) -> None:
+    write("log.jsonl", RUN.replace('{"b": 1}', '{"a": 1, "b": 1}').replace('{"a": 1}', AHEAD))
+    said = ketal("run", "conflict.ketal", "log.jsonl")
+    assert said.code == 0
+    assert said.lines[-1].startswith("1 event with an impossible clock, which knows of an event")
+    assert said.lines[-1].endswith("`ketal audit` names the fault")
+    counted = ketal("run", "conflict.ketal", "log.jsonl", "--output", "json", "--count")
+    assert counted.summary["impossible"] == 1
+    assert ketal("audit", "log.jsonl").code == 1
 
 
 def test_events_without_the_key_are_counted(ketal: Ketal) -> None:

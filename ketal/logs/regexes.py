@@ -1,0 +1,204 @@
+"""Regular expressions of users, in JavaScript's or Python's syntax, run by RE2.
+
+RE2 matches in time linear in the text (Cox, "Regular expression matching can be
+simple and fast", 2007), and so has neither lookaround nor backreferences. What
+the two syntaxes spell otherwise than RE2 is rewritten; `^` and `$` match at every
+line, as ShiViz has it.
+
+The one rule: what is wrong with an expression is said of the text that the user
+wrote, and where in it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import Any, NamedTuple
+
+import re2
+
+from ketal.errors import SettingError
+from ketal.limits import DEFAULT, Limits
+
+_LINES = "(?m)"
+"""Makes `^` and `$` match at every line."""
+NAME = re.compile(r"\(\?P?<([^=!>][^>]*)>")
+"""The name of a group in either syntax."""
+_HEX = re.compile(r"u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})")
+_UNABLE = {
+    "(?=": "lookahead",
+    "(?!": "lookahead",
+    "(?<=": "lookbehind",
+    "(?<!": "lookbehind",
+    "(?P=": "a backreference",
+    "(?>": "an atomic group",
+    "(?(": "a conditional group",
+}
+
+
+def compile_regex(text: str, *, what: str = "regex", limits: Limits = DEFAULT) -> Any:
+    """Compile an expression for bytes of UTF-8, with `^` and `$` at every line.
+
+    Parameters
+    ----------
+    text : str
+        In JavaScript's or Python's syntax.
+    what : str
+        What to call it in a message.
+    limits : Limits
+        `regex_bytes_max`, `regex_memory_max`.
+
+    Raises
+    ------
+    SettingError
+        If it is no regular expression, or needs what linear time cannot give.
+    """
+    if len(text.encode(errors="replace")) > limits.regex_bytes_max:
+        raise SettingError(f"{what} is longer than regex_bytes_max ({limits.regex_bytes_max})")
+    names = NAME.findall(text)
+    for name in names:
+        if names.count(name) > 1:
+            raise SettingError(f"{what} has two groups named {name!r}")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = limits.regex_memory_max
+    translation = _translated(text, what)
+    try:
+        return re2.compile((_LINES + translation.text).encode(), options)
+    except re2.error as fault:
+        why = _why_invalid(text, translation, fault, options)
+        raise SettingError(f"{what} is no regular expression of RE2: {why}") from None
+    except UnicodeEncodeError:
+        raise SettingError(f"{what} is not valid Unicode") from None
+
+
+class _Translation(NamedTuple):
+    """An expression as RE2 spells it, and where its parts come from.
+
+    Attributes
+    ----------
+    text : str
+        The expression.
+    places : list of int
+        For each character of it, the place in the user's text.
+    opened : list of int
+        The places of groups that are not closed.
+    closed : int or None
+        The place of the first `)` that closes no group.
+    """
+
+    text: str
+    places: list[int]
+    opened: list[int]
+    closed: int | None
+
+
+def _translated(text: str, what: str) -> _Translation:
+    """Rewrite what JavaScript or Python spell otherwise than RE2."""
+    out: list[tuple[str, int]] = []
+    opened: list[int] = []
+    closed: int | None = None
+    at, in_class = 0, False
+    while at < len(text):
+        char, begun = text[at], at
+        if char == "\\":
+            piece, at = _escape(text, at + 1, in_class, what)
+            out.append((piece, begun))
+            continue
+        if in_class:
+            in_class = char != "]"
+        elif char == "[":
+            # JavaScript's [] matches nothing, its [^] everything.
+            for spelled, meant in (("[^]", r"[\s\S]"), ("[]", r"[^\s\S]")):
+                if text.startswith(spelled, at):
+                    char = meant
+                    at += len(spelled) - 1
+                    break
+            else:
+                in_class = True
+        elif char == "(":
+            for opening, name in _UNABLE.items():
+                if text.startswith(opening, at):
+                    raise _unable(what, name, at)
+            opened.append(at)
+            if text.startswith("(?<", at):
+                char = "(?P<"
+                at += 2
+        elif char == ")":
+            if opened:
+                opened.pop()
+            elif closed is None:
+                closed = at
+        out.append((char, begun))
+        at += 1
+    places = [place for piece, place in out for _ in piece]
+    return _Translation("".join(piece for piece, _ in out), places, opened, closed)
+
+
+def _why_invalid(text: str, translation: _Translation, fault: Exception, options: Any) -> str:
+    """Say what RE2 says about an expression, with the place in the user's own text."""
+    said = _said(fault)
+    kind, _, piece = said.partition(": ")
+    end = None
+    if kind == "missing )":
+        start = translation.opened[-1] if translation.opened else 0
+    elif kind == "unexpected )":
+        start = translation.closed or 0
+    else:
+        # RE2 reads from the left and stops at a fault: the shortest beginning that has it ends
+        # with it.
+        last = bisect_left(
+            range(len(translation.text) + 1),
+            True,
+            key=lambda n: _fault(translation.text[:n], options) == said,
+        )
+        first = last - len(piece)
+        if not piece or not 0 <= first < len(translation.places):
+            return kind
+        start = translation.places[first]
+        end = next((p for p in translation.places[last:] if p > start), len(text))
+    return f"{kind} at column {start + 1}: `{shortened(text[start:end])}`"
+
+
+def _fault(text: str, options: Any) -> str:
+    """Return RE2's fault with an expression; empty if it has none."""
+    try:
+        re2.compile((_LINES + text).encode(), options)
+    except re2.error as fault:
+        return _said(fault)
+    return ""
+
+
+def _said(fault: Exception) -> str:
+    why = fault.args[0] if fault.args else fault
+    return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+
+
+def shortened(text: str, length: int = 60) -> str:
+    """Return text, cut off if it is longer."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _escape(text: str, at: int, in_class: bool, what: str) -> tuple[str, int]:
+    """Translate the escape whose backslash stands before `at`; return it and what follows."""
+    char = text[at : at + 1]
+    if not in_class and ((char and char in "123456789") or text.startswith("k<", at)):
+        raise _unable(what, "a backreference", at - 1)
+    if char == "u" and (code := _HEX.match(text, at)):
+        return f"\\x{{{code[1] or code[2]}}}", code.end()
+    if char == "c" and text[at + 1 : at + 2].isalpha():
+        return f"\\x{{{ord(text[at + 1]) % 32:x}}}", at + 2
+    if char == "0" and not text[at + 1 : at + 2].isdigit():
+        return r"\x00", at + 1
+    if char == "b" and in_class:
+        return r"\x08", at + 1
+    if char == "Z":
+        return r"\z", at + 1
+    return "\\" + char, at + 1
+
+
+def _unable(what: str, name: str, at: int) -> SettingError:
+    return SettingError(
+        f"{what} uses {name} at column {at + 1}, which cannot be matched in linear time; "
+        "write it without"
+    )
