@@ -170,7 +170,7 @@ class Queues:
         event : Event
             As it arrived.
         withheld : bool
-            Whether it takes its place and is not offered.
+            Whether it takes its place and is not offered: it is late.
         refusing : sequence of PatternRun
             Patterns in whose topology its node has no place.
         """
@@ -183,6 +183,9 @@ class Queues:
                 out.append(overflowed(event, self.execution, limit, given_up))
             if withheld:
                 group.withheld.add(event.dot)
+                group.ordering.pass_over(event)
+                for run in group.runs:
+                    run.miss(event.dot)
             elif group.free and (whole := self._whole(event)) is not None:
                 group.withheld.add(event.dot)
                 for run in group.runs:
@@ -208,7 +211,7 @@ class Queues:
         """Return a new event with its whole clock; None if that may have to wait."""
         assert self.restorer is not None
         known = self.restorer.remembered(event)
-        return None if self.restorer.low(known) else known
+        return None if self.restorer.low(known, event) else known
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Hear that no event with an earlier time will come."""
@@ -249,6 +252,8 @@ class Queues:
             self._heard_free(group, step, out)
             return
         for dot in step.gaps:
+            for run in group.runs:
+                run.miss(dot)
             if self._first("gap", dot):
                 self.gaps += 1
                 out.append(Gap(pattern="", fingerprint="", execution=self.execution, dot=dot))
@@ -261,6 +266,8 @@ class Queues:
             for run in group.runs:
                 out += run.offer(event, after)
         for event in step.late:
+            for run in group.runs:
+                run.miss(event.dot)
             if self._judged(group, event) and self._first("late", event.dot):
                 self.late += 1
                 reason = "its place in the causal order has passed"

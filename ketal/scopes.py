@@ -178,6 +178,7 @@ class PatternRun:
         self._earliest: dict[str, EarliestAfter] = {}
         self.number = 0
         self.after: dict[Dot, frozenset[Dot]] = {}
+        self.missing: dict[Dot, None] = {}
         self._mask: Callable[[Event], int] = self.machine.compiled.mask
         self._member: dict[int, bool] = {}
         self._deployment = compiled.pattern.deployment
@@ -234,6 +235,16 @@ class PatternRun:
                 out += self._offer(keyed, event, mask)
             return out
         return self._deployed(event, mask)
+
+    def miss(self, dot: Dot) -> None:
+        """Hear that an event was declared lost: it might have been what a run waits for.
+
+        What ends for want of an event is in doubt from now on; beyond the limit the
+        oldest losses are not named any more.
+        """
+        self.missing[dot] = None
+        if len(self.missing) > self.limits.lost_max:
+            del self.missing[next(iter(self.missing))]
 
     def _mark(self, event: Event, after: frozenset[Dot]) -> None:
         """Remember what an event is after; beyond the limit, of the oldest no more."""
@@ -554,7 +565,7 @@ class PatternRun:
             out += [
                 TimedOut(
                     steps=self._steps(taken),
-                    **self._common(scope.key, _time(taken[-1][1].event), scope.lost),
+                    **self._common(scope.key, _time(taken[-1][1].event), self._doubts(scope)),
                 )
                 for taken in found.timed_out
             ]
@@ -574,6 +585,10 @@ class PatternRun:
         dot = event.dot if event else None
         given_up += "; what follows in this scope is only counted (overflows)"
         return [Overflow(limit=limit, given_up=given_up, event=dot, **common)]
+
+    def _doubts(self, scope: Scope) -> frozenset[Dot]:
+        """Return the lost dots that may be what a scope waited for in vain."""
+        return scope.lost.union(self.missing) if self.missing else scope.lost
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
         names = self.machine.automaton.steps
@@ -671,7 +686,7 @@ class PatternRun:
                     Incomplete(
                         state=self.names(run.states()),
                         expected=run.expected(),
-                        **self._common(scope.key, None, scope.lost),
+                        **self._common(scope.key, None, self._doubts(scope)),
                     )
                 )
         return out

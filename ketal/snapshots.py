@@ -130,6 +130,7 @@ def pattern_state(run: PatternRun, table: EventTable) -> Any:
     return {
         "counts": [getattr(run.counts, f.name) for f in fields(Counts)],
         "number": run.number,
+        "missing": [list(dot) for dot in run.missing],
         "after": [[list(dot), sorted(map(list, lost))] for dot, lost in run.after.items()],
         "copies": [[node, dict(copy.known)] for node, copy in run.copies.items()],
         "kept": [
@@ -216,6 +217,7 @@ def restore_pattern(run: PatternRun, state: Any, events: list[Event]) -> None:
     """Put a state that `pattern_state` gave into the fresh runs of the same pattern."""
     run.counts = Counts(*state["counts"])
     run.number = state["number"]
+    run.missing = {Dot(*dot): None for dot in state["missing"]}
     run.after = {Dot(*dot): _dots(lost) for dot, lost in state["after"]}
     run.copies = {node: Copy(known) for node, known in state["copies"]}
     run.kept = {node: {} for node in state["kept_of"]}

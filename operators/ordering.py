@@ -206,6 +206,13 @@ class Ordering:
             self._queue.widen()
         return passed
 
+    def pass_over(self, event: Event) -> None:
+        """Hear that an event is late by its driver's word: what comes after it is marked.
+
+        It is pushed all the same, so that nothing waits for it.
+        """
+        self._queue.marks.add(event.node, event.clock[event.node])
+
     def push(self, event: Event) -> Step:
         """Take in an event; its dot must not have been pushed before."""
         time_us = event.time_us

@@ -123,10 +123,27 @@ class Restorer:
         closure = self.memory.closure(event.node, event.clock[event.node])
         return event if closure is None else self.read(event, closure)
 
-    def low(self, event: Event) -> bool:
-        """Return whether the clock, as it was restored, lacks something of a node that left."""
+    def low(self, event: Event, arrived: Event | None = None) -> bool:
+        """Return whether the clock, as it was restored, may lack something of a node that left.
+
+        A clock that came with an entry for the node was not shrunk. One without may
+        lack it as long as its past is not all there: events of the node that left,
+        and of those that knew of it, may still be in flight.
+
+        Parameters
+        ----------
+        event : Event
+            With its clock as it was restored.
+        arrived : Event, optional
+            As it came; default as it was restored.
+        """
         clock, last = event.clock, self._last
-        return any(clock.get(n, 0) < last.get(n, 0) for n in self.retired if n != event.node)
+        others = [n for n in self.retired if n != event.node]
+        if any(clock.get(n, 0) < last.get(n, 0) for n in others):
+            return True
+        came = clock if arrived is None else arrived.clock
+        lacks = any(n not in came for n in others)
+        return lacks and not self.memory.is_final(event.node, clock[event.node])
 
     def _close(self, event: Event) -> list[Dot]:
         """Keep the closure of an event; return what is missing to it."""

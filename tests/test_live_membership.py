@@ -424,6 +424,23 @@ def test_a_pattern_that_needs_no_order_waits_for_whole_clocks_only() -> None:
     assert adds_up(m.summary)
 
 
+def test_a_node_that_is_heard_to_leave_before_its_own_events_come() -> None:
+    """n1@1 → n2@1 → n2@2: a clock that lacks n1 waits for its past, whatever came of n1."""
+    for order in itertools.permutations([e("n2@2", "a"), e("n1@1", "b"), e("n2@1", "c", "n1:1")]):
+        m = Monitor(conc_of("b", "a"))
+        m.leave("n1")
+        assert texts(m.feed_many(order)) == [], [str(x.dot) for x in order]
+        assert m.close() == []
+
+
+def conc_of(first: str, second: str) -> ketal.Program:
+    return ketal.compile(
+        f'pattern P {{ order CausalOrder; event A = type == "{first}";'
+        f' event B = type == "{second}";'
+        " Second = Conc(B); find any A Second; }"
+    )
+
+
 def test_at_the_end_clocks_are_restored_from_what_is_there_as_in_a_finite_log() -> None:
     events: list[Record] = [
         e("n1@1", "a"),

@@ -1020,6 +1020,32 @@ def test_a_check_after_a_gap_is_in_doubt() -> None:
     assert verdicts[1].to_dict()["certain"] is False
 
 
+def test_what_ends_in_vain_after_a_loss_is_in_doubt() -> None:
+    """The lost event might have been the one that was waited for."""
+    log = [e("n@1", "a", time=0), e("n@3", "unrelated", time=1)]
+    for body, kind in (("check A B", "incomplete"), ("find next A B; within 3 s", "timed_out")):
+        m = monitor(body, order="CausalOrder(gap = 5 s)")
+        said = m.feed_many(log)
+        said += m.advance_time(20)
+        m = Monitor.restore(m.program, m.snapshot())
+        said += m.close()
+        ended = [v.to_dict() for v in said if v.kind == kind]
+        assert ended
+        assert all(v["certain"] is False and v["depends_on"] == ["n@2"] for v in ended), ended
+        assert [v.kind for v in said if v.kind == "gap"] == ["gap"]
+
+
+def test_what_comes_after_an_event_that_is_late_by_its_time_is_in_doubt() -> None:
+    """It is not offered, and it might have been the `not` that bars a match."""
+    m = monitor("find any A not C B; within 50 s", order=CAUSAL)
+    m.feed(e("n@1", "a", time=0))
+    m.advance_time(10)
+    (late,) = m.feed(e("n@2", "c", time=5))
+    assert isinstance(late, Late)
+    (match,) = m.feed(e("n@3", "b", time=11))
+    assert match.to_dict()["depends_on"] == ["n@2"]
+
+
 def test_frontier_delivers_a_filtered_topic() -> None:
     """With holes everywhere nothing waits for ever, and causes still come first."""
     m = monitor("find next A B", order="CausalOrder(frontier = 10 s)")
