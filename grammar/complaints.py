@@ -534,7 +534,7 @@ RULES: tuple[Rule, ...] = (
         "K001",
         lambda s: (s.found in (")", "]") and s.open is None) or (s.found == "}" and not s.brackets),
         "this `{found}` closes nothing",
-        "",
+        "remove it",
         ("pattern P { event E = x == 1); }", "pattern P { check A; } }", "pattern P { check A]; }"),
     ),
     # --- statements ---
@@ -652,15 +652,55 @@ def complain(situation: Situation) -> Diagnostic:
     rule = rule_for(situation)
     if rule is None:
         message = f"expected {_describe(situation)}, found {_quoted(situation)}"
-        return Diagnostic("K001", "error", message, situation.span("found"))
+        return Diagnostic("K001", "error", message, situation.span("found"), _form(situation))
     words = _fillings(situation)
     return Diagnostic(
         rule.code,
         "error",
         _fill(rule.message, words),
         situation.span(rule.at),
-        _fill(rule.hint, words),
+        _fill(rule.hint, words) or _form(situation),
     )
+
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_BODY_FORM = (
+    "a body is made of steps: `A B`, `A | B`, `A*`, `A{2}`, `(A B)+`, `A not N B`, `{A & B}`"
+)
+_FORMS = {
+    "pattern": "write `pattern NAME { ... }`",
+    "event": "write `event NAME = guard;`: a comparison, `call(* Type.method(..))`, "
+    '`host("a")`, joined by `&&`, `||`, `!`',
+    "param": "write `param w = 10 s;`",
+    "order": "write `order CausalOrder;`, `order CausalOrder(gap = 30 s);` or `order arrival;`",
+    "at": 'write `at every node;`, `at every node all;` or `at host("db-*");`',
+    "partition": "write `partition by key;`",
+    "check": _BODY_FORM,
+    "find": _BODY_FORM,
+    "within": "write `within 5 s;` or `within 100 events;`",
+    "return": "write `return name = A.x;` or `return count;`",
+    "limit": "write `limit 10;`",
+    "on": "write `on violation halt;`, `resume` or `skip`",
+    "mode": "write `mode possibly;` or `mode definitely;`",
+    "topology": "write `topology { p -> q; q -> r relaxed; }`",
+    "automaton": "write `automaton { initial q0; final q1; q0 -> q1 on A; }`",
+}
+"""Keyword → how its statement is written."""
+
+
+def _form(s: Situation) -> str:
+    """Return a hint where no rule has one: the word that was meant, or the statement's form."""
+    if "SEMICOLON" in s.expects and s.found in _FORMS:
+        return f"is a `;` missing before `{s.found}`?"
+    words = {_keyword(name) for name in s.expects if name not in _WORDS}
+    meant = near(s.found, {word for word in words if word.isalpha()}, 0.7)
+    if meant is not None and meant != s.found:
+        return f"did you mean `{meant}`?"
+    if s.open is not None and s.found in ("", ";", "}"):
+        return f"is a `{_CLOSING[s.open.text]}` missing?"
+    if "SEMICOLON" in s.expects:
+        return "end the statement with `;`"
+    return _FORMS.get(s.keyword, "write `NAME = guard;`, or a statement as `find next A B;`")
 
 
 def rule_for(situation: Situation) -> Rule | None:
