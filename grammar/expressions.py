@@ -382,6 +382,7 @@ class Expressions:
             self.fault(
                 "K003", f"this regular expression has {size} bytes; the limit regex_bytes_max "
                 f"is {self.limits.regex_bytes_max}", span_of(token),
+                "split it, or raise the limit with `--limit regex_bytes_max=N`",
             )  # fmt: skip
         elif reason := regex_fault(regex, self.limits):
             self.fault(
@@ -417,6 +418,8 @@ class Expressions:
                 self.fault(
                     "K003", f"braces hold {len(children)} blocks; the limit together_max is "
                     f"{self.limits.together_max}", span,
+                    "each order of the blocks is a path of its own; split them, or raise the limit "
+                    "with `--limit together_max=N`",
                 )  # fmt: skip
             return ast.Together(tuple(self.body(c, inner) for c in children), span=span)
         if data == "alternation":
@@ -443,6 +446,7 @@ class Expressions:
                 self.fault(
                     "K003", f"a step is repeated {count} times; the limit repetitions_max is "
                     f"{self.limits.repetitions_max}", span_of(token),
+                    "count less, or raise the limit with `--limit repetitions_max=N`",
                 )  # fmt: skip
                 break
         return ast.Repeat(self.body(block, depth), least, most, span=span)
