@@ -51,23 +51,16 @@ def examine(events: Iterable[Stamped], retired: Iterable[str] = ()) -> Execution
 def _restore(execution: Execution, left: frozenset[str]) -> None:
     """Read the entries of nodes that left as the last value known there.
 
-    A node that dropped an entry may get an older one back with a message, so an
-    entry that is too low is raised as well. Without a message it does not fall.
+    A node that dropped an entry may get an older one back with any message, so an
+    entry that is too low is raised as well.
     """
-    written: dict[int, dict[str, int]] = {}
     for event in execution.in_causal_order():
-        clock = written[event.position] = event.clock
-        before = execution.before(event)
-        old = {} if before is None else written.get(before.position, before.clock)
-        news = any(v > old.get(n, 0) for n, v in clock.items() if n != event.node)
-        restored = dict(clock)
+        restored = dict(event.clock)
         for known in execution.knowns(event):
             for name in left & known.clock.keys():
-                if known.clock[name] <= restored.get(name, 0) or name == event.node:
-                    continue
-                if name not in clock or news or clock[name] >= old.get(name, 0):
+                if known.clock[name] > restored.get(name, 0) and name != event.node:
                     restored[name] = known.clock[name]
-        if restored != clock:
+        if restored != event.clock:
             event.clock = restored
 
 

@@ -19,6 +19,7 @@ else about that node.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -162,31 +163,40 @@ class _Feed:
         self._restarted = nodes.keys()
 
     def order(self) -> Iterator[Stamped]:
-        """Yield the events; where each waits for another one, the first of the file."""
-        waiting: dict[str, set[str]] = {}
-        # A node that started again comes last, so that who waits for it is known.
-        ready = sorted(self._lines, key=lambda node: node not in self._restarted)
-        left = sum(map(len, self._lines.values()))
-        while left:
+        """Yield the events; where each waits for another one, the first of the file.
+
+        A node that started again comes after those that can go on, for who waits for
+        its events must be named before it starts again.
+        """
+        waiting: dict[str, list[str]] = {}
+        ready: list[tuple[bool, int, str]] = []
+
+        def push(nodes: Iterable[str]) -> None:
+            for node in nodes:
+                head = self._head(node)
+                if head is not None:
+                    heapq.heappush(ready, (node in self._restarted, head.position, node))
+
+        push(self._lines)
+        while True:
             while ready:
-                node = ready.pop()
-                while (event := self._head(node)) is not None:
-                    missing = self._missing(event)
-                    if missing is not None:
-                        waiting.setdefault(missing, set()).add(node)
-                        break
-                    yield self._take(event)
-                    left -= 1
-                    if node in waiting:
-                        # Who waited for this event goes before the node starts again.
-                        ready += [node, *waiting.pop(node)]
-                        break
-            heads = [e for node in self._lines if (e := self._head(node)) is not None]
-            if heads:
-                event = min(heads, key=lambda e: e.position)
+                _, position, node = heapq.heappop(ready)
+                event = self._head(node)
+                if event is None or event.position != position:
+                    # It was pushed twice.
+                    continue
+                missing = self._missing(event)
+                if missing is not None:
+                    waiting.setdefault(missing, []).append(node)
+                    continue
                 yield self._take(event)
-                left -= 1
-                ready += [event.node, *waiting.pop(event.node, ())]
+                push([node, *waiting.pop(node, ())])
+            heads = [e for node in self._lines if (e := self._head(node)) is not None]
+            if not heads:
+                return
+            event = min(heads, key=lambda e: e.position)
+            yield self._take(event)
+            push([event.node, *waiting.pop(event.node, ())])
 
     def _head(self, node: str) -> Stamped | None:
         line, at = self._lines[node], self._heads[node]
@@ -226,18 +236,14 @@ def _named(
     try:
         return membership.rename(event, status), []
     except EventError:
-        bases = [node for node in event.clock if node != event.node and len(names(node)) > 1]
-    clock = {node: counter for node, counter in event.clock.items() if node not in bases}
-    bare = Event(event.node, event.type, clock, event.time, event.data, event.id)
-    unread = [name for base in bases for name in names(base)]
-    try:
-        named = membership.rename(bare, status)
-    except EventError:
-        # It may be of either run; the later one is where it would leave a hole.
-        latest = names(event.node)[-1]
-        clock[latest] = clock.pop(event.node)
-        named = Event(latest, event.type, clock, event.time, event.data, event.id)
-    return named, unread
+        # Lines are in their order, so it is of the run that began last. What its clock
+        # means of nodes that started again is left open.
+        own = names(event.node)[-1]
+    unread = [base for base in event.clock if base != event.node and len(names(base)) > 1]
+    clock = {node: counter for node, counter in event.clock.items() if node not in unread}
+    clock[own] = clock.pop(event.node)
+    named = Event(own, event.type, clock, event.time, event.data, event.id)
+    return named, [name for base in unread for name in names(base)]
 
 
 def _copy(event: Stamped, named: Event | None = None, unknown: frozenset[str] = NONE) -> Stamped:

@@ -33,6 +33,13 @@ from ketal.logs.jsonl import Record, rejected
 
 NO_SERVICE = "unknown_service"
 CLIENT, SERVER = "client", "server"
+KINDS = ("", "internal", SERVER, CLIENT, "producer", "consumer")
+"""The kinds of spans, by OTLP's numbers."""
+TIME_NS_MAX = 253_402_300_800 * 10**9
+"""The end of the year 9999."""
+
+Name = tuple[str, ...]
+"""What a span is called by others: trace, span, and perhaps the side of a call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,11 +48,11 @@ class Span:
 
     Attributes
     ----------
-    key : tuple
-        What identifies it: trace, span, and where both sides share an id, the side.
-    parents : tuple of keys
+    names : tuple of names
+        What it is called; the first identifies it.
+    parents : tuple of names
         What its parent may be called, the likeliest first; empty for a root.
-    links : tuple of keys
+    links : tuple of names
         The spans that it links to.
     service : str
         Its line; empty where the trace does not say.
@@ -55,21 +62,24 @@ class Span:
         `client`, `server`, `producer`, `consumer`, `internal` or empty.
     failed : bool
         Whether it ended with an error.
+    has_parent : bool
+        Whether it says that it has a parent.
     data : dict
         The attributes of its events.
     file, line
         Where it stands.
     """
 
-    key: tuple[str, ...]
-    parents: tuple[tuple[str, ...], ...]
-    links: tuple[tuple[str, ...], ...]
+    names: tuple[Name, ...]
+    parents: tuple[Name, ...]
+    links: tuple[Name, ...]
     service: str
     name: str
     kind: str
     begin_ns: int
     end_ns: int | None
     failed: bool
+    has_parent: bool
     data: dict[str, Any]
     file: str
     line: int
@@ -77,9 +87,17 @@ class Span:
     depth: int = 0
 
     @property
+    def key(self) -> Name:
+        """Return what identifies it."""
+        return self.names[0]
+
+    @property
     def node(self) -> str:
         """Return the line of its events."""
-        return self.service or f"{NO_SERVICE}/{self.key[1]}"
+        if self.service:
+            return self.service
+        # Two sides that share an id are two processes.
+        return "/".join((NO_SERVICE, *filter(None, self.key[1:])))
 
     def same(self, other: Span) -> bool:
         """Return whether another span says the same."""
@@ -127,7 +145,7 @@ def stamped(spans: Iterable[Span | Record], limits: Limits) -> Iterator[Record]:
     SettingError
         If there are more events than `events_max`.
     """
-    known: dict[tuple[str, ...], Span] = {}
+    known: dict[Name, Span] = {}
     again: list[tuple[Span, Span]] = []
     for item in spans:
         if not isinstance(item, Span):
@@ -146,7 +164,7 @@ def stamped(spans: Iterable[Span | Record], limits: Limits) -> Iterator[Record]:
             )
     yield from _without_rounds(known)
     moments = _moments(known)
-    of_span: dict[tuple[str, ...], list[Event]] = {}
+    of_span: dict[Name, list[Event]] = {}
     for moment in _ordered(moments):
         event = _event(moment, limits)
         if isinstance(event, EventError):
@@ -164,15 +182,25 @@ def _rejected(span: Span, reason: str) -> Record:
     return rejected(EventError(reason), span.file, span.line)
 
 
-def _without_rounds(known: dict[tuple[str, ...], Span]) -> Iterator[Record]:
-    """Find parents and depths; reject, and take out, spans that are their own ancestors."""
+def _called(known: dict[Name, Span]) -> dict[Name, Span]:
+    """Return the spans by all that they are called; of two called alike, the first."""
+    called: dict[Name, Span] = {}
     for span in known.values():
-        span.parent = next((known[key] for key in span.parents if key in known), None)
-    settled: set[tuple[str, ...]] = set()
+        for name in span.names:
+            called.setdefault(name, span)
+    return called
+
+
+def _without_rounds(known: dict[Name, Span]) -> Iterator[Record]:
+    """Find parents and depths; reject, and take out, spans that are their own ancestors."""
+    called = _called(known)
+    for span in known.values():
+        span.parent = next((called[name] for name in span.parents if name in called), None)
+    settled: set[Name] = set()
     rounds: list[list[Span]] = []
     for span in list(known.values()):
         path: list[Span] = []
-        at: dict[tuple[str, ...], int] = {}
+        at: dict[Name, int] = {}
         walk: Span | None = span
         while walk is not None and walk.key not in settled and walk.key not in at:
             at[walk.key] = len(path)
@@ -194,7 +222,7 @@ def _without_rounds(known: dict[tuple[str, ...], Span]) -> Iterator[Record]:
 
 
 def _find_depths(spans: Iterable[Span]) -> None:
-    done: set[tuple[str, ...]] = set()
+    done: set[Name] = set()
     for span in spans:
         path = []
         walk: Span | None = span
@@ -206,10 +234,10 @@ def _find_depths(spans: Iterable[Span]) -> None:
             done.add(member.key)
 
 
-def _moments(known: dict[tuple[str, ...], Span]) -> list[_Moment]:
+def _moments(known: dict[Name, Span]) -> list[_Moment]:
     """Return begins and ends with their causes."""
-    begins: dict[tuple[str, ...], _Moment] = {}
-    ends: dict[tuple[str, ...], _Moment] = {}
+    begins: dict[Name, _Moment] = {}
+    ends: dict[Name, _Moment] = {}
     moments: list[_Moment] = []
     for span in known.values():
         begins[span.key] = _Moment(span, True, len(moments))
@@ -224,7 +252,7 @@ def _moments(known: dict[tuple[str, ...], Span]) -> list[_Moment]:
             if _replied(span, span.parent):
                 ends[span.parent.key].causes.append(ends[span.key])
         else:
-            span.data["orphan" if "parent" in span.data else "root"] = True
+            span.data["orphan" if span.has_parent else "root"] = True
         begin.linked += [begins[key] for key in span.links if key in begins and key != span.key]
     return moments
 

@@ -85,6 +85,55 @@ def test_text_logs_need_no_group_for_the_clock(tmp_path: Path) -> None:
     assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}]
 
 
+def test_a_broadcast_and_a_message_that_is_handed_on(tmp_path: Path) -> None:
+    """One send has any number of receives; an event may receive one message and send another."""
+    keys = "id=id+to,send=out:yes,receive=in:yes"
+    rows: list[dict[str, Any]] = [
+        {"node": "a", "type": "cast", "id": 1, "to": "all", "out": "yes"},
+        {"node": "b", "type": "got", "id": 1, "to": "all", "in": "yes"},
+        {"node": "c", "type": "got", "id": 1, "to": "all", "in": "yes"},
+        {"node": "c", "type": "mine", "id": 2, "to": "c", "out": "yes"},
+        {"node": "c", "type": "mine", "id": 2, "to": "c", "in": "yes"},
+    ]
+    path = write(tmp_path / "log.jsonl", *rows)
+    assert [event.clock for event in read_log(path, rebuild=keys)] == [
+        {"a": 1}, {"a": 1, "b": 1}, {"a": 1, "c": 1}, {"a": 1, "c": 2}, {"a": 1, "c": 3},
+    ]  # fmt: skip
+    forwards = write(
+        tmp_path / "forwards.jsonl",
+        {"node": "a", "type": "send", "msg": 1},
+        # What is a receive and a send of the same message is not its own cause.
+        {"node": "b", "type": "send+recv", "msg": 1},
+        {"node": "c", "type": "recv", "msg": 1},
+    )
+    keys = "id=msg,send=type:send*,receive=type:*recv"
+    log = read_log(forwards, rebuild=keys)
+    # Two events send it, so c may have it from either.
+    assert [event.clock for event in log] == [{"a": 1}, {"a": 1, "b": 1}, {"c": 1}]
+
+
+def test_executions_are_rebuilt_each_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("== one ==\na send 1\nb recv 1\n== two ==\nb recv 1\na send 2\n")
+    log = read_log(
+        path,
+        regex=r"(?<host>\w) (?<event>\w+) (?<msg>\d+)",
+        delimiter="^== (?<trace>.*) ==$",
+        rebuild=KEYS,
+    )
+    clocks = {name: [e.clock for e in part] for name, part in log.executions.items()}
+    assert clocks == {"one": [{"a": 1}, {"a": 1, "b": 1}], "two": [{"b": 1}, {"a": 1}]}
+
+
+def test_what_is_no_event_is_handed_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.jsonl", row("a", "send", 1), row("b", "recv", 1))
+    path.write_text("{torn\n" + path.read_text() + '{"type": "ketal.leave", "node": "a"}\n')
+    records = list(read_log(path, rebuild=KEYS).records())
+    kinds = [type(item).__name__ for _, item, _, _ in records]
+    assert kinds == ["Rejected", "Event", "Event", "Control"]
+    assert [line for _, _, _, line in records] == [1, 2, 3, 4]
+
+
 def test_random_runs_get_their_own_clocks_back(tmp_path: Path) -> None:
     rng = random.Random(3)
     for _ in range(20):

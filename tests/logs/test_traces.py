@@ -139,6 +139,132 @@ def test_a_clock_that_contradicts_the_causes(tmp_path: Path) -> None:
     assert events["s1 start"].data["moved"] is True
 
 
+def test_skew_between_services_does_no_harm(tmp_path: Path) -> None:
+    """The server's clock is an hour behind: its span lies before the call, by the clocks."""
+    events = named(
+        otlp(
+            tmp_path / "t.json",
+            resource("b", span(3, 400, 401, 2), span(2, 399, 402, 1, kind=2)),
+            resource("a", span(1, 4_000, 4_010, kind=3), span(4, 4_011, 4_012)),
+        )
+    )
+    order = ["s1 start", "s2 start", "s3 start", "s3 end", "s2 end", "s1 end", "s4 start"]
+    for first, second in pairwise(order):
+        assert happened_before(events[first], events[second])
+    assert not any("moved" in event.data for event in events.values())
+    assert events["s2 start"].time == 399
+
+
+def test_a_parent_that_ends_before_its_child(tmp_path: Path) -> None:
+    """What was started and not waited for: only the starts are ordered, across services."""
+    child = span(2, 2, 50, 1)
+    events = named(otlp(tmp_path / "t.json", resource("a", span(1, 1, 3)), resource("b", child)))
+    assert happened_before(events["s1 start"], events["s2 start"])
+    assert concurrent(events["s1 end"], events["s2 start"])
+    assert concurrent(events["s1 end"], events["s2 end"])
+    # In one service its own clock says more.
+    events = named(otlp(tmp_path / "u.json", resource("a", span(1, 1, 3), child)))
+    assert [e.clock["a"] for e in events.values()] == [1, 2, 3, 4]
+    assert happened_before(events["s1 end"], events["s2 end"])
+
+
+def test_producers_and_consumers_of_otlp(tmp_path: Path) -> None:
+    producer, consumer = span(1, 1, 2, kind=4), span(2, 3, 4, 1, kind=5)
+    log = otlp(tmp_path / "t.json", resource("a", producer), resource("b", consumer))
+    events = named(log)
+    assert happened_before(events["s1 start"], events["s2 start"])
+    assert concurrent(events["s1 end"], events["s2 start"])
+    assert events["s2 start"].data["kind"] == "consumer"
+
+
+def test_spans_of_no_duration(tmp_path: Path) -> None:
+    log = otlp(tmp_path / "t.json", resource("a", span(1, 5, 5), span(2, 5, 5, 1), span(3, 5, 7)))
+    events = named(log)
+    for number in (1, 2, 3):
+        assert happened_before(events[f"s{number} start"], events[f"s{number} end"])
+    assert happened_before(events["s1 start"], events["s2 start"])
+    assert happened_before(events["s2 end"], events["s1 end"])
+
+
+def test_a_span_that_never_ended(tmp_path: Path) -> None:
+    events = named(otlp(tmp_path / "t.json", resource("a", span(1, 5, None), span(2, 6, 7, 1))))
+    assert set(events) == {"s1 start", "s2 start", "s2 end"}
+
+
+def test_an_id_of_another_trace_is_another_span(tmp_path: Path) -> None:
+    log = otlp(
+        tmp_path / "t.json",
+        resource("a", span(1, 1, 2)),
+        resource("c", span(1, 3, 4, traceId="ab" * 16, name="other")),
+        resource("b", span(2, 1, 2, 1)),
+        resource("d", span(2, 1, 2, 1, traceId="ab" * 16, name="child")),
+    )
+    events = named(log)
+    assert not log.rejected
+    assert concurrent(events["s2 start"], events["other start"])
+    assert concurrent(events["s1 start"], events["child start"])
+    assert happened_before(events["other start"], events["child start"])
+
+
+def test_resources_without_a_name(tmp_path: Path) -> None:
+    """A batch may have no resource, none with attributes, or one without service.name."""
+    nameless: list[Any] = [
+        {"scopeSpans": [{"spans": [span(1, 1, 2)]}]},
+        {"resource": None, "scopeSpans": [{"spans": [span(2, 1, 2)]}]},
+        {"resource": {"attributes": None}, "scopeSpans": [{"spans": [span(3, 1, 2)]}]},
+        resource(None, span(4, 1, 2), service_instance_id="x"),
+        resource("", span(5, 1, 2)),
+        {"resource": {}, "scopeSpans": None},
+        {"resource": {}, "scopeSpans": [{"spans": None}, {}]},
+    ]
+    log = otlp(tmp_path / "t.json", *nameless)
+    assert not log.rejected
+    nodes = {event.node for event in named(log).values()}
+    assert nodes == {f"unknown_service/{number:016x}" for number in (1, 2, 3, 4, 5)}
+
+
+def test_services_of_two_namespaces_are_two(tmp_path: Path) -> None:
+    log = otlp(
+        tmp_path / "t.json",
+        resource("a", span(1, 1, 2), service_namespace="shop"),
+        resource("a", span(2, 1, 2), service_namespace="bank", service_instance_id="7"),
+    )
+    assert {event.node for event in named(log).values()} == {"shop/a", "bank/a/7"}
+
+
+def test_what_the_specification_passes_over(tmp_path: Path) -> None:
+    text = '{"resourceSpans": null, "new": [1]}\n{"resourceSpans": []}\n'
+    (tmp_path / "t.jsonl").write_text(text)
+    log = read_log(tmp_path / "t.jsonl", format="otlp")
+    assert list(log.records()) == []
+    more = span(1, 1, 2, flags=257, traceState="x=1", events=[{"name": "e"}], droppedLinksCount=0)
+    values = [
+        {"key": "s", "value": {"stringValue": "text"}},
+        {"key": "i", "value": {"intValue": "7"}},
+        {"key": "d", "value": {"doubleValue": 0.5}},
+        {"key": "b", "value": {"boolValue": True}},
+        {"key": "l", "value": {"arrayValue": {"values": [{"intValue": 1}, {}]}}},
+        {"key": "m", "value": {"kvlistValue": {"values": [{"key": "k", "value": {}}]}}},
+        {"key": "none"}, "nonsense",
+    ]  # fmt: skip
+    log = otlp(tmp_path / "u.json", resource("a", {**more, "attributes": values}))
+    (start, _) = log
+    assert start.data["attributes"] == {
+        "s": "text", "i": 7, "d": 0.5, "b": True, "l": [1, None], "m": {"k": None}, "none": None,
+    }  # fmt: skip
+
+
+def test_ids_of_zeros_and_of_capitals_and_kinds_by_name(tmp_path: Path) -> None:
+    root = span(1, 1, 9, parentSpanId="0" * 16, kind="SPAN_KIND_CLIENT", traceId=TRACE.upper())
+    failed = {"code": "STATUS_CODE_ERROR"}
+    child = span(2, 2, 3, 1, kind="SPAN_KIND_SERVER", status=failed)
+    log = otlp(tmp_path / "t.json", resource("a", root), resource("b", child))
+    events = named(log)
+    assert events["s1 start"].data["root"] is True
+    assert happened_before(events["s2 end"], events["s1 end"])
+    assert events["s2 end"].data["failed"] is True
+
+
 def test_an_end_before_its_start(tmp_path: Path) -> None:
     events = named(otlp(tmp_path / "t.json", resource("a", span(1, 5, 4))))
     assert happened_before(events["s1 start"], events["s1 end"])
@@ -165,6 +291,30 @@ def test_links(tmp_path: Path) -> None:
     events = named(log)
     assert happened_before(events["s1 start"], events["s2 start"])
     assert concurrent(events["s1 end"], events["s2 start"])
+
+
+def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
+    """A batch handles two requests of other traces; the file that it is in is read first."""
+    other = "ab" * 16
+    links = [
+        {"traceId": TRACE, "spanId": f"{1:016X}"},
+        {"traceId": other, "spanId": f"{1:016x}"},
+        # To a span that is in no file, and to none.
+        {"traceId": other, "spanId": f"{9:016x}"}, {"spanId": ""}, None, "nonsense",
+    ]  # fmt: skip
+    files = [tmp_path / "batch.json", tmp_path / "one.json", tmp_path / "two.json"]
+    otlp(files[0], resource("batch", span(7, 1, 2, kind=5, links=links, traceId="cd" * 16)))
+    otlp(files[1], resource("a", span(1, 8, 9, kind=4)))
+    otlp(files[2], resource("b", span(1, 8, 9, kind=4, traceId=other)))
+    log = read_log(*files, format="otlp")
+    starts = {e.node: e for e in log if e.data["phase"] == "start"}
+    assert happened_before(starts["a"], starts["batch"])
+    assert happened_before(starts["b"], starts["batch"])
+    assert concurrent(starts["a"], starts["b"])
+    assert starts["batch"].data["root"] is True
+    assert ketal.audit(log).clean
+    # By itself it links to nothing that is there.
+    assert all(e.clock.keys() == {"batch"} for e in read_log(files[0], format="otlp"))
 
 
 def test_links_that_close_a_round(tmp_path: Path) -> None:
@@ -307,7 +457,171 @@ def test_zipkin_spans_a_line_and_lists_of_traces(tmp_path: Path) -> None:
 
 def test_zipkin_spans_without_a_place(tmp_path: Path) -> None:
     log = zipkin(tmp_path / "z.json", {"traceId": TRACE, "id": "1"}, z(2, "a", 1, "long"), 3)  # type: ignore[arg-type]
-    assert ["timestamp" in log.rejected[0].reason, "duration" in log.rejected[1].reason] == [
-        True, True,
+    reasons = sorted(item.reason for item in log.rejected)
+    wanted = ["duration", "no timestamp", "not an object"]
+    assert all(what in reason for what, reason in zip(wanted, reasons, strict=True))
+    assert list(log) == []
+
+
+def test_a_side_of_a_shared_span_by_itself(tmp_path: Path) -> None:
+    """The client's half was not sampled, or is in another file."""
+    served = z(1, "stock", 9_000, 500, kind="SERVER", shared=True)
+    log = zipkin(tmp_path / "z.json", served, z(2, "stock", 9_100, 100, parentId=f"{1:016x}"))
+    events = named(log)
+    assert events["z1 start"].data["orphan"] is True
+    assert happened_before(events["z1 start"], events["z2 start"])
+    # A server with an id of its own is a root, if it names no parent.
+    log = zipkin(tmp_path / "y.json", z(1, "stock", 9_000, 500, kind="SERVER"))
+    assert named(log)["z1 start"].data["root"] is True
+
+
+def test_old_servers_do_not_say_that_they_share(tmp_path: Path) -> None:
+    log = zipkin(
+        tmp_path / "z.json",
+        z(1, "stock", 50, 5, kind="SERVER", name="served"),
+        z(1, "shop", 1_000, 900, kind="CLIENT"),
+    )
+    events = named(log)
+    assert happened_before(events["z1 start"], events["served start"])
+    assert happened_before(events["served end"], events["z1 end"])
+
+
+def test_children_of_a_shared_span_belong_to_their_own_service(tmp_path: Path) -> None:
+    log = zipkin(
+        tmp_path / "z.json",
+        z(1, "shop", 1_000, 900, kind="CLIENT"),
+        z(1, "stock", 9_000, 500, kind="SERVER", shared=True, name="served"),
+        z(2, "stock", 9_100, 100, parentId=f"{1:016x}"),
+        z(3, "shop", 1_100, 100, parentId=f"{1:016x}"),
+        z(4, "other", 5, 1, parentId=f"{1:016x}"),
+    )
+    events = named(log)
+    assert happened_before(events["served start"], events["z2 start"])
+    assert concurrent(events["served start"], events["z3 start"])
+    # Of a service that is neither, no more is said than that the call had begun.
+    assert happened_before(events["z1 start"], events["z4 start"])
+    assert concurrent(events["served start"], events["z4 start"])
+
+
+def test_two_servers_of_one_call(tmp_path: Path) -> None:
+    """A call that was sent to two hosts: both share the client's id."""
+    log = zipkin(
+        tmp_path / "z.json",
+        z(1, "shop", 1_000, 900, kind="CLIENT"),
+        z(1, "east", 9_000, 500, kind="SERVER", shared=True, name="first"),
+        z(1, "west", 7_000, 500, kind="SERVER", shared=True, name="second"),
+        z(2, "west", 7_100, 100, parentId=f"{1:016x}"),
+    )
+    events = named(log)
+    assert not log.rejected
+    assert happened_before(events["z1 start"], events["first start"])
+    assert happened_before(events["second start"], events["z2 start"])
+    assert concurrent(events["first start"], events["second start"])
+
+
+def test_sides_without_a_service_are_two_processes(tmp_path: Path) -> None:
+    log = zipkin(
+        tmp_path / "z.json",
+        z(1, None, 1_000, 900, kind="CLIENT"),
+        z(1, None, 1, 500, kind="SERVER", shared=True, name="served"),
+    )
+    events = named(log)
+    assert events["z1 start"].node == f"unknown_service/{1:016x}"
+    assert events["served start"].node == f"unknown_service/{1:016x}/server"
+    assert not any("moved" in event.data for event in events.values())
+    assert happened_before(events["served end"], events["z1 end"])
+
+
+def test_a_span_in_pieces(tmp_path: Path) -> None:
+    """Its start was reported, then its end, then tags when all was over, without a time."""
+    id = {"traceId": TRACE, "id": f"{1:016x}"}
+    pieces: list[dict[str, Any]] = [
+        {**id, "tags": {"late": "yes"}},
+        {**id, "kind": "CLIENT", "timestamp": 100, "localEndpoint": {"serviceName": "shop"}},
+        {**id, "kind": "CLIENT", "duration": 50, "name": "get", "tags": {"code": "200"}},
+    ]
+    log = zipkin(tmp_path / "z.json", *pieces)
+    events = named(log)
+    assert not log.rejected
+    assert set(events) == {"get start", "get end"}
+    assert events["get end"].node == "shop"
+    assert events["get end"].time == 0.00015
+    assert events["get end"].data["attributes"] == {"code": "200", "late": "yes"}
+    # The order of the reports does not matter, nor do the files that they are in.
+    files = [tmp_path / f"{number}.json" for number in range(3)]
+    for file, piece in zip(files, reversed(pieces), strict=True):
+        file.write_text(json.dumps(piece))
+    assert list(read_log(*files, format="zipkin")) == list(log)
+
+
+def test_late_tags_belong_to_the_side_of_their_service(tmp_path: Path) -> None:
+    late = {"traceId": TRACE, "id": f"{1:016x}", "tags": {"late": "yes"}}
+    log = zipkin(
+        tmp_path / "z.json",
+        {**late, "localEndpoint": {"serviceName": "stock"}},
+        z(1, "shop", 1_000, 900, kind="CLIENT"),
+        z(1, "stock", 9_000, 500, kind="SERVER", shared=True, name="served"),
+    )
+    events = named(log)
+    assert events["served start"].data["attributes"] == {"late": "yes"}
+    assert "attributes" not in events["z1 start"].data
+
+
+def test_pieces_that_contradict_each_other(tmp_path: Path) -> None:
+    one = z(1, "a", 100, 50, tags={"code": "200"})
+    others: list[dict[str, Any]] = [
+        {"timestamp": 101}, {"name": "other"}, {"tags": {"code": "500"}}, {"parentId": "7"},
     ]  # fmt: skip
-    assert len(log.rejected) == 3
+    for other in others[:3]:
+        log = zipkin(tmp_path / "z.json", one, {**one, **other})
+        assert ["other content" in item.reason for item in log.rejected] == [True]
+        assert len(list(log)) == 2
+    log = zipkin(tmp_path / "z.json", {**one, "parentId": "8"}, {**one, **others[3]})
+    assert len(log.rejected) == 1
+    log = zipkin(tmp_path / "z.json", one, one, one)
+    assert ketal.audit(log).statistics.duplicates == 4
+
+
+def test_times_that_are_none(tmp_path: Path) -> None:
+    """Zero is no timestamp and no duration; without an end there is a start only."""
+    log = zipkin(tmp_path / "z.json", z(1, "a", 0, 50), z(2, "a", 100, 0), z(3, "a", 99, None))
+    assert set(named(log)) == {"z2 start", "z3 start"}
+    assert ["no timestamp" in item.reason for item in log.rejected] == [True]
+    wrongs: list[dict[str, Any]] = [
+        {"timestamp": -5}, {"timestamp": "soon"}, {"duration": True}, {"timestamp": 1e30},
+    ]  # fmt: skip
+    for wrong in wrongs:
+        log = zipkin(tmp_path / "z.json", {**z(1, "a", 1, 1), **wrong})
+        assert ["no time in microseconds" in item.reason for item in log.rejected] == [True]
+    far = zipkin(tmp_path / "z.json", z(1, "a", 2 * 10**17, 10**17))
+    assert ["year 9999" in item.reason for item in far.rejected] == [True]
+
+
+def test_zipkin_roots_skew_and_what_has_no_meaning_here(tmp_path: Path) -> None:
+    other = "ab" * 8
+    log = zipkin(
+        tmp_path / "z.json",
+        z(1, "a", 10_000, 100, debug=True, annotations=[{"timestamp": 5, "value": "x"}]),
+        z(2, "b", 1, 1, parentId=f"{1:016x}", remoteEndpoint={"serviceName": "a"}),
+        z(3, "a", 20_000, 1, traceId=other, kind="NEW"),
+        z(4, "b", 2, 1, traceId=other, parentId=f"{8:016x}"),
+    )
+    events = named(log)
+    assert not log.rejected
+    assert happened_before(events["z1 start"], events["z2 start"])
+    assert {e.type for e in events.values() if e.data.get("root")} == {"z1", "z3"}
+    assert {e.type for e in events.values() if e.data.get("orphan")} == {"z4"}
+
+
+def test_trace_ids_of_64_and_128_bits(tmp_path: Path) -> None:
+    log = zipkin(
+        tmp_path / "z.json",
+        z(1, "a", 5, 5),
+        z(2, "b", 1, 1, parentId="1", traceId=TRACE[16:].upper(), id="2"),
+        z(3, "c", 1, 1, parentId="1", traceId="ffffffffffffffff" + TRACE[16:]),
+    )
+    events = named(log)
+    assert happened_before(events["z1 start"], events["z2 start"])
+    assert happened_before(events["z1 start"], events["z3 start"])
+    wrong = zipkin(tmp_path / "w.json", z(1, "a", 5, 5, id="1" * 17), z(2, "a", 5, 5, traceId="x"))
+    assert ["no hex id" in item.reason for item in wrong.rejected] == [True, True]
