@@ -5,7 +5,7 @@ The one rule: a partial match is kept once; what there is no room for is counted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ketal.bars import broken
@@ -104,15 +104,20 @@ class Find:
 
     # --- looking ---
 
-    def _oldest_us(self, seen: Seen) -> int | None:
-        """Return the time that, with all before it, is out of an event's window."""
-        if self.window.us is None:
-            return None
-        assert seen.time_us is not None
-        return seen.time_us - self.window.us
+    def _candidates(
+        self, state: int, plan: Plan, seen: Seen
+    ) -> Iterator[tuple[SubPlan, Sequence[Any]]]:
+        """Yield (sub-plan, groups of partial matches of a state) that an event may extend."""
+        oldest_us = None
+        if self.window.us is not None:
+            assert seen.time_us is not None
+            oldest_us = seen.time_us - self.window.us
+        value = self._value(plan.key, seen)
+        return self.by_state[state].candidates(plan, seen, value, oldest_us)
 
-    def _value(self, plan: Plan, seen: Seen) -> Key | None:
-        return None if plan.key is None else self.machine.event_value(plan.key, seen.event)
+    def _value(self, key: int | None, seen: Seen) -> Key | None:
+        """Return an event's value of a key, None for no key."""
+        return None if key is None else self.machine.event_value(key, seen.event)
 
     def _decide(self, sub: SubPlan, partial: Partial, seen: Seen) -> Targets:
         machine = self.machine
@@ -170,11 +175,6 @@ class Find:
         if partial.run is not None:
             del partial.run.partials[partial]
 
-    def release(self) -> None:
-        """Let go of everything: the scope is over."""
-        self.live.count -= self.partials
-        self.partials = 0
-
     def _offered(self, seen: Seen, found: Found) -> None:
         """Keep an event for those to come."""
         if self.kept is None:
@@ -197,9 +197,23 @@ class Find:
         if self.kept is not None:
             self.kept.expire(last)
 
+    def advance(self, watermark_us: int, found: Found) -> None:
+        """End the time windows that a watermark has passed, in event-time order."""
+        if self.window.us is not None:
+            last = watermark_us - self.window.us
+            self.firsts.expire_times(last, found)
+            self._expire(last)
+
+    def end(self, found: Found) -> None:
+        """End every window: nothing comes any more."""
+        if self.windowed:
+            self.firsts.end(found)
+
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
-        times = [self._expiring.earliest(), self.firsts.earliest()]
+        times = [self.firsts.earliest()]
+        if self.partials:
+            times.append(self._expiring.earliest())
         if self.kept is not None:
             times.append(self.kept.earliest())
         return min((time for time in times if time is not None), default=None)

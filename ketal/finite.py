@@ -27,7 +27,7 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.membership import restored_with_doubts
 from ketal.program import Program, checked_program
 from ketal.queues import came_late, overflowed
-from ketal.scopes import Counts, PatternRun
+from ketal.scopes import NEVER_US, Counts, PatternRun
 from ketal.verdicts import Rejected, Verdict
 
 _NOT_BEGUN = "nothing read yet"
@@ -431,7 +431,7 @@ class _Execution:
 def _passed(events: Sequence[Event]) -> list[int]:
     """Return, for each place in an order, the time before which nothing comes any more."""
     passed = []
-    least = 2**62  # later than any time that a log can have
+    least = NEVER_US
     for event in reversed(events):
         time_us = event.time_us
         if time_us is not None and time_us < least:

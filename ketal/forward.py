@@ -69,10 +69,7 @@ class ForwardFind(Find):
         plan = self.machine.plan(state, seen.mask)
         if plan is None:
             return
-        index, value, oldest_us = self.by_state[state], self._value(plan, seen), None
-        if self.window.us is not None:
-            oldest_us = self._oldest_us(seen)
-        for sub, groups in index.candidates(plan, seen, value, oldest_us):
+        for sub, groups in self._candidates(state, plan, seen):
             if self.strategy == "any" and self.gives_up(sub, groups, born, found):
                 continue
             for group in groups:
@@ -132,9 +129,8 @@ class ForwardFind(Find):
             if machine.has_way_on[target]:
                 after = machine.take(configuration, step, target, seen)
                 born.append(Partial(after, taken, run, None, None))
-        if run is not None:
-            # Until what is born is kept it holds nothing; with nothing to keep it is over.
-            self._close_empty(run, born)
+        if run is not None and not (born and born[-1].run is run):
+            del self.runs[seen.place]  # nothing that it began goes on
 
     def add_run(self, run: Run) -> Run:
         """Follow a run."""
@@ -143,10 +139,6 @@ class ForwardFind(Find):
             assert run.start.time_us is not None
             self._runs_by_time.add(run.start.time_us, run.start.place)
         return run
-
-    def _close_empty(self, run: Run, born: list[Partial]) -> None:
-        if not run.partials and not (born and born[-1].run is run):
-            self.runs.pop(run.start.place, None)
 
     def _keep(self, partial: Partial, found: Found) -> None:
         run = partial.run
@@ -173,8 +165,7 @@ class ForwardFind(Find):
             plan = machine.not_plan(state, seen.mask)
             if not index.count or not plan.guards:
                 continue
-            value = None if plan.key is None else machine.event_value(plan.key, seen.event)
-            for partial in index.having(plan.key, value):
+            for partial in index.having(plan.key, self._value(plan.key, seen)):
                 if partial in dropped:
                     continue
                 after = machine.skip(partial.configuration, seen)
@@ -197,21 +188,16 @@ class ForwardFind(Find):
 
     def advance(self, watermark_us: int, found: Found) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
-        if self.window.us is None:
-            return
-        last = watermark_us - self.window.us
-        if self.strategy == "any":
-            self.firsts.expire_times(last, found)
-            self._expire(last)
-            return
-        for place in self._runs_by_time.passed(last):
-            if place in self.runs:
-                self._end(self.runs[place], found)
+        super().advance(watermark_us, found)
+        if self.window.us is not None:
+            for place in self._runs_by_time.passed(watermark_us - self.window.us):
+                if place in self.runs:
+                    self._end(self.runs[place], found)
 
     def end(self, found: Found) -> None:
         """End every window: nothing comes any more."""
+        super().end(found)
         if self.windowed:
-            self.firsts.end(found)
             for run in list(self.runs.values()):
                 self._end(run, found)
 

@@ -61,10 +61,7 @@ class JoinFind(Find):
         if plan is None:
             return
         node, counter = seen.node, seen.counter
-        index, value, oldest_us = self.by_state[state], self._value(plan, seen), None
-        if self.window.us is not None:
-            oldest_us = self._oldest_us(seen)
-        for sub, groups in index.candidates(plan, seen, value, oldest_us):
+        for sub, groups in self._candidates(state, plan, seen):
             if sub is plan.after and plan.reads_prior:
                 continue
             if self.gives_up(sub, groups, born, found):
@@ -182,20 +179,6 @@ class JoinFind(Find):
             configuration = machine.take(parent.configuration, step, target, seen)
             join = joined(parent.join, seen.clock)
             born.append(Partial(configuration, taken, None, join, parent))
-
-    # --- windows ---
-
-    def advance(self, watermark_us: int, found: Found) -> None:
-        """End the time windows that a watermark has passed, in event-time order."""
-        if self.window.us is not None:
-            last = watermark_us - self.window.us
-            self.firsts.expire_times(last, found)
-            self._expire(last)
-
-    def end(self, found: Found) -> None:
-        """End every window: nothing comes any more."""
-        if self.windowed:
-            self.firsts.end(found)
 
 
 def joined(join: Join, clock: Join) -> Join:

@@ -15,6 +15,7 @@ import ketal
 from ketal import kept, semantics
 from ketal.limits import Limits
 from ketal.scopes import PatternRun
+from ketal.windows import EarliestAfter
 from tests.cases import facts
 from tests.engine import collected, outcome
 from tests.property.test_engine import cases, program_of
@@ -200,3 +201,25 @@ def test_watermarks_end_no_window_that_a_node_may_still_learn_for() -> None:
             found += monitor.advance_time(item.time)
         found += monitor.advance_time(100)
     assert [v.to_dict()["id"] for v in found] == expected
+
+
+def test_breakers_of_not_do_not_pile_up() -> None:
+    """2,700 of 8,000 events are an N: those that nothing waits for are let go of."""
+    body = f"order CausalOrder; {EVENTS} find any A not N B; within 1 s;"
+    counts = judged(body, stream(8_000, types="ABN"), candidates_max=2_000)
+    assert "overflows" not in counts
+    assert counts["matches"] > 1_000
+
+
+def test_the_earliest_time_after_a_counter() -> None:
+    """The fast form against a look at all, events put in in any order."""
+    rng = random.Random(7)
+    for _ in range(300):
+        events = [(counter, rng.randrange(9)) for counter in range(1, rng.randrange(2, 9))]
+        rng.shuffle(events)
+        earliest = EarliestAfter()
+        for number, event in enumerate(events, 1):
+            earliest.add(*event)
+            for counter in range(10):
+                left = [time for later, time in events[:number] if later > counter]
+                assert earliest.after(counter) == min(left, default=None)
