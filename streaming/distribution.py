@@ -1,0 +1,50 @@
+"""Which patterns may run in parts: several consumers, or the key groups of Spark (DESIGN 7).
+
+A part is offered the events of some scopes, so it sees the counters of every node with holes. A
+hold-back queue that waits for what another part is offered would wait for ever, and a copy at a node
+would not hear what its node learns elsewhere. What is left: patterns under `order arrival`, those
+whose answer needs no order (`find any` under CausalOrder without `not`), and `frontier`, which waits
+for time and not for counters.
+
+The one rule: a program runs in parts only if each part gives the answer that the whole would give.
+"""
+
+from __future__ import annotations
+
+from ketal.automaton import CompiledPattern
+from ketal.program import Program
+
+
+def unfit(compiled: CompiledPattern) -> str | None:
+    """Return why a pattern cannot run in parts, and what to choose; None if it can.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+
+    Returns
+    -------
+    str or None
+        A clause without the pattern's name, as "is not partitioned: …".
+    """
+    pattern = compiled.pattern
+    if not compiled.partition:
+        return "is not partitioned: `partition by` an attribute gives each value a scope of its own"
+    if pattern.deployment is not None:
+        return (
+            "runs at nodes, and a node's copy hears of all that the node learns: only `partition "
+            "by` without `at` runs in parts"
+        )
+    if not compiled.causal or compiled.order_free or pattern.order.frontier is not None:
+        return None
+    return (
+        "waits for each node's counters, and a part sees them with holes: choose `order arrival`, "
+        "`find any` without `not`, or `order CausalOrder(frontier = …)`"
+    )
+
+
+def partition_by(program: Program) -> tuple[str, ...] | None:
+    """Return the attributes that all patterns are partitioned by; None where they differ."""
+    found = {tuple(name for name, _ in compiled.partition) for compiled in program.compiled}
+    return found.pop() if len(found) == 1 else None
