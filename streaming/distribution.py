@@ -1,10 +1,10 @@
 """Which patterns may run in parts: several consumers, or the key groups of Spark (DESIGN 7).
 
 A part is offered the events of some scopes, so it sees the counters of every node with holes. A
-hold-back queue that waits for what another part is offered would wait for ever, and a copy at a node
-would not hear what its node learns elsewhere. What is left: patterns under `order arrival`, those
-whose answer needs no order (`find any` under CausalOrder without `not`), and `frontier`, which waits
-for time and not for counters.
+hold-back queue that waits for what another part is offered would wait for ever, and a copy at a
+node would not hear what its node learns elsewhere. What is left: patterns under `order arrival`,
+those whose answer needs no order (`find any` under CausalOrder without `not`), and `frontier`,
+which waits for time and not for counters.
 
 The one rule: a program runs in parts only if each part gives the answer that the whole would give.
 """
