@@ -1,0 +1,46 @@
+"""The way of a new user, as examples/first_job/README.md has it: its commands as they stand."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "examples" / "first_job" / "README.md"
+_BLOCK = re.compile(r"^```(sh|text|json)\n(.*?)^```$", re.M | re.S)
+
+
+@pytest.mark.usefixtures("jars")  # They are there, or it is said why they cannot be.
+def test_nothing_is_lost_or_doubled_on_the_way_of_the_page(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    blocks = _BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    script = "".join(text for kind, text in blocks if kind == "sh" and "pip install" not in text)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    state = str(tmp_path / "state")
+    ended = subprocess.run(
+        ["bash", "-eu", "-c", f"trap 'ketal broker stop --dir first-job.broker' ERR\n{script}"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "XDG_STATE_HOME": state, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    for kind, text in blocks:
+        if kind == "text":
+            assert text in ended.stdout
+    verdicts = [line for line in ended.stdout.splitlines() if line.startswith('{"verdict"')]
+    said = next(text.strip() for kind, text in blocks if kind == "json")
+    assert verdicts[0] == said
+    by_file = json.loads(verdicts[1])
+    assert len(verdicts) == 2
+    assert by_file["id"] == json.loads(said)["id"]
+    assert not (tmp_path / "first-job.broker").exists()
