@@ -19,7 +19,7 @@ endif
 export ABOUT
 PYTEST_ARGS ?=
 
-.PHONY: run test lint format bench chaos clean
+.PHONY: run test long lint format bench chaos clean
 
 # ketal exits 1 where it finds a violation, and to find one is what the example is for.
 run: $(INSTALLED)
@@ -28,6 +28,17 @@ run: $(INSTALLED)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+# What is too long for each change: real logs in so many random arrival orders, so many random
+# logs for each fault of the auditor, and so many kills of a streaming job for each kind of output.
+# Each number can be set: `make long KETAL_ORDERS=20`.
+long: export KETAL_ORDERS ?= 200
+long: export KETAL_FAULTS ?= 2000
+long: export KETAL_CHAOS ?= 60
+long: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/operators/test_ordering_real_logs.py \
+	    tests/audit/test_single_faults.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/streaming/test_process_faults.py $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

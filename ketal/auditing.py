@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.consistency import examine, find_unknown_sends
+from ketal.consistency import Pairs, examine
 from ketal.errors import SettingError, wrong_type
 from ketal.event import Control, Draft, Event, checked_log
 from ketal.execution import NONE, Execution, Finding, Stamped
@@ -166,19 +166,31 @@ def _examined(
     messages: Messages | None,
     limits: Limits,
 ) -> Examined:
-    execution, aside = _as_read(events, controls, limits)
-    pairing, pairs = None, []
-    if messages is not None:
+    pairings: dict[Execution, Pairing] = {}
+
+    def pairs_of(execution: Execution) -> list[tuple[Stamped, Stamped]]:
+        assert messages is not None
         placed = execution.events
-        pairing = paired([_as_event(event) for event in placed], messages)
-        pairs = [(placed[send], placed[receive]) for receive, send in pairing.sends.items()]
-        find_unknown_sends(execution, pairs)
+        if execution not in pairings:
+            # One is enough to hold; readings that were only tried are not asked again.
+            pairings.clear()
+            pairings[execution] = paired([_as_event(event) for event in placed], messages)
+        found = pairings[execution].sends
+        return [(placed[send], placed[receive]) for receive, send in found.items()]
+
+    told = None if messages is None else pairs_of
+    execution, aside = _as_read(events, controls, told, limits)
+    pairs = [] if told is None else told(execution)
+    pairing = pairings.get(execution)
     execution.findings.sort(key=lambda f: (f.event.position, f.code))
     return Examined(name, execution, controls, rejected, pairing, pairs, aside)
 
 
 def _as_read(
-    events: list[Stamped], controls: list[tuple[int, Control]], limits: Limits
+    events: list[Stamped],
+    controls: list[tuple[int, Control]],
+    pairs: Pairs | None,
+    limits: Limits,
 ) -> tuple[Execution, list[Stamped]]:
     """Return what was found, nodes that started again told apart; and what was left out."""
     left = _retired(events, controls)
@@ -187,7 +199,7 @@ def _as_read(
     for nodes in ({}, restarted) if restarted else ({},):
         for restarts in readings(events, nodes, controls, limits):
             names = {e.node for e in restarts.events if e.read.node in left}
-            execution = examine(restarts.events, {*left, *names, *restarts.retired})
+            execution = examine(restarts.events, {*left, *names, *restarts.retired}, pairs)
             _report_restarts(execution, restarts)
             found.append((execution, restarts.aside))
     counts = [len(execution.findings) for execution, _ in found]

@@ -20,32 +20,132 @@ then on: it accuses no other event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from ketal.contradictions import find_contradictions
-from ketal.dots import give_dots
+from ketal.dots import Move, give_dots, possible_moves
 from ketal.execution import Execution, Stamped
 from ketal.references import find_unknown_references
 
+_REREAD_MAX = 200_000
+"""So many events are examined once more, in all readings together that are tried."""
+_MISORDER = 3
+"""So many faults a line in the wrong place is worth, where the file tells the order."""
+_PAIRS = 12
+"""From so many neighbours on, of which one in twenty may be wrong, the file tells the order."""
 
-def examine(events: Iterable[Stamped], retired: Iterable[str] = ()) -> Execution:
+Pairs = Callable[[Execution], Iterable[tuple[Stamped, Stamped]]]
+"""What tells the sends and receives of an execution."""
+
+
+def examine(
+    events: Sequence[Stamped], retired: Iterable[str] = (), pairs: Pairs | None = None
+) -> Execution:
     """Return the execution that events are, with what is wrong with it.
 
     Parameters
     ----------
-    events : iterable of Stamped
+    events : sequence of Stamped
         In file order.
     retired : iterable of str
         Nodes that left: an entry that is absent or too low for one is read as the
         last value known (DESIGN 5).
+    pairs : callable, optional
+        The sends and receives; a receive must know its send.
     """
-    execution = Execution(events)
-    give_dots(execution)
-    find_unknown_references(execution)
-    if left := frozenset(retired):
-        _restore(execution, left)
-    find_contradictions(execution)
-    return execution
+    return _Examination(events, frozenset(retired), pairs).best()
+
+
+class _Examination:
+    """Readings of one log.
+
+    The stages one after another may misread an own entry whose line and clock say
+    little: what it contradicts shows in a later stage only. So where there are
+    several findings, and at most one own entry of a node can be wrong, each reading
+    of that node is tried with all stages.
+    """
+
+    def __init__(
+        self, events: Sequence[Stamped], left: frozenset[str], pairs: Pairs | None
+    ) -> None:
+        self._events = events
+        self._left = left
+        self._pairs = pairs
+        self._tries = _REREAD_MAX // max(1, len(events))
+        # What an examination changes of its events.
+        self._as_read = [(e.counter, e.clock, e.unknown) for e in events if self._tries]
+
+    def best(self) -> Execution:
+        """Return the reading with the fewest findings, the stages' own before others."""
+        execution = self._read({})
+        if len(execution.findings) < 2 or not self._tries:
+            return execution
+        if all(finding.code == "A004" for finding in execution.findings):
+            # That events are lost is what it looks like.
+            return execution
+        moves: dict[str, Move] = {}
+        sure: dict[str, bool] = {}
+        wrong, pairs = _misorders(execution)
+        ordered = pairs >= _PAIRS and 20 * wrong <= pairs
+        best = _score(execution, ordered=ordered)
+        for node, choices in list(possible_moves(self._fresh())):
+            if len(choices) > self._tries:
+                break
+            self._tries -= len(choices)
+            found = []
+            for move in choices:
+                execution = self._read({**moves, node: move})
+                # Of two as good, the one that is less out of order; of two alike, the later one.
+                rank = _misorders(execution)[0], -move.position
+                found.append((_score(execution, ordered=ordered), rank, move))
+            score, _, move = min(found, default=(best, (0, 0), Move(-1, 0)))
+            if score[0] < best[0] and score[1] <= best[1]:
+                best, moves[node] = score, move
+                sure[node] = [other for other, _, _ in found].count(score) == 1
+        execution = self._read(moves)
+        for node, move in moves.items():
+            for code in ("A001", "A002", "A003"):
+                event = execution.lines[node].at.get(move.counter)
+                finding = None if event is None else execution.found(code, event)
+                if finding is not None:
+                    finding.certain &= sure[node]
+        return execution
+
+    def _fresh(self) -> Execution:
+        for event, was in zip(self._events, self._as_read, strict=bool(self._as_read)):
+            event.counter, event.clock, event.unknown = was
+        return Execution(self._events)
+
+    def _read(self, moves: Mapping[str, Move]) -> Execution:
+        """Return what the stages find, where some nodes' own entries are read as given."""
+        execution = self._fresh()
+        give_dots(execution, moves)
+        find_unknown_references(execution)
+        if self._left:
+            _restore(execution, self._left)
+        find_contradictions(execution)
+        if self._pairs is not None:
+            find_unknown_sends(execution, self._pairs(execution))
+        return execution
+
+
+def _score(execution: Execution, *, ordered: bool) -> tuple[int, int]:
+    """Return how many faults a reading has, and how many that are no holes.
+
+    Each entry that is blamed is one. A line in the wrong place of a file that has
+    each node's order weighs more.
+    """
+    faults = sum(max(1, len(finding.blamed)) for finding in execution.findings)
+    if ordered:
+        faults += _MISORDER * _misorders(execution)[0]
+    return faults, faults - sum(finding.code == "A004" for finding in execution.findings)
+
+
+def _misorders(execution: Execution) -> tuple[int, int]:
+    """Return how many neighbours on a line stand in the wrong order in the file; of how many."""
+    pairs = [pair for line in execution.lines.values() for pair in pairwise(line.events())]
+    return sum(before.position > after.position for before, after in pairs), len(pairs)
 
 
 def _restore(execution: Execution, left: frozenset[str]) -> None:

@@ -13,8 +13,10 @@ and what is missing in a row is one hole.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from ketal.clocks.vector import COUNTER_MAX
 from ketal.event import Dot, Draft, Event, content
@@ -30,6 +32,19 @@ _POOR = 2 * FAULT
 """What an event may cost in a hole, if there is no better place for it."""
 _ROUNDS_MAX = 10
 """So often a line is searched for events that stand in the wrong place."""
+_FREE_MAX = 3
+"""So many counters an event may go to, that all of them can be tried."""
+
+
+class Move(NamedTuple):
+    """A reading of a node's own entries: they are right but for that of one event.
+
+    `position` is the event's, -1 for none; `counter` is what it gets. Where another
+    event has that counter and it stays, the event is the one too many.
+    """
+
+    position: int
+    counter: int
 
 
 @dataclass(slots=True)
@@ -51,8 +66,16 @@ class _Mover:
     """Whether another event with its dot could move in its stead."""
 
 
-def give_dots(execution: Execution) -> None:
-    """Put each event at a counter of its line; report what is wrong with own entries."""
+def give_dots(execution: Execution, moves: Mapping[str, Move] | None = None) -> None:
+    """Put each event at a counter of its line; report what is wrong with own entries.
+
+    Parameters
+    ----------
+    execution : Execution
+        Its events, as they were read.
+    moves : mapping of str to Move, optional
+        Nodes whose own entries are read so; those of others as costs least.
+    """
     trouble = _admitted(execution)
     for node, line in execution.lines.items():
         if line.top != len(line.counters):
@@ -61,9 +84,48 @@ def give_dots(execution: Execution) -> None:
         survey = Survey(execution)
         for node in execution.lines:
             if node in trouble:
-                _Node(execution, survey, node, trouble[node]).settle()
+                of_node = _Node(execution, survey, node, trouble[node])
+                if moves is not None and node in moves:
+                    of_node.settle_as(moves[node])
+                else:
+                    of_node.settle()
         execution.events.sort(key=lambda event: event.position)
     _report_holes(execution)
+
+
+def possible_moves(execution: Execution) -> Iterator[tuple[str, list[Move]]]:
+    """Yield each node that at most one own entry is wrong of, with all that may be it.
+
+    Parameters
+    ----------
+    execution : Execution
+        Its events as they were read; nothing else may have been done with it.
+    """
+    trouble = _admitted(execution)
+    for node, line in execution.lines.items():
+        of = trouble.get(node, _Trouble())
+        shared = [event for same in of.twins.values() if len(same) > 1 for event in same]
+        wrong = len(of.strays) + max(0, len(shared) - 1)
+        if wrong > 1 or (not wrong and line.top == len(line.counters)) or not line.counters:
+            continue
+        if of.strays:
+            moves = [m for event in of.strays for m in _moves_of(event, line.counters)]
+        elif shared:
+            moves = [Move(event.position, event.counter) for event in shared]
+            moves += [m for event in shared for m in _moves_of(event, line.counters)]
+        else:
+            last = line.at[line.top]
+            moves = [Move(-1, 0), *_moves_of(last, line.counters[:-1])]
+        yield node, moves
+
+
+def _moves_of(event: Stamped, counters: list[int]) -> list[Move]:
+    """Return where an event may go among counters; nowhere, if there is too much room."""
+    top = counters[-1] if counters else 0
+    if top - len(counters) >= _FREE_MAX:
+        return []
+    free = sorted(set(range(1, top + 2)) - set(counters))
+    return [Move(event.position, counter) for counter in free if counter != event.counter]
 
 
 def _admitted(execution: Execution) -> dict[str, _Trouble]:
@@ -165,6 +227,25 @@ class _Node:
         for event, counter in self._extras:
             if event.counter == counter:
                 self._report_extra(event)
+        self._place_copies()
+
+    def settle_as(self, move: Move) -> None:
+        """Give its events the counters that they say, but for one; report that one."""
+        events = list(self._trouble.strays)
+        for same in self._trouble.twins.values():
+            for event in same:
+                if event.position != move.position:
+                    self._line.at[event.counter] = event
+            events += [event for event in same if event.position == move.position]
+        last = self._line.at[self._line.top]
+        if last.position == move.position:
+            self._line.take(last)
+            events.append(last)
+        for event in events:
+            if event.counter == move.counter:
+                self._report_extra(event)
+            else:
+                self._renumber(event, move.counter, certain=True)
         self._place_copies()
 
     def _strays(self) -> tuple[list[Stamped], list[Stamped]]:

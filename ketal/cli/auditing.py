@@ -7,13 +7,14 @@ every fault does not make it 0.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
 from ketal.cli.output import (
     Progress,
-    Sink,
     add_output,
     as_json,
     counted,
@@ -25,9 +26,9 @@ from ketal.cli.summing_up import MAPPING_HINT
 from ketal.errors import SettingError
 
 if TYPE_CHECKING:
-    from ketal.auditing import Audit
+    from ketal.auditing import Audit, Examined
     from ketal.measuring import Statistics
-    from ketal.repairing import Repair
+    from ketal.repairing import Change, Repair
 
 _EXAMPLE = """\
 examples:
@@ -55,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="write a corrected log to --write FILE, and say what was changed",
+        help="write a corrected log to --write FILE, and say what was changed; of several "
+        "executions each to a file of its own, FILE with its number",
     )
     add_output(parser, "human", "json")
     parser.add_argument(
@@ -86,23 +88,57 @@ def execute(args: argparse.Namespace) -> int:
         raise
     finally:
         progress.stop()
-    if args.repair and len(parts) > 1:
-        raise SettingError(
-            "the log holds several executions, and JSON lines hold one; cut it apart to repair it"
-        )
-    repair = None
-    if args.repair and parts:
-        repair = _repaired(parts[0], args.write, args.logs)
+    repairs = _repaired_all(parts, args) if args.repair else []
+    options.say_rebuilding(log)
     with opened(None if args.repair else args.write, inputs=args.logs) as sink:
-        for line in (_json if args.output == "json" else _human)(audit, repair):
+        for line in (_json if args.output == "json" else _human)(audit, repairs):
             sink.line(line)
-        _say_written(sink, repair, args)
+        if args.output != "json":
+            for one in repairs:
+                sink.line(printable(one.said()))
     if not audit.statistics.events and audit.clean:
         return _nothing_read(audit, args.logs)
     return FINE if audit.clean else FOUND
 
 
-def _repaired(part: Any, path: str, inputs: list[str]) -> Repair:
+@dataclass(frozen=True)
+class _Written:
+    """The corrected log of an execution, and the file that it is in."""
+
+    execution: str
+    path: str
+    repair: Repair
+
+    def said(self) -> str:
+        """Return what was written, for a person."""
+        repair = self.repair
+        said = (
+            f"{self.path}: {counted(len(repair.items), 'record')}, "
+            f"{len(repair.changed):,} changed, {len(repair.left):,} left"
+        )
+        if repair.duplicates:
+            said += f"; {counted(repair.duplicates, 'duplicate')} left out"
+        return f"{said} (execution {self.execution})" if self.execution else said
+
+    def to_dict(self, change: Change, kind: str) -> dict[str, object]:
+        """Return a change, or what was left, as a line of JSON."""
+        out = change.to_dict(kind)
+        return out | {"execution": self.execution} if self.execution else out
+
+
+def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Written]:
+    """Write the corrected log; JSON lines hold one execution, so several get a file each."""
+    paths = [args.write]
+    if len(parts) > 1:
+        base, suffix = os.path.splitext(args.write)
+        paths = [f"{base}.{number}{suffix}" for number in range(1, len(parts) + 1)]
+    return [
+        _Written(part.name, path, _repaired(part, path, args.logs))
+        for part, path in zip(parts, paths, strict=False)
+    ]
+
+
+def _repaired(part: Examined, path: str, inputs: list[str]) -> Repair:
     from ketal.logs import write_jsonl
     from ketal.repairing import repaired
 
@@ -120,18 +156,6 @@ def _repaired(part: Any, path: str, inputs: list[str]) -> Repair:
     return repair
 
 
-def _say_written(sink: Sink, repair: Repair | None, args: argparse.Namespace) -> None:
-    if repair is None or args.output == "json":
-        return
-    said = (
-        f"{args.write}: {counted(len(repair.items), 'record')}, "
-        f"{len(repair.changed):,} changed, {len(repair.left):,} left"
-    )
-    if repair.duplicates:
-        said += f"; {counted(repair.duplicates, 'duplicate')} left out"
-    sink.line(printable(said))
-
-
 def _nothing_read(audit: Audit, logs: list[str]) -> int:
     rejected = audit.statistics.rejected
     names = ", ".join(options.STDIN_NAME if name == options.STDIN else name for name in logs)
@@ -147,21 +171,21 @@ def _nothing_read(audit: Audit, logs: list[str]) -> int:
 # --- forms of output --------------------------------------------------------------
 
 
-def _json(audit: Audit, repair: Repair | None) -> Iterator[str]:
+def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     yield from (as_json(fault.to_dict()) for fault in audit.faults)
-    if repair is not None:
-        yield from (as_json(change.to_dict("changed")) for change in repair.changed)
-        yield from (as_json(change.to_dict("left")) for change in repair.left)
+    for one in repairs:
+        yield from (as_json(one.to_dict(change, "changed")) for change in one.repair.changed)
+        yield from (as_json(one.to_dict(change, "left")) for change in one.repair.left)
     yield as_json({"statistics": audit.statistics.to_dict(), "faults": len(audit.faults)})
 
 
-def _human(audit: Audit, repair: Repair | None) -> Iterator[str]:
+def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
     for fault in audit.faults:
         yield printable(str(fault))
         yield printable(f"  hint: {fault.hint}")
-    if repair is not None:
-        yield from (printable(f"changed {change}") for change in repair.changed)
-        yield from (printable(f"left {change}") for change in repair.left)
+    for one in repairs:
+        yield from (printable(f"changed {change}") for change in one.repair.changed)
+        yield from (printable(f"left {change}") for change in one.repair.left)
     parts = audit.statistics.executions or {"": audit.statistics}
     for name, statistics in parts.items():
         if name:

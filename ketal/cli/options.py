@@ -15,11 +15,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ketal.cli import complain
 from ketal.errors import SettingError
 from ketal.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
-    from ketal.logs import Source
+    from ketal.logs import Log, Source
     from ketal.params import ParamValue
     from ketal.program import Program
 
@@ -173,6 +174,12 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     if args.field:
         changed["fields"] = {**source.fields, **parse_fields(args.field)}
     return replace(source, **changed), limits_of(args.limit, limits)
+
+
+def say_rebuilding(log: Log) -> None:
+    """Say on standard error what was missing to rebuild the clocks of a log."""
+    for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
+        complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")
 
 
 def pattern_text(path: str, limits: Limits) -> tuple[str, str]:

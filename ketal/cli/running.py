@@ -131,7 +131,9 @@ def execute(args: argparse.Namespace) -> int:
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
     with sink_of as sink, _Signals() as signals, calm_collector():
         try:
-            return _Run(args, program, sink, progress, signals).judge(verdicts)
+            code = _Run(args, program, sink, progress, signals).judge(verdicts)
+            options.say_rebuilding(log)
+            return code
         finally:
             if progress is not None:
                 progress.stop()

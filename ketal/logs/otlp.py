@@ -88,7 +88,7 @@ def _lists(raw: bytes, names: tuple[str, ...], *, needed: bool = True) -> list[m
     try:
         fields = members(raw)
         found = [bytes(fields[name]) for name in names if name in fields]
-        if not found and needed:
+        if not found and needed and fields:
             raise EventError(f"the document has no {names[0]}")
         return [part for one in found if one != b"null" for part in elements(one)]
     except msgspec.DecodeError as fault:

@@ -18,7 +18,7 @@ from ketal.limits import DEFAULT, Limits
 from ketal.logs import jsonl, shiviz, tabular
 from ketal.logs.jsonl import Record
 from ketal.logs.messages import Messages
-from ketal.logs.rebuilding import rebuilt
+from ketal.logs.rebuilding import Rebuilding, rebuilt
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import Origin, found
@@ -41,10 +41,20 @@ class Log:
     ----------
     records : callable
         Returns an iterator of records from the beginning; see `read_log`.
+    rebuilding : Rebuilding, optional
+        Where it counts, at each iteration, what was missing to rebuild the clocks.
+
+    Attributes
+    ----------
+    rebuilding : Rebuilding or None
+        What the last whole iteration counted; None where clocks are not rebuilt.
     """
 
-    def __init__(self, records: Callable[[], Iterator[Record]]) -> None:
+    def __init__(
+        self, records: Callable[[], Iterator[Record]], rebuilding: Rebuilding | None = None
+    ) -> None:
         self._records = records
+        self.rebuilding = rebuilding
 
     @classmethod
     def of(cls, events: Iterable[Event | Control | Rejected]) -> Log:
@@ -173,10 +183,11 @@ def open_source(
         for origin in origins:
             yield from _records(origin, source, limits, pieces)
 
+    told = Rebuilding()
     if source.format in TRACES:
-        return Log(lambda: read_traces(origins, source.format or "", limits))
+        return Log(lambda: read_traces(origins, source.format or "", limits, told), told)
     if messages is not None:
-        return Log(lambda: rebuilt(records(), messages, limits))
+        return Log(lambda: rebuilt(records(), messages, limits, told), told)
     return Log(records)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import msgspec
 
@@ -25,11 +26,66 @@ from ketal.logs.messages import Messages, paired
 from ketal.verdicts import Rejected
 
 
-def rebuilt(records: Iterable[Record], messages: Messages, limits: Limits) -> Iterator[Record]:
+@dataclass
+class Rebuilding:
+    """What a log did not say while its clocks were rebuilt: causes that order nothing.
+
+    Attributes
+    ----------
+    unsent : int
+        Receives of a message that nothing in the log sends.
+    ambiguous : int
+        Receives of a message that several events send.
+    orphans : int
+        Spans whose parent was not read.
+    lost_links : int
+        Links to spans that were not read.
+    """
+
+    unsent: int = 0
+    ambiguous: int = 0
+    orphans: int = 0
+    lost_links: int = 0
+
+    def reset(self) -> None:
+        """Begin again: the log is read from its beginning."""
+        for counter in fields(self):
+            setattr(self, counter.name, 0)
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what orders nothing, for a person."""
+        said = (
+            (self.unsent, "receive", "whose send is not in the log"),
+            (self.ambiguous, "receive", "of a message that several events send"),
+            (self.orphans, "span", "whose parent was not read"),
+            (self.lost_links, "link", "to a span that was not read"),
+        )
+        for number, what, why in said:
+            if number:
+                yield f"{number:,} {what}{'' if number == 1 else 's'} {why}"
+
+
+def rebuilt(
+    records: Iterable[Record],
+    messages: Messages,
+    limits: Limits,
+    rebuilding: Rebuilding | None = None,
+) -> Iterator[Record]:
     """Yield the records, each event with the clock that messages and order give it.
 
     The clocks that events have are not looked at. A receive that comes before its
     own send, by way of other messages, cannot be stamped and is rejected.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        The log.
+    messages : Messages
+        What pairs sends and receives.
+    limits : Limits
+        `events_max` bounds what is held.
+    rebuilding : Rebuilding, optional
+        Where to count what the log did not say.
 
     Raises
     ------
@@ -37,6 +93,8 @@ def rebuilt(records: Iterable[Record], messages: Messages, limits: Limits) -> It
         If there are more than `events_max` events: clocks are rebuilt when all
         events are known.
     """
+    told = Rebuilding() if rebuilding is None else rebuilding
+    told.reset()
     held = list(_bounded(records, limits))
     executions: dict[str, list[int]] = {}
     for at, (execution, item, _, _) in enumerate(held):
@@ -46,7 +104,10 @@ def rebuilt(records: Iterable[Record], messages: Messages, limits: Limits) -> It
     refused: dict[int, int] = {}
     for places in executions.values():
         events = [item for at in places if isinstance(item := held[at][1], Event)]
-        found, round_trips = clocks_of(events, paired(events, messages).sends)
+        pairing = paired(events, messages)
+        told.unsent += len(pairing.unsent)
+        told.ambiguous += len(pairing.ambiguous)
+        found, round_trips = clocks_of(events, pairing.sends)
         clocks |= {places[at]: clock for at, clock in found.items()}
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
     for at, (execution, item, name, line) in enumerate(held):

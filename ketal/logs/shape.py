@@ -134,9 +134,9 @@ class Shape:
                 members=self._attributes(record).get("members") or (),
                 time=self._time(own.get("time")),
             )
-        if self._clockless and isinstance(own.get("node"), str | int):
-            # It gets its clock when all events are known.
-            own["clock"] = {str(own["node"]): 1}
+        if self._clockless:
+            # It gets its clock when all events are known. What else it lacks is said below.
+            own["clock"] = {str(own.get("node")): 1}
         for name in ("clock", "node", "type"):
             value = own.get(name)
             if value is None or value == "":

@@ -30,6 +30,7 @@ from ketal.errors import EventError
 from ketal.event import Event
 from ketal.limits import Limits
 from ketal.logs.jsonl import Record, rejected
+from ketal.logs.rebuilding import Rebuilding
 
 NO_SERVICE = "unknown_service"
 CLIENT, SERVER = "client", "server"
@@ -132,13 +133,19 @@ class _Moment:
         return end, 0 if span.begin_ns < end else 2, -span.depth, self.number
 
 
-def stamped(spans: Iterable[Span | Record], limits: Limits) -> Iterator[Record]:
+def stamped(
+    spans: Iterable[Span | Record], limits: Limits, rebuilding: Rebuilding
+) -> Iterator[Record]:
     """Yield the events of spans with their clocks, in an order that respects them.
 
     Parameters
     ----------
     spans : iterable of Span or Record
         Records are what could not be read; they are handed on first.
+    limits : Limits
+        `clock_entries_max` bounds the clocks.
+    rebuilding : Rebuilding
+        Where to count parents and links that are not there.
 
     Raises
     ------
@@ -163,7 +170,7 @@ def stamped(spans: Iterable[Span | Record], limits: Limits) -> Iterator[Record]:
                 f"at {first.file}:{first.line}",
             )
     yield from _without_rounds(known)
-    moments = _moments(known)
+    moments = _moments(known, rebuilding)
     of_span: dict[Name, list[Event]] = {}
     for moment in _ordered(moments):
         event = _event(moment, limits)
@@ -234,7 +241,7 @@ def _find_depths(spans: Iterable[Span]) -> None:
             done.add(member.key)
 
 
-def _moments(known: dict[Name, Span]) -> list[_Moment]:
+def _moments(known: dict[Name, Span], rebuilding: Rebuilding) -> list[_Moment]:
     """Return begins and ends with their causes."""
     begins: dict[Name, _Moment] = {}
     ends: dict[Name, _Moment] = {}
@@ -253,7 +260,11 @@ def _moments(known: dict[Name, Span]) -> list[_Moment]:
                 ends[span.parent.key].causes.append(ends[span.key])
         else:
             span.data["orphan" if span.has_parent else "root"] = True
+            rebuilding.orphans += span.has_parent
         begin.linked += [begins[key] for key in span.links if key in begins and key != span.key]
+        if lost := sum(key not in begins for key in span.links):
+            span.data["lost_links"] = lost
+            rebuilding.lost_links += lost
     return moments
 
 

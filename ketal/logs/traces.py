@@ -18,6 +18,7 @@ from ketal.limits import Limits
 from ketal.logs.documents import Text
 from ketal.logs.jsonl import Record, rejected
 from ketal.logs.otlp import otlp_spans
+from ketal.logs.rebuilding import Rebuilding
 from ketal.logs.spans import Span, stamped
 from ketal.logs.streams import Origin
 from ketal.logs.zipkin import Part, merged, zipkin_spans
@@ -26,8 +27,14 @@ TRACES = ("otlp", "zipkin")
 """Formats of traces."""
 
 
-def read_traces(origins: Iterable[Origin], format: str, limits: Limits) -> Iterator[Record]:
-    """Yield the events of all spans of trace files; together they are one execution."""
+def read_traces(
+    origins: Iterable[Origin], format: str, limits: Limits, rebuilding: Rebuilding
+) -> Iterator[Record]:
+    """Yield the events of all spans of trace files; together they are one execution.
+
+    What they speak of and do not have is counted in `rebuilding`.
+    """
+    rebuilding.reset()
     read: Any = otlp_spans if format == "otlp" else zipkin_spans
 
     def found() -> Iterator[Any]:
@@ -43,7 +50,7 @@ def read_traces(origins: Iterable[Origin], format: str, limits: Limits) -> Itera
                 yield item
 
     spans: Iterator[Span | Record] = found() if format == "otlp" else merged(found())
-    yield from stamped(spans, limits)
+    yield from stamped(spans, limits, rebuilding)
 
 
 def _spans_of(origin: Origin, read: Any, limits: Limits) -> Iterator[Span | Part | Record]:

@@ -180,3 +180,55 @@ def test_what_cannot_run(ketal: Ketal, write: Write, words: tuple[str, ...], why
     assert why in said.err
     assert (said.out == "") or words == ("bad.jsonl",) or words == ("empty.jsonl",)
     assert "no faults" not in said.out
+
+
+def test_several_executions_are_repaired_each_to_a_file(ketal: Ketal, write: Write) -> None:
+    """The clocks of one are corrected, those of the other were right; the lines are the log's."""
+    log = write(
+        "log.txt",
+        "== one ==\na {'a':1} x\na {'a':9} x\na {'a':3} x\n== two ==\na {'a':1} y\n".replace(
+            "'", '"'
+        ),
+    )
+    words = (
+        "audit", "--regex", r"(?<host>\S+) (?<clock>\{.*\}) (?<event>\w+)",
+        "--delimiter", "^== (?<trace>.*) ==$", "--repair", "--write", "new.jsonl", log,
+    )  # fmt: skip
+    said = ketal(*words)
+    assert said.code == 1
+    assert "changed log.txt:3: [A003] the entry of a was 9 and is 2" in said.lines
+    assert said.lines[-2:] == [
+        "new.1.jsonl: 3 records, 1 changed, 0 left (execution one)",
+        "new.2.jsonl: 1 record, 0 changed, 0 left (execution two)",
+    ]
+    assert not Path("new.jsonl").exists()
+    for name, events in (("new.1.jsonl", 3), ("new.2.jsonl", 1)):
+        assert Path(name).read_text().count("\n") == events
+        assert ketal("audit", name).code == 0
+    changed = [o for o in ketal(*words, "--output", "json").objects if "changed" in o]
+    assert [(one["execution"], one["line"], one["dot"]) for one in changed] == [("one", 3, "a@2")]
+    Path("new.2.jsonl").write_text(Path(log).read_text())
+    over = ketal(*words[:-1], "new.2.jsonl")
+    assert over.code == 2
+    assert "write over" in over.err
+
+
+def test_what_was_missing_to_rebuild_clocks_is_said(ketal: Ketal, write: Write) -> None:
+    rows: list[dict[str, object]] = [
+        {"node": "a", "type": "send", "msg": 1}, {"node": "b", "type": "recv", "msg": 2},
+        {"node": "b", "type": "recv", "msg": 3}, {"node": "c", "type": "send", "msg": 4},
+        {"node": "a", "type": "send", "msg": 4}, {"node": "b", "type": "recv", "msg": 4},
+    ]  # fmt: skip
+    log = write("bare.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    pattern = write("p.ketal", 'pattern P { event R = type == "recv"; find R; }')
+    for words in (("audit",), ("run", pattern), ("run", "--live", pattern)):
+        said = ketal(*words, "--rebuild", MATCH, log)
+        assert said.err.splitlines() == [
+            "ketal: clocks rebuilt: 2 receives whose send is not in the log; "
+            "what is not there orders nothing",
+            "ketal: clocks rebuilt: 1 receive of a message that several events send; "
+            "what is not there orders nothing",
+        ]
+    # A send that nobody receives is fine.
+    fine = write("fine.jsonl", json.dumps(rows[0]) + "\n")
+    assert ketal("audit", "--rebuild", MATCH, fine).err == ""

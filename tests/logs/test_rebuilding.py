@@ -11,6 +11,7 @@ import pytest
 
 import ketal
 from ketal.logs import read_log
+from ketal.logs.rebuilding import Rebuilding
 
 KEYS = "id=msg,send=type:send,receive=type:recv"
 
@@ -58,6 +59,42 @@ def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
         row("a", "send", 1), row("c", "send", 1), row("b", "recv", 1), row("b", "recv", 9),
     )  # fmt: skip
     assert [event.clock for event in read_log(path, rebuild=KEYS)][2:] == [{"b": 1}, {"b": 2}]
+
+
+def test_what_is_not_known_is_counted(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "log.jsonl",
+        row("a", "send", 1), row("c", "send", 1), row("b", "recv", 1), row("b", "recv", 9),
+        row("b", "recv", 9), row("c", "send", 7), row("a", "send", 8), row("c", "recv", 8),
+    )  # fmt: skip
+    log = read_log(path, rebuild=KEYS)
+    for _ in range(2):
+        # Each reading counts anew.
+        list(log)
+        assert log.rebuilding == Rebuilding(unsent=2, ambiguous=1)
+    assert list(Rebuilding(unsent=2, ambiguous=1).sentences()) == [
+        "2 receives whose send is not in the log",
+        "1 receive of a message that several events send",
+    ]
+    assert read_log(path).rebuilding is None
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"type": "send", "msg": 1}, "the record has no node"),
+        ({"node": "", "type": "send"}, "the record's node is empty"),
+        ({"node": None, "type": "send"}, "the record has no node"),
+        ({"node": ["a"], "type": "send"}, "node must be a string"),
+        ({"node": "a"}, "the record has no type"),
+    ],
+)
+def test_what_is_missing_is_what_is_said(
+    tmp_path: Path, record: dict[str, Any], reason: str
+) -> None:
+    """Clocks are to be rebuilt, so that there is none is no fault of a record."""
+    log = read_log(write(tmp_path / "log.jsonl", record), rebuild=KEYS)
+    assert [item.reason.startswith(reason) for item in log.rejected] == [True]
 
 
 def test_messages_that_go_round(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import ketal
 from ketal.event import Event, concurrent, happened_before
 from ketal.logs import Log, read_log
+from ketal.logs.rebuilding import Rebuilding
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -315,6 +316,73 @@ def test_links_to_other_traces_and_files(tmp_path: Path) -> None:
     assert ketal.audit(log).clean
     # By itself it links to nothing that is there.
     assert all(e.clock.keys() == {"batch"} for e in read_log(files[0], format="otlp"))
+
+
+def test_parents_and_links_that_are_not_there_are_counted(tmp_path: Path) -> None:
+    links = [{"traceId": TRACE, "spanId": f"{number:016x}"} for number in (1, 8, 9)]
+    log = otlp(
+        tmp_path / "t.json",
+        resource("a", span(1, 1, 2), span(2, 3, 4, parent=7)),
+        resource("b", span(3, 1, 2, links=links), span(4, 1, 2, links=links[:1])),
+    )
+    events = named(log)
+    lost = {name: event.data["lost_links"] for name, event in events.items()
+            if "lost_links" in event.data}  # fmt: skip
+    assert lost == {"s3 start": 2, "s3 end": 2}
+    assert log.rebuilding == Rebuilding(orphans=1, lost_links=2)
+    assert list(Rebuilding(orphans=1, lost_links=2).sentences()) == [
+        "1 span whose parent was not read",
+        "2 links to a span that was not read",
+    ]
+
+
+@pytest.mark.parametrize("absent", [True, False], ids=["absent", "null"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("resource",), ("resource", "attributes"), ("scopeSpans", 0, "scope"),
+        ("scopeSpans", 0, "spans", 0, "attributes"), ("scopeSpans", 0, "spans", 0, "links"),
+        ("scopeSpans", 0, "spans", 0, "events"), ("scopeSpans", 0, "spans", 0, "status"),
+        ("scopeSpans", 0, "spans", 0, "kind"), ("scopeSpans", 0, "spans", 0, "parentSpanId"),
+        ("scopeSpans", 0, "spans", 0, "attributes", 0, "value"),
+        ("scopeSpans", 0, "spans", 0, "attributes", 0, "value", "arrayValue"),
+        ("scopeSpans", 0, "spans", 0, "attributes", 0, "value", "arrayValue", "values"),
+    ],
+    ids=lambda path: ".".join(map(str, path)),
+)  # fmt: skip
+def test_null_is_absent(tmp_path: Path, path: tuple[Any, ...], absent: bool) -> None:
+    """The JSON mapping of protobuf takes null for the default of a field."""
+    listed = {"key": "x", "value": {"arrayValue": {"values": [{"stringValue": "y"}]}}}
+    more: dict[str, Any] = {"events": [], "status": {"code": 1}, "links": [], "kind": 1}
+    one = resource("a", span(1, 1, 2, **more, attributes=[listed]))
+    one["scopeSpans"][0]["scope"] = {"name": "lib"}
+    part: Any = one
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = None
+    if absent:
+        del part[path[-1]]
+    log = otlp(tmp_path / "t.json", one, resource("b", span(2, 1, 2)))
+    assert log.rejected == []
+    assert sorted(event.type for event in log) == ["s1", "s1", "s2", "s2"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "{}", '{"resourceSpans": null}', '{"resourceSpans": []}',
+        '{"resourceSpans": [{"scopeSpans": null}]}', '{"resourceSpans": [{}]}',
+        '{"resourceSpans" : [ { "resource" : null , "scopeSpans" : [ { "spans" : null } ] } ] }',
+    ],
+)  # fmt: skip
+def test_documents_without_spans(tmp_path: Path, document: str) -> None:
+    """An export that holds nothing costs those beside it nothing."""
+    path = tmp_path / "t.json"
+    whole = json.dumps({"resourceSpans": [resource("a", span(1, 1, 2))]})
+    path.write_text(f"{document}\n{whole}\n")
+    log = read_log(path, format="otlp")
+    assert log.rejected == []
+    assert [event.type for event in log] == ["s1", "s1"]
 
 
 def test_links_that_close_a_round(tmp_path: Path) -> None:
