@@ -2,9 +2,10 @@
 
 Everything is known, so under CausalOrder the log is read whole and offered in
 the canonical linear extension, whatever the order of the file; holes in the
-counters are counted and hold nothing back. Where every pattern stands under
-`order arrival`, nothing waits: each record is judged as it is read, in bounded
-memory.
+counters are counted and hold nothing back. For a pattern whose order has a `gap`
+they are lost events, as at the end of a stream: named, and what comes after them
+is marked. Where every pattern stands under `order arrival`, nothing waits: each
+record is judged as it is read, in bounded memory.
 
 The one rule: every record ends as a verdict or in a count.
 """
@@ -16,6 +17,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from ketal.admission import Admission
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.event import Control, Dot, Event, checked_log
@@ -23,12 +26,15 @@ from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Tally
 from ketal.limits import Limits
 from ketal.modal import in_mode
 from ketal.monitor import Monitor
+from ketal.operators import holes
 from ketal.operators.causal_order import canonical
+from ketal.operators.domains import home, nodes_of
 from ketal.operators.membership import restored_with_doubts
+from ketal.operators.released import Marks
 from ketal.program import Program, checked_program
 from ketal.queues import came_late, overflowed
 from ketal.scopes import NEVER_US, Counts, PatternRun
-from ketal.verdicts import Rejected, Verdict
+from ketal.verdicts import Gap, Match, Rejected, RunVerdict, Verdict, Violation
 
 _NOT_BEGUN = "nothing read yet"
 
@@ -179,11 +185,12 @@ class _Judge:
     def summary(self) -> dict[str, Any]:
         tally = Tally()
         totals = {c.name: Counts() for c in self.program.compiled}
-        holes = 0
+        gaps = holes = 0
         rare = {"restarts": 0, "impossible": 0, "doubtful": 0}
         for execution in self.executions.values():
             tally.add(execution.tally)
             own = execution.summary
+            gaps += own["gaps"]
             holes += own["holes"]
             for what in rare:
                 rare[what] += own.get(what, 0)
@@ -194,7 +201,7 @@ class _Judge:
         return {
             "events": tally.to_dict(),
             "patterns": {name: counts.to_dict() for name, counts in totals.items()},
-            "gaps": 0,
+            "gaps": gaps,
             "holes": holes,
             **{what: count for what, count in rare.items() if count},
         }
@@ -218,8 +225,10 @@ class _Execution:
         self.events: list[Event] = []
         self._late: list[Event] = []  # not judged, but what they knew is known of them
         self.steps: list[Event | int] = []  # events and watermarks, as they were read
+        self.gaps = 0
         self.impossible = 0
         self.doubtful = 0
+        self._marks: dict[int, Marks] = {}  # by pattern, where some event is late or lost
         self._lines: dict[str, list[int]] | None = None  # the counters of each node, sorted
         self._known: tuple[int, dict[str, int]] = 0, {}  # of so many events
         self.tally = Tally()
@@ -297,6 +306,7 @@ class _Execution:
     def judged(self) -> Iterator[Verdict]:
         """Judge the execution; verdicts come in the canonical order of what completed them."""
         self._restore()
+        yield from self._give_up()
         arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
         for number, run in enumerate(self.runs):
             if run.compiled.pattern.mode is not None:
@@ -325,6 +335,8 @@ class _Execution:
                     yield from arrival[number].pop(event.dot, ())
                 elif number in refusing:
                     run.counts.strangers += 1
+                elif number in self._marks:
+                    yield from run.offer(event, self._marks[number].after(event))
                 else:
                     yield from run.offer(event)
         self._known = len(self.events), known
@@ -387,9 +399,51 @@ class _Execution:
         )
         if all(map(operator.is_, events, self.events)):
             return
-        self.events = events[:count]
+        self.events, self._late = events[:count], events[count:]
         whole = {event.dot: event for event in self.events}
         self.steps = [s if isinstance(s, int) else whole[s.dot] for s in self.steps]
+
+    def _give_up(self) -> Iterator[Gap]:
+        """Find what each pattern's order has lost, and name it once."""
+        found: list[tuple[str, int, int]] | None = None
+        told: set[Dot] = set()
+        made: dict[Any, tuple[Marks, list[Dot]]] = {}
+        for number, run in enumerate(self.runs):
+            pattern = run.compiled.pattern
+            if not run.compiled.causal or run.compiled.order_free:
+                continue  # it waits for nothing on a stream, so it misses nothing there
+            order = pattern.order, pattern.topology
+            if order not in made:
+                lost: list[tuple[str, int, int]] = []
+                if pattern.order.gap is not None:
+                    if found is None:
+                        found = list(holes.holes([*self.events, *self._late]))
+                    lost = found
+                    if pattern.topology is not None and not pattern.topology.open:
+                        nodes = nodes_of(pattern.topology)
+                        lost = [hole for hole in found if home(hole[0]) in nodes]
+                marks, out = holes.marks(self._late, lost, self.limits.lost_max)
+                made[order] = marks, out.gaps
+                self.gaps += out.unnamed
+            marks, gaps = made[order]
+            if not marks:
+                continue
+            self._marks[number] = marks
+            for event in self._late:
+                run.miss(event.dot)
+            for dot in gaps:
+                run.miss(dot)
+                if dot not in told:
+                    told.add(dot)
+                    self.gaps += 1
+                    yield Gap(pattern="", fingerprint="", execution=self.execution, dot=dot)
+
+    def _doubted(self, verdict: RunVerdict, number: int) -> RunVerdict:
+        """Return what a `mode` says of every order: any loss might have changed that."""
+        if number not in self._marks or not isinstance(verdict, Match | Violation):
+            return verdict
+        lost = tuple(sorted(self._marks[number].dots()))
+        return msgspec.structs.replace(verdict, certain=False, depends_on=lost)
 
     def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
         """Return what is so in some, or in every, linear extension (`mode`)."""
@@ -397,7 +451,8 @@ class _Execution:
         known = [e for e in self.events if number not in self.admission.refusing(e)]
         run.counts.strangers = len(self.events) - len(known)
         for last, verdict in in_mode(run, known):
-            said.setdefault(None if last is None else last.dot, []).append(verdict)
+            doubted = self._doubted(verdict, number)
+            said.setdefault(None if last is None else last.dot, []).append(doubted)
         return said
 
     def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
@@ -421,6 +476,7 @@ class _Execution:
     def summary(self) -> dict[str, Any]:
         membership = self.admission.membership
         return {
+            "gaps": self.gaps,
             "holes": self.admission.intake.holes(self._highest()),
             "restarts": 0 if membership is None else membership.incarnations.restarts,
             "impossible": self.impossible,

@@ -34,7 +34,7 @@ from ketal.partials import Partial
 from ketal.program import Program, checked_program
 from ketal.runs import CheckRun, Configuration, Machine, Seen
 from ketal.scopes import PatternRun
-from ketal.snapshots import EventTable, pattern_state, read_events, restore_pattern
+from ketal.snapshots import copy_run
 from ketal.verdicts import FrozenMapping, Match, Overflow, RunVerdict, ScopeKey, Violation
 
 Cut = tuple[int, ...]
@@ -266,10 +266,8 @@ class _Lattice:
         )
 
     def _copy(self, run: PatternRun) -> PatternRun:
-        table = EventTable()
-        state = pattern_state(run, table)
         copy = self._fresh(run.machine)
-        restore_pattern(copy, state, read_events(table.rows))
+        copy_run(run, copy)
         return copy
 
     def _verdict(self, run: PatternRun, event: Event) -> bool:

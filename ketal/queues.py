@@ -5,6 +5,10 @@ within the same topology, share a queue. A queue releases events to its patterns
 what it declares lost, finds late or has no room for becomes verdicts here, each
 told once, however many queues say it.
 
+A watermark says which events will not arrive any more. What is held has arrived
+and is still to be offered, so to its patterns time has come no further than the
+earliest time that is held.
+
 Patterns whose answer needs no order (`find any` without `not`) wait for nothing,
 as long as clocks are whole. Once a node has left, an event whose clock may lack
 what it knew of that node waits until the clock is restored, in a queue that
@@ -15,6 +19,7 @@ The one rule: an event is counted once: as released, held back, late or refused.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +31,8 @@ from ketal.operators.ordering import Ordering, Step
 from ketal.operators.shrinking import Restorer, present_order
 from ketal.scopes import PatternRun
 from ketal.verdicts import Gap, Late, Overflow, Verdict
+
+_TIMES_LEAST = 1_024
 
 
 def overflowed(event: Event, execution: str, limit: str, given_up: str) -> Overflow:
@@ -68,7 +75,7 @@ def _by_order(
 
 
 @dataclass
-class _Group:
+class Group:
     """Patterns that share a queue.
 
     Attributes
@@ -90,8 +97,50 @@ class _Group:
     withheld: set[Dot] = field(default_factory=set)
     refused: dict[Dot, None] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """What tells it from others: the first of its patterns' names."""
+        return min(run.compiled.name for run in self.runs)
+
+    def fits(self) -> list[Any]:
+        """Return what a saved state of the queue fits: kind, options, names of its patterns."""
+        names = sorted(run.compiled.name for run in self.runs)
+        return [[self.free, *self.ordering.kind], self.ordering.options, names]
+
+    def pending(self) -> set[Dot]:
+        """Return what was seen and may yet be offered: held back, or refused and awaited."""
+        return {event.dot for event, _ in self.held_back()} | set(self.refused)
+
+    def __post_init__(self) -> None:
+        self.timed = any(run.compiled.window_us is not None for run in self.runs)
+        self._times: list[tuple[int, Dot]] | None = None  # a heap; of what went, too
+
     def held_back(self) -> list[tuple[Event, Dot | None]]:
+        """Return the events held to be offered, each with a dot that it waits for."""
         return [(e, dot) for e, dot in self.ordering.held_back() if e.dot not in self.withheld]
+
+    def note_time(self, event: Event) -> None:
+        """Take note of the time of an event that may be held."""
+        times = self._times
+        if times is not None and event.time_us is not None and self.ordering.holds(event.dot):
+            heapq.heappush(times, (event.time_us, event.dot))
+            if len(times) > _TIMES_LEAST + 2 * len(self.ordering):
+                self._times = [item for item in times if self.ordering.holds(item[1])]
+                heapq.heapify(self._times)
+
+    def reached_us(self, watermark_us: int) -> int:
+        """Return the time before which nothing is offered any more, by a watermark."""
+        if not len(self.ordering):
+            return watermark_us
+        times = self._times
+        if times is None:
+            held = (event for event, _ in self.ordering.held_back())
+            times = [(event.time_us, event.dot) for event in held if event.time_us is not None]
+            heapq.heapify(times)
+            self._times = times
+        while times and (times[0][1] in self.withheld or not self.ordering.holds(times[0][1])):
+            heapq.heappop(times)
+        return min(watermark_us, times[0][0]) if times else watermark_us
 
 
 class Queues:
@@ -117,14 +166,15 @@ class Queues:
         self.limits = limits
         self.execution = execution
         self.groups = [
-            _Group(Ordering.of(order, limits, topology=topology), group)
+            Group(Ordering.of(order, limits, topology=topology), group)
             for (order, topology), group in _by_order(runs).items()
         ]
         self.late = 0
         self.refused = 0
         self.gaps = 0
+        self.watermark_us: int | None = None
         self.restorer: Restorer | None = None
-        self._told: dict[tuple[str, Dot], None] = {}
+        self.told: dict[tuple[str, Dot], None] = {}
 
     def __bool__(self) -> bool:
         return bool(self.groups)
@@ -150,7 +200,7 @@ class Queues:
         for (order, topology), runs in _by_order(free).items():
             ordering = Ordering.restoring(order, self.limits, topology=topology)
             ordering.begin(seen or {})
-            self.groups.append(_Group(ordering, runs, free=True))
+            self.groups.append(Group(ordering, runs, free=True))
         for group in self.groups:
             group.ordering.restore_by(restorer)
 
@@ -190,7 +240,10 @@ class Queues:
                 group.withheld.add(event.dot)
                 for run in group.runs:
                     out += run.offer(whole)
-            self._heard(group, group.ordering.push(event), out)
+            step = group.ordering.push(event)
+            if group.timed:
+                group.note_time(event)
+            self._heard(group, step, out)
         return out
 
     def had_no_room(self, dot: Dot) -> bool:
@@ -200,11 +253,14 @@ class Queues:
     def push_again(self, event: Event) -> list[Verdict]:
         """Take in an event that came again, where there was no room for it before."""
         out: list[Verdict] = []
-        self._told.pop(("refused", event.dot), None)
+        self.told.pop(("refused", event.dot), None)
         for group in self.groups:
             if event.dot in group.refused:
                 del group.refused[event.dot]
-                self._heard(group, group.ordering.push(event), out)
+                step = group.ordering.push(event)
+                if group.timed:
+                    group.note_time(event)
+                self._heard(group, step, out)
         return out
 
     def _whole(self, event: Event) -> Event | None:
@@ -214,8 +270,21 @@ class Queues:
         return None if self.restorer.low(known, event) else known
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Hear that no event with an earlier time will come."""
-        return self._each(lambda queue: queue.advance(watermark_us))
+        """Hear that no event with an earlier time will come; end the windows that this ends."""
+        self.watermark_us = watermark_us
+        out: list[Verdict] = []
+        for group in self.groups:
+            step = group.ordering.advance(watermark_us)
+            self._heard(group, step, out)
+            if not step.released:
+                self._end_windows(group, out)
+        return out
+
+    def _end_windows(self, group: Group, out: list[Verdict]) -> None:
+        if group.timed and self.watermark_us is not None:
+            reached_us = group.reached_us(self.watermark_us)
+            for run in group.runs:
+                out += run.advance(reached_us)
 
     def join(self, node: str) -> list[Verdict]:
         """Hear that a node is there."""
@@ -247,10 +316,15 @@ class Queues:
             self._heard(group, act(group.ordering), out)
         return out
 
-    def _heard(self, group: _Group, step: Step, out: list[Verdict]) -> None:
+    def _heard(self, group: Group, step: Step, out: list[Verdict]) -> None:
         if group.free:
             self._heard_free(group, step, out)
-            return
+        else:
+            self._heard_ordered(group, step, out)
+        if step.released:
+            self._end_windows(group, out)
+
+    def _heard_ordered(self, group: Group, step: Step, out: list[Verdict]) -> None:
         for dot in step.gaps:
             for run in group.runs:
                 run.miss(dot)
@@ -294,14 +368,14 @@ class Queues:
                 )
             )
 
-    def _judged(self, group: _Group, event: Event) -> bool:
+    def _judged(self, group: Group, event: Event) -> bool:
         """Return whether an event that comes out is to be judged."""
         if event.dot in group.withheld:
             group.withheld.remove(event.dot)
             return False
         return True
 
-    def _heard_free(self, group: _Group, step: Step, out: list[Verdict]) -> None:
+    def _heard_free(self, group: Group, step: Step, out: list[Verdict]) -> None:
         assert self.restorer is not None
         for event, after in step.released:
             if self._judged(group, event):
@@ -310,7 +384,7 @@ class Queues:
                     out += run.offer(event, doubt)
         self._offer_low(group, [*step.late, *step.refused], out)
 
-    def _offer_low(self, group: _Group, events: Sequence[Event], out: list[Verdict]) -> None:
+    def _offer_low(self, group: Group, events: Sequence[Event], out: list[Verdict]) -> None:
         """Offer events whose clocks cannot be restored any better."""
         assert self.restorer is not None
         for event in events:
@@ -323,14 +397,21 @@ class Queues:
         """Return whether no other queue said this before."""
         if len(self.groups) == 1:
             return True
-        if (what, dot) in self._told:
+        if (what, dot) in self.told:
             return False
-        self._told[(what, dot)] = None
-        if len(self._told) > self.limits.dots_max:
-            del self._told[next(iter(self._told))]
+        self.told[(what, dot)] = None
+        if len(self.told) > self.limits.dots_max:
+            del self.told[next(iter(self.told))]
         return True
 
     # --- what can be asked ---
+
+    def of(self, name: str) -> Group | None:
+        """Return the queue of a pattern; None if it waits for nothing."""
+        for group in self.groups:
+            if any(run.compiled.name == name for run in group.runs):
+                return group
+        return None
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that some queue holds, with what it waits for (None: its turn)."""
@@ -350,26 +431,11 @@ class Queues:
 
     # --- state ---
 
-    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
-        """Return the state as plain data; `number` gives an event's number in a table."""
-        return {
-            "queues": [
-                [
-                    group.ordering.state(number),
-                    sorted(map(list, group.withheld)),
-                    [list(dot) for dot in group.refused],
-                ]
-                for group in self.groups
-            ],
-            "counts": [self.late, self.refused, self.gaps],
-            "told": [[what, list(dot)] for what, dot in self._told],
-        }
+    def counts(self) -> list[int]:
+        """Return what was counted, as plain data."""
+        return [self.late, self.refused, self.gaps]
 
-    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
-        """Take on a state that `state` gave; `restore_by` comes before, where it was called."""
-        for group, (inner, withheld, refused) in zip(self.groups, state["queues"], strict=True):
-            group.ordering.restore(inner, events)
-            group.withheld = {Dot(*dot) for dot in withheld}
-            group.refused = {Dot(*dot): None for dot in refused}
-        self.late, self.refused, self.gaps = state["counts"]
-        self._told = {(what, Dot(*dot)): None for what, dot in state["told"]}
+    def restore(self, counts: Sequence[int], told: dict[tuple[str, Dot], None]) -> None:
+        """Take on the counts and what was told; the groups are restored one by one."""
+        self.late, self.refused, self.gaps = counts
+        self.told = told

@@ -40,6 +40,7 @@ from ketal.verdicts import (
 )
 from ketal.windows import EarliestAfter
 
+NO_DOTS: frozenset[Dot] = frozenset()
 NEVER_US = 2**62
 """Later than any time that an event can have."""
 ALPHABET_MASKS_MAX = 65_536
@@ -62,6 +63,7 @@ class Counts:
     strangers: int = 0
     listed: int = 0
     guard_failures: int = 0
+    marks_forgotten: int = 0
 
     def to_dict(self) -> dict[str, int]:
         """Return the counts of the summary; the rarer ones where they are not zero."""
@@ -71,7 +73,14 @@ class Counts:
         }
         out |= {
             n: getattr(self, n)
-            for n in ("halted", "unknown_types", "guard_failures", "overflows", "strangers")
+            for n in (
+                "halted",
+                "unknown_types",
+                "guard_failures",
+                "overflows",
+                "strangers",
+                "marks_forgotten",
+            )
             if getattr(self, n)
         }
         return out
@@ -93,6 +102,10 @@ class Scope:
         The earliest time at which a watermark was to look at it.
     told : frozenset of str
         The limits that a verdict has named.
+    saved : bool
+        Whether there is a record of it.
+    clean : bool
+        Whether that record says how it is now.
     """
 
     key: ScopeKey
@@ -102,6 +115,24 @@ class Scope:
     lost: frozenset[Dot] = frozenset()
     due_us: int | None = None
     told: frozenset[str] = frozenset()
+    saved: bool = False
+    clean: bool = False
+
+
+@dataclass(slots=True)
+class Changed:
+    """Which scopes have changed since they were last recorded (`ketal.records`).
+
+    Attributes
+    ----------
+    scopes : dict of int to Scope
+        Those that are there, by number.
+    gone : list of int
+        The numbers of those that were recorded and are there no more.
+    """
+
+    scopes: dict[int, Scope] = field(default_factory=dict)
+    gone: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -168,6 +199,7 @@ class PatternRun:
         self.counts = Counts()
         self.scopes: dict[tuple[Any, ...], Scope] = {}
         self.scopes_seen = 0
+        self.changed: Changed | None = None
         self.live = Live()
         self._setup = Setup(self.machine, limits, self.live)
         self._due: list[tuple[int, int, int, Scope]] = []
@@ -178,6 +210,7 @@ class PatternRun:
         self._earliest: dict[str, EarliestAfter] = {}
         self.number = 0
         self.after: dict[Dot, frozenset[Dot]] = {}
+        self.faded: dict[str, tuple[int, frozenset[Dot]]] = {}
         self.missing: dict[Dot, None] = {}
         self._mask: Callable[[Event], int] = self.machine.compiled.mask
         self._member: dict[int, bool] = {}
@@ -240,17 +273,35 @@ class PatternRun:
         """Hear that an event was declared lost: it might have been what a run waits for.
 
         What ends for want of an event is in doubt from now on; beyond the limit the
-        oldest losses are not named any more.
+        oldest losses are not named any more, and counted.
         """
         self.missing[dot] = None
         if len(self.missing) > self.limits.lost_max:
             del self.missing[next(iter(self.missing))]
+            self.counts.marks_forgotten += 1
 
     def _mark(self, event: Event, after: frozenset[Dot]) -> None:
-        """Remember what an event is after; beyond the limit, of the oldest no more."""
+        """Remember what an event is after; beyond the limit, of each node's first only.
+
+        What comes after that one in its node is after the same lost dots, and perhaps
+        others: it stays in doubt, with fewer names.
+        """
         self.after[event.dot] = after
         if len(self.after) > self.limits.candidates_max:
-            del self.after[next(iter(self.after))]
+            oldest = next(iter(self.after))
+            lost = self.after.pop(oldest)
+            first = self.faded.get(oldest.node)
+            if first is None or oldest.counter < first[0]:
+                self.faded[oldest.node] = oldest.counter, lost
+            self.counts.marks_forgotten += 1
+
+    def _lost(self, dot: Dot) -> frozenset[Dot]:
+        """Return the lost dots that an event is after, as far as they are remembered."""
+        lost = self.after.get(dot)
+        if lost is not None:
+            return lost
+        first = self.faded.get(dot.node)
+        return first[1] if first is not None and dot.counter >= first[0] else NO_DOTS
 
     def in_alphabet(self, mask: int) -> bool:
         """Return whether an event with this mask is in the alphabet."""
@@ -282,8 +333,10 @@ class PatternRun:
     def _offer(self, shown: ScopeKey, event: Event, mask: int) -> list[RunVerdict]:
         key = self.scope_key(shown) if shown else ()
         scope = self.scopes.get(key)
-        if self.after and scope is not None and event.dot in self.after:
-            scope.lost |= self.after[event.dot]
+        if scope is not None and scope.clean:
+            self._change(scope)
+        if self.after and scope is not None:
+            scope.lost |= self._lost(event.dot)
         if scope is not None and self._quick is not None:
             # A check that needs no register: one look-up says where it goes.
             run = scope.run
@@ -305,7 +358,7 @@ class PatternRun:
             if len(self.scopes) >= self.limits.scopes_max:
                 return [self._overflow("scopes_max", "the events of a new scope", shown, event)]
             scope = self.new_scope(shown)
-            scope.lost = self.after.get(event.dot, scope.lost)
+            scope.lost = self._lost(event.dot)
         run = scope.run
         place = scope.places
         scope.places = place + 1
@@ -324,13 +377,23 @@ class PatternRun:
             self._release(key, scope)
         return out
 
-    def new_scope(self, shown: ScopeKey) -> Scope:
-        """Return the scope of a key, made anew."""
+    def new_scope(self, shown: ScopeKey, number: int | None = None) -> Scope:
+        """Return the scope of a key, made anew; `number` is that of one that is put back."""
         run = CheckRun(self.machine) if self.is_check else find_run(self._setup)
-        scope = Scope(shown, run, self.scopes_seen)
-        self.scopes_seen += 1
+        if number is None:
+            number = self.scopes_seen
+            self.scopes_seen += 1
+        scope = Scope(shown, run, number)
+        if self.changed is not None:
+            self.changed.scopes[number] = scope
         self.scopes[self.scope_key(shown) if shown else ()] = scope
         return scope
+
+    def _change(self, scope: Scope) -> None:
+        """Take note that a scope, which is recorded, changes; its record says less from now on."""
+        scope.clean = False
+        if self.changed is not None:
+            self.changed.scopes[scope.number] = scope
 
     def _is_over(self, scope: Scope) -> bool:
         """Return whether a scope is as if it had been offered nothing, so that it can go.
@@ -347,6 +410,10 @@ class PatternRun:
     def _release(self, key: tuple[Any, ...], scope: Scope) -> None:
         scope.due_us = None
         del self.scopes[key]
+        if self.changed is not None:
+            self.changed.scopes.pop(scope.number, None)
+            if scope.saved:
+                self.changed.gone.append(scope.number)
 
     def look_again(self, scope: Scope) -> None:
         """See to it that watermarks look at a scope that was put back."""
@@ -606,7 +673,7 @@ class PatternRun:
         lost = frozenset[Dot]()
         if self.after:
             # A match stands on its events: what is in none of their pasts changes nothing.
-            lost = lost.union(*(self.after.get(seen.dot, lost) for _, seen in taken))
+            lost = lost.union(*(self._lost(seen.dot) for _, seen in taken))
         return Match(
             steps=self._steps(taken),
             returns=returns,
@@ -632,6 +699,8 @@ class PatternRun:
         run = scope.run
         assert self._window_us is not None
         assert not isinstance(run, CheckRun), "a check has no window"
+        if scope.clean:
+            self._change(scope)
         passed_us, copy = watermark_us, None
         if self._deployment is not None and not self._deployment.everything:
             # A node learns of events after they came: for its copy they have not passed.
@@ -669,6 +738,8 @@ class PatternRun:
         """End every window and every run."""
         out: list[RunVerdict] = []
         for scope in self.scopes.values():
+            if scope.clean:
+                self._change(scope)
             if not isinstance(scope.run, CheckRun):
                 found = Found()
                 scope.run.end(found)

@@ -72,6 +72,14 @@ class ClockMemory:
     clocks_max : int
         How many are kept; the oldest eighth, by arrival, goes at once.
 
+    Attributes
+    ----------
+    evicted : dict of str to int
+        Of each node, the highest counter that was given up.
+    changed : dict of (str, int) to bool, or None
+        The events that came, went or were closed since someone asked for that, and
+        whether they came.
+
     Notes
     -----
     Clocks are shared with their events, not copied.
@@ -82,6 +90,7 @@ class ClockMemory:
         self.evicted: dict[str, int] = {}
         self._lines: dict[str, _Line] = {}
         self._oldest: deque[tuple[str, int]] = deque()
+        self.changed: dict[tuple[str, int], bool] | None = None
 
     @classmethod
     def of(cls, clocks_max: int, arrivals: Iterable[tuple[str, int, Clock]] = ()) -> ClockMemory:
@@ -119,6 +128,9 @@ class ClockMemory:
         if line.put(counter, clock) is None:
             return
         self._oldest.append((node, counter))
+        if self.changed is not None:
+            self.changed.pop((node, counter), None)
+            self.changed[node, counter] = True
         if len(self._oldest) > self.clocks_max:
             self._evict(max(1, self.clocks_max // 8))
 
@@ -127,6 +139,8 @@ class ClockMemory:
         for _ in range(count):
             node, counter = self._oldest.popleft()
             gone.setdefault(node, set()).add(counter)
+            if self.changed is not None:
+                self.changed[node, counter] = False
         for node, counters in gone.items():
             self.evicted[node] = max(self.evicted.get(node, 0), *counters)
             self._lines[node].without(counters)
@@ -144,6 +158,8 @@ class ClockMemory:
         if at is not None and line is not None:
             line.closures[at] = closure
             line.final[at] = final
+            if self.changed is not None:
+                self.changed.setdefault((node, counter), False)
 
     def get(self, node: str, counter: int) -> Clock | None:
         """Return the clock that an event arrived with."""
@@ -183,11 +199,17 @@ class ClockMemory:
         at = 0 if line is None else bisect_right(line.counters, counter)
         return None if line is None or at == len(line.counters) else line.clocks[at]
 
-    def state(self) -> dict[str, Any]:
-        """Return the state as plain data; each clock as what differs from its node's last."""
+    def rows(self, dots: Iterable[tuple[str, int]] | None = None) -> list[Any]:
+        """Return events as plain data; each clock as what differs from its node's last.
+
+        Parameters
+        ----------
+        dots : iterable of (str, int), optional
+            Some that are kept, in order of arrival; default all.
+        """
         rows = []
         last: dict[str, Clock] = {}
-        for node, counter in self._oldest:
+        for node, counter in self._oldest if dots is None else dots:
             line = self._lines[node]
             at = line.find(counter)
             assert at is not None, "what is in the queue is in its line"
@@ -198,14 +220,17 @@ class ClockMemory:
             fixed = line.final[at]
             rows.append([node, counter, _changed(before, clock), dropped, raised, fixed])
             last[node] = clock
-        return {"evicted": dict(self.evicted), "clocks": rows}
+        return rows
 
-    @classmethod
-    def restored(cls, clocks_max: int, state: Mapping[str, Any]) -> ClockMemory:
-        """Return a memory with a state that `state` gave."""
-        self = cls(clocks_max)
+    def has(self, node: str, counter: int) -> bool:
+        """Return whether the clock of an event is kept."""
+        line = self._lines.get(node)
+        return line is not None and line.find(counter) is not None
+
+    def take_on(self, rows: Iterable[Any]) -> None:
+        """Keep the events that `rows` gave."""
         last: dict[str, Clock] = {}
-        for node, counter, changed, dropped, raised, fixed in state["clocks"]:
+        for node, counter, changed, dropped, raised, fixed in rows:
             clock = {**last.get(node, {}), **changed}
             for name in dropped:
                 del clock[name]
@@ -214,7 +239,11 @@ class ClockMemory:
             if raised is not None:
                 closure = {**clock, **raised} if raised else clock
                 self.close(node, counter, clock, closure, final=fixed)
-        # Last: a smaller limit than the snapshot's evicts, as arrivals would.
-        for node, counter in state["evicted"].items():
+
+    def gave_up(self, evicted: Mapping[str, int]) -> None:
+        """Hear what was given up of each node; the last of what is restored.
+
+        A smaller limit than that of the saved state evicts, as arrivals would.
+        """
+        for node, counter in evicted.items():
             self.evicted[node] = max(counter, self.evicted.get(node, 0))
-        return self

@@ -120,6 +120,9 @@ class Frontier:
     def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
         """Hear what was seen before this queue was made: nothing waits for a dot here."""
 
+    def refit(self) -> None:
+        """Hear that the options are others: nothing is counted for them here."""
+
     # --- what happens ---
 
     def push(self, event: Event, out: Out) -> None:
@@ -298,6 +301,10 @@ class Frontier:
     def _in_order(self) -> list[Timed]:
         held = [item for line in self._held.values() for item in line.values()]
         return sorted(held, key=lambda item: item.arrival)
+
+    def holds(self, dot: Dot) -> bool:
+        """Return whether an event is held."""
+        return dot.counter in self._held.get(dot.node, ())
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return the held events in order of arrival; they wait for their turn."""

@@ -61,34 +61,47 @@ class Line:
     """What is known of one node's events."""
 
     __slots__ = (
-        "earlier", "given", "held", "holes", "known", "reach", "settled", "sum", "waiting",
+        "earlier", "given", "heard", "held", "holes", "known", "reach", "settled", "sum",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.settled = 0  # so many are released or given up
         self.reach = 0  # so many are settled or received
-        self.sum = 0  # at least the sum of the clock of the last of these, if asked for
+        self.heard = 0  # as `reach`, or whose place has passed; kept if sums are asked for
+        self.sum = 0  # at least the sum of the clock of the last of these
         self.given = 0  # up to here, what is not held was released or given up
         self.known = 0  # up to here, events that were held have it in their past
         self.held: dict[int, Held] = {}
         self.holes: dict[int, int] = {}  # given up, not yet settled: first to last
-        self.earlier: set[int] = set()  # of these, what was seen before the queue was made
+        # Of these, what was received: before the queue was made, or late.
+        self.earlier: set[int] = set()
         self.waiting: dict[int, list[Held]] = {}  # events that wait until this is settled
 
     def extend(self, size: Callable[[Event], int] | None) -> None:
-        """Move `reach` over what has been received or given up; `size` sums a clock."""
-        reach = self.reach
+        """Move `reach` and `heard` over what has been received or given up; `size` sums a clock."""
+        reach, held, holes = self.reach, self.held, self.holes
         while True:
-            if (held := self.held.get(reach + 1)) is not None:
+            if reach + 1 in held:
                 reach += 1
-                if size is not None:
-                    self.sum = max(self.sum + 1, size(held.event))
-            elif (last := self.holes.get(reach + 1)) is not None:
-                self.sum += last - reach
+            elif (last := holes.get(reach + 1)) is not None:
                 reach = last
             else:
                 break
         self.reach = reach
+        if size is None:
+            return
+        heard = self.heard
+        while True:
+            if (one := held.get(heard + 1)) is not None:
+                heard += 1
+                self.sum = max(self.sum + 1, size(one.event))
+            elif (last := holes.get(heard + 1)) is not None:
+                self.sum += last - heard
+                heard = last
+            else:
+                break
+        self.heard = heard
 
     def last_held(self, upto: int) -> int:
         """Return the highest counter up to `upto` that is held; 0 for none."""
@@ -182,10 +195,28 @@ class Queue:
         """
         for node, (upto, beyond) in seen.items():
             line = self._line(node)
-            line.settled = line.reach = line.known = upto
+            line.settled = line.reach = line.heard = line.known = upto
             line.holes = {counter: counter for counter in beyond}
             line.earlier = set(beyond)
             self._live[node] = self.time.now
+
+    def refit(self) -> None:
+        """Go on with what was restored under other options: what they wait for counts from now."""
+        now, nodes = self.time.now, self.settings.nodes
+        heard = {node for node, line in self._lines.items() if line.reach or line.held}
+        live = dict.fromkeys([*self._live, *nodes], now)
+        self._live = OrderedDict(
+            (node, since)
+            for node, since in live.items()
+            # Who was declared, is no longer, and never came is not waited for.
+            if node not in self._away and (node in heard or node in nodes)
+        )
+        self._steps.clear()
+        for line in self._lines.values():
+            line.known = min(line.known, line.reach)
+        for event in self.waiting():
+            self._refer(event)
+        self._regrouped()
 
     # --- what happens ---
 
@@ -211,19 +242,19 @@ class Queue:
             self._drain(out)
 
     def _pass_by(self, line: Line, event: Event) -> None:
-        """Settle an event whose place has passed.
+        """Give up an event whose place has passed.
 
-        Whatever precedes it in its node has passed too, and nothing of that is held.
+        The place of what precedes it in its node has passed too, so no turn waits for
+        that; what depends on it waits for it as ever, until it is settled.
         """
         counter = event.clock[event.node]
-        line.given = max(line.given, counter)
-        if counter >= line.reach:
-            line.reach = counter
-            if self._size is not None:
-                line.sum = self._size(event)
-        self._settle(line, counter)
+        line.holes[counter] = counter
+        line.earlier.add(counter)
+        if self._size is not None and counter > line.heard:
+            line.heard, line.sum = counter, max(line.sum, self._size(event))
         line.extend(self._size)
         self._regrouped()
+        self._settle(line, 0)
 
     def advance(self, out: Out) -> None:
         """Give up what has been missing, and who has been silent, for too long."""
@@ -428,6 +459,11 @@ class Queue:
 
     # --- what can be asked, and state ---
 
+    def holds(self, dot: Dot) -> bool:
+        """Return whether an event is held."""
+        line = self._lines.get(dot.node)
+        return line is not None and dot.counter in line.held
+
     def waiting(self) -> list[Event]:
         """Return the held events in order of arrival."""
         held = [held for line in self._lines.values() for held in line.held.values()]
@@ -468,7 +504,7 @@ class Queue:
         """Return the state as plain data."""
         lines = {
             node: [
-                *(x.settled, x.reach, str(x.sum), x.given, x.known),
+                *(x.settled, x.reach, x.heard, str(x.sum), x.given, x.known),
                 *([list(hole) for hole in x.holes.items()], sorted(x.earlier)),
             ]
             for node, x in self._lines.items()
@@ -486,9 +522,9 @@ class Queue:
     def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Take on a state that `state` gave."""
         for node, row in state["lines"].items():
-            settled, reach, total, given, known, holes, earlier = row
+            settled, reach, heard, total, given, known, holes, earlier = row
             line = self._line(node)
-            line.settled, line.reach, line.sum = settled, reach, int(total)
+            line.settled, line.reach, line.heard, line.sum = settled, reach, heard, int(total)
             line.given, line.known = given, known
             line.holes, line.earlier = dict(holes), set(earlier)
         self._steps = deque((since, node, upto) for since, node, upto in state["steps"])

@@ -58,7 +58,8 @@ class Incarnations:
     incarnation, or c is more than the old incarnation ever counted. An entry that
     has not moved has nothing new to say. Between incarnations that are possible,
     the one whose event c has arrived and is within the clock is taken; where
-    that is not exactly one, the event is rejected.
+    that is not exactly one, the event is rejected. One that knew B's event by then
+    is not possible: a cause does not know its effect.
 
     A name is given on arrival and stays. So a restart must arrive before what
     knows of it: the first event of an incarnation after the first one of the
@@ -282,7 +283,7 @@ class Incarnations:
             if low == len(names):
                 return names[-1]  # Backwards, without a restart: no concern of this stage.
         low = max(low, self._told(names, event, counter))
-        return self._chosen(base, names[low:], event)
+        return self._chosen(base, names[low:], event, own)
 
     def _told(self, names: list[str], event: Event, counter: int) -> int:
         """Return the first incarnation that is possible by what the event's causes say."""
@@ -295,10 +296,17 @@ class Incarnations:
                         low = max(low, at + (counter < cause[name]))
         return min(low, len(names) - 1)
 
-    def _chosen(self, base: str, names: list[str], event: Event) -> str:
+    def _knows(self, name: str, counter: int, event: Event, own: str) -> bool:
+        """Return whether an incarnation knew the event by then, so that it is no cause of it."""
+        line = self.memory.below(name, counter + 1)
+        return line is not None and line[1].get(own, 0) >= event.counter
+
+    def _chosen(self, base: str, names: list[str], event: Event, own: str) -> str:
         counter = event.clock[base]
         seen, unseen = [], []
         for name in names:
+            if self._knows(name, counter, event, own):
+                continue
             clock = self.memory.get(name, counter)
             if clock is None:
                 if name == names[-1] or counter <= self.highest.get(name, 0):

@@ -212,14 +212,19 @@ class Membership:
             joined += self.join(node).joined
         return Change(tuple(joined), tuple(left))
 
+    @property
+    def memory(self) -> ClockMemory:
+        """The clocks of the last events."""
+        return self.restorer.memory
+
     def state(self) -> dict[str, Any]:
-        """Return the state as plain data."""
+        """Return the state as plain data, the clocks of the memory apart (`ClockMemory.rows`)."""
         r = self.restorer
         return {
             "live": sorted(self._live),
             "gone": sorted(self._gone),
             "retired": sorted(self.retired),
-            "memory": r.memory.state(),
+            "evicted": dict(r.memory.evicted),
             "incarnations": self.incarnations.state(),
             "restored": r.state(),
         }
@@ -228,16 +233,20 @@ class Membership:
     def restored(
         cls,
         state: Mapping[str, Any],
+        clocks: Iterable[Iterable[Any]],
         limits: Limits = DEFAULT,
         *,
         attribute: str | None = ATTRIBUTE,
     ) -> Membership:
-        """Return a stage with a state that `state` gave."""
+        """Return a stage with a state that `state` gave, and tables of `ClockMemory.rows`."""
         self = cls(limits, attribute=attribute)
         self._live = set(state["live"])
         self._gone = set(state["gone"])
         self.retired.update(state["retired"])
-        memory = ClockMemory.restored(limits.dots_max, state["memory"])
+        memory = ClockMemory(limits.dots_max)
+        for rows in clocks:
+            memory.take_on(rows)
+        memory.gave_up(state["evicted"])
         self.incarnations.memory = self.restorer.memory = memory
         self.incarnations.load(state["incarnations"])
         self.restorer.load(state["restored"])

@@ -188,6 +188,21 @@ class Ordering:
         """
         self._queue.begin(seen)
 
+    def refit(self) -> None:
+        """Go on with a state that was restored from a queue with other options."""
+        self._queue.refit()
+
+    @property
+    def kind(self) -> list[str]:
+        """What a state fits: the policy, and the topology; the options may be others."""
+        return [self.policy, "" if self.territory is None else repr(self.territory.topology)]
+
+    @property
+    def options(self) -> list[Any]:
+        """The options of CausalOrder, as plain data."""
+        s = self._settings
+        return [list(s.nodes), s.frontier_us, s.gap_us, s.idle_us, s.lose]
+
     # --- what happens ---
 
     def meet(self, event: Event) -> str:
@@ -264,6 +279,10 @@ class Ordering:
         none: it waits for its turn.
         """
         return self._queue.held_back()
+
+    def holds(self, dot: Dot) -> bool:
+        """Return whether an event is held."""
+        return self._queue.holds(dot)
 
     @property
     def lost(self) -> frozenset[Dot]:

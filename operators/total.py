@@ -58,10 +58,10 @@ class Total(Queue):
         return not self.restorer.low(self.restorer.remembered(event))
 
     def _admit(self, line: Line, event: Event, out: Out) -> None:
-        reach, total = line.reach, line.sum
+        reach, heard, total = line.reach, line.heard, line.sum
         self._hold(line, event)
         key = self._key(event)
-        if line.reach != reach and self._bound is not None and self._bound[1] == event.node:
+        if line.heard != heard and self._bound is not None and self._bound[1] == event.node:
             self._bound = None
         if self.count > self.settings.held_back_max and not self.settings.lose:
             # A queue that is full still takes what lets something go, or it would stay full.
@@ -69,7 +69,7 @@ class Total(Queue):
             if not self._may_go(first):
                 del line.held[event.clock[event.node]]
                 self.count -= 1
-                line.reach, line.sum, self._bound = reach, total, None
+                line.reach, line.heard, line.sum, self._bound = reach, heard, total, None
                 out.refused.append(event)
                 return
         heapq.heappush(self._heap, key)
@@ -94,7 +94,7 @@ class Total(Queue):
     def _next(self, node: str) -> Key:
         """Return a place that the next unseen event of a node does not come before."""
         line = self._lines.get(node)
-        return (1, node, 1) if line is None else (line.sum + 1, node, line.reach + 1)
+        return (1, node, 1) if line is None else (line.sum + 1, node, line.heard + 1)
 
     def _regrouped(self) -> None:
         self._bound = None
@@ -111,7 +111,7 @@ class Total(Queue):
             if place is None:
                 return
             line = self._lines[event.node]
-            if line.reach == key[2] and place[0] > line.sum:
+            if line.heard == key[2] and place[0] > line.sum:
                 line.sum, self._bound = place[0], None
             if place > key:
                 heapq.heapreplace(self._heap, place)

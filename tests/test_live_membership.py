@@ -143,11 +143,17 @@ def monitored(
 
 
 def plain(verdict: Any) -> str:
-    """Return a verdict without what only a stream says: whether a lost event matters."""
-    said = verdict.to_dict()
-    said.pop("certain", None)
-    said.pop("depends_on", None)
-    return repr(said)
+    """Return a verdict as it is written."""
+    return repr(verdict.to_dict())
+
+
+def unmarked(said: Iterable[str]) -> list[str]:
+    """Return verdicts without what they say of lost events."""
+    marks = ("certain", "depends_on")
+    return [
+        repr({name: value for name, value in literal_eval(text).items() if name not in marks})
+        for text in said
+    ]
 
 
 def some(said: list[str], *kinds: str) -> list[str]:
@@ -160,8 +166,12 @@ def offered(said: list[str]) -> list[str]:
 
 
 def kinds(said: list[str]) -> list[str]:
-    """Return verdicts as DESIGN 4 compares them: of a check, the kind of verdict a scope."""
-    verdicts = [literal_eval(text) for text in said]
+    """Return verdicts as DESIGN 4 compares them: of a check, the kind of verdict a scope.
+
+    Windows can end before a loss is known, or after that.
+    """
+    ended = some(said, "timed_out")
+    verdicts = [literal_eval(t) for t in [t for t in said if t not in ended] + unmarked(ended)]
     return sorted(
         {
             repr((v["verdict"], v["scope"]))
@@ -215,20 +225,22 @@ def test_shrunk_clocks_give_the_verdicts_of_whole_ones() -> None:
 def test_a_stream_with_losses_restarts_and_duplicates_is_judged_as_the_finite_log(
     restarts: bool,
 ) -> None:
-    """The same verdicts, and the same events rejected because they are ambiguous."""
+    """The same verdicts, marks and gaps, and the same events rejected as ambiguous."""
     seen: dict[str, int] = {}
     for case in cases(range(1000, 1300), restarts=restarts, losses=True):
         expected, finite = judged(case.program, case.records)
         said, summary = monitored(case.program, case.records, random.Random(case.seed))
         if some(expected, "overflow") or some(said, "overflow"):
             continue
-        said = [text for text in said if text not in some(said, "gap")]
         assert some(said, "rejected") == some(expected, "rejected"), case.name
         if case.kind == "total":
             assert offered(said) == offered(expected), case.name
             assert kinds(said) == kinds(expected), case.name
-        elif case.kind != "dependent" and not (case.kind == "free" and case.unknown):
+        elif case.kind == "independent":
             assert kinds(said) == kinds(expected), case.name
+        elif case.kind == "free" and not case.unknown:
+            # A clock that may lack an entry marks its event on a stream, in a log `doubtful`.
+            assert kinds(unmarked(said)) == kinds(expected), case.name
         assert summary["events"] == finite["events"], case.name
         seen[case.kind] = seen.get(case.kind, 0) + bool(expected)
     assert min(seen.values()) > 3, "the cases must not be empty ones"

@@ -77,12 +77,21 @@ def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) 
                 f"{name}: unknown: {events} without the result_type or arg_types that a "
                 "`call(...)` asks for; `*` and `(..)` ask for none"
             )
+        if counts.get("marks_forgotten"):
+            times = counted(counts["marks_forgotten"], "time")
+            yield (
+                f"{name}: which lost events a verdict depends on was forgotten {times} beyond "
+                "lost_max or candidates_max: all that may depend on one is marked, with fewer names"
+            )
         if counts.get("guard_failures"):
             times = counted(counts["guard_failures"], "time")
             yield (
                 f"{name}: unknown: a registered guard failed {times}: it raised, or its answer was "
                 "none of True, False and None (the log of `ketal` says which)"
             )
+    for name, said in summary.get("draining", {}).items():
+        found = _found("find", said)
+        yield f"{name}: draining: {found}, said by the pattern that it was before"
     if summary["gaps"]:
         yield f"{counted(summary['gaps'], 'gap')}: events that were declared lost"
     if summary["holes"]:
@@ -117,7 +126,7 @@ def _records(events: dict[str, int]) -> str:
 
 
 def _found(kind: str, counts: dict[str, int]) -> str:
-    parts = drop_zeros({key: counts[key] for key in _FOUND})
+    parts = drop_zeros({key: counts.get(key, 0) for key in _FOUND})
     sought = "violations" if kind == "check" else "matches"
     said = [counted(number, *_FOUND[key]) for key, number in parts.items()]
     if sought not in parts:

@@ -199,7 +199,7 @@ class Obvious:
         elif self.policy == "total" and self.out and self.key(event) < self.key(self.out[-1]):
             self.late.append(event)
             self.named.add(event.dot)
-            self.gone |= {d for d in past(event) | {event.dot} if d.node == event.node}
+            self.gone.add(event.dot)
             self.passed[event.dot] = event
             self.flow()
         else:
@@ -249,6 +249,7 @@ class Obvious:
         """Return the least key that the next unseen event of a node can have."""
         known = {e.dot: e for e in [*self.out, *self.held]} | self.passed
         there = self.settled() | set(known)
+        there |= {d for late in self.passed.values() for d in past(late) if d.node == late.node}
         counter, total = 0, 0
         while Dot(node, counter + 1) in there:
             counter += 1

@@ -94,9 +94,9 @@ class Stage:
             table.append(event)
             return len(table) - 1
 
-        state = self.stage.state(), self.queue.state(number)
-        stage, queue = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
-        self.stage = Membership.restored(stage, self.stage.limits)
+        state = self.stage.state(), self.stage.memory.rows(), self.queue.state(number)
+        stage, clocks, queue = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
+        self.stage = Membership.restored(stage, [clocks], self.stage.limits)
         self.queue = Ordering(**self.options)
         self.queue.restore_by(self.stage.restorer)
         self.queue.restore(queue, table)
@@ -525,6 +525,17 @@ def test_an_entry_beyond_the_old_incarnations_end_is_of_the_new_one() -> None:
     assert stage.stage.rename(e("B@1", "b", "A:2"), stage.seen.status).clock == {"A#2": 2, "B": 1}
 
 
+def test_an_incarnation_that_knows_an_event_is_no_cause_of_it() -> None:
+    """A@2 was lost, so nothing but that contradiction says that A: 2 is not the new run's."""
+    stage = Stage()
+    stage.take(e("A@1", "old1"))
+    stage.take(e("A@1", "new1", "B:1"))
+    with pytest.raises(EventError, match="entry A: 2 may be no known event"):
+        stage.take(e("B@1", "b", "A:2"))
+    second = stage.stage.rename(e("B@2", "c", "A:2"), stage.seen.status)
+    assert second.clock == {"A#2": 2, "B": 2}
+
+
 def test_an_attribute_numbers_incarnations() -> None:
     stage = Stage()
     assert stage.take(e("A@1", "a", incarnation=1))[1][0].node == "A"
@@ -649,6 +660,7 @@ def test_snapshot_and_restore_after_every_event_change_nothing(
         assert again.taken(event) == whole.taken(event)
         again.snapshot()
         assert again.stage.state() == whole.stage.state()
+        assert again.stage.memory.rows() == whole.stage.memory.rows()
 
 
 @pytest.mark.parametrize("name", ["RpcClientServer", "facebook", "simpledb"])

@@ -438,6 +438,66 @@ def test_total_waits_for_who_is_there() -> None:
     assert out(queue.end()) == ["b@2", "b@3|d@1"]
 
 
+LATE = [
+    *(e(f"p@{n}", "x", time=n) for n in (1, 2, 3)),
+    e("q@2", "x", time=4),
+    e("p@4", "x", "q:1", time=5),
+    e("p@5", "x", "q:1", time=6),
+]
+NEXT = e("q@3", "x", "p:5", time=7)
+
+
+def after_a_late_event(gap_us: int | None = None) -> Ordering:
+    """Return a total order in which q@2 came late, and q@1 did not: p@4 depends on q@1."""
+    queue = Ordering(policy="total", gap_us=gap_us)
+    steps = [queue.push(x) for x in LATE]
+    assert [late(step) for step in steps] == [[], [], [], ["q@2"], [], []]
+    assert [out(step) for step in steps] == [["p@1"], ["p@2"], ["p@3"], [], [], []]
+    return queue
+
+
+def test_what_precedes_a_late_event_is_waited_for_by_what_depends_on_it() -> None:
+    queue = after_a_late_event()
+    assert out(queue.push(NEXT)) == []
+    assert waits(queue) == ["p@4 q@1", "p@5 q@1", "q@3 q@1"]
+    assert queue.end() == Step()
+    assert len(queue) == 3
+
+
+def test_what_precedes_a_late_event_can_be_lost_and_marks_what_depends_on_it() -> None:
+    queue = after_a_late_event(gap_us=3 * S)
+    assert queue.push(NEXT) == Step()
+    step = queue.advance(8 * S)
+    assert gaps(step) == ["q@1"]
+    assert out(step) == ["p@4|q@1", "p@5|q@1"]
+    assert late(queue.push(e("q@1", "x", time=9))) == ["q@1"]
+    assert out(queue.end()) == ["q@3|q@1|q@2"]
+
+
+def test_at_the_end_what_precedes_a_late_event_is_lost() -> None:
+    queue = after_a_late_event(gap_us=30 * S)
+    step = queue.end()
+    assert (gaps(step), out(step)) == (["q@1"], ["p@4|q@1", "p@5|q@1"])
+
+
+def test_what_precedes_a_late_event_is_late_itself_and_lets_go_what_waited() -> None:
+    queue = after_a_late_event()
+    step = queue.push(e("q@1", "x", time=7))
+    assert (late(step), out(step)) == (["q@1"], [])
+    assert waits(queue) == ["p@4 None", "p@5 None"]  # for a q@3 that may come before them
+    assert out(queue.push(NEXT)) == ["p@4|q@1", "p@5|q@1"]
+
+
+def test_no_turn_waits_for_what_precedes_a_late_event() -> None:
+    queue = Ordering(policy="total")
+    for x in LATE[:4]:
+        queue.push(x)
+    # What q has not sent yet comes after q@2: p@4 waits for that, and not for q@1.
+    assert out(queue.push(e("p@4", "x"))) == []
+    assert out(queue.push(e("q@3", "x", "p:4"))) == ["p@4"]
+    assert waits(queue) == ["q@3 q@1"]
+
+
 def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
     queue = Ordering(policy="total", nodes=("a", "b"), idle_us=10 * S)
     assert out(queue.push(e("a@1", "x", time=0))) == ["a@1"]

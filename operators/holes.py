@@ -1,0 +1,59 @@
+"""What a finite log under `CausalOrder(gap = ...)` has lost (DESIGN 5).
+
+A log may be a filtered one, so a hole in its counters says nothing by itself: it is
+counted. An author who writes `gap` says more, that a dot which does not come is a lost
+event. In a log that is known whole no dot comes any more, so every hole is lost, as at
+the end of a stream: each dot is named, and what has it in its past is marked.
+
+A hole is a dot that the clock of some event names, or that is below such a one in its
+node, and that no event has.
+
+The one rule: what is marked is what a stream of the same events marks once it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ketal.event import Event
+from ketal.operators.released import Marks, Out
+
+
+def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
+    """Yield the holes of a finite execution by node: the first and the last of the dots missing."""
+    known: dict[str, int] = {}
+    there: dict[str, list[int]] = {}
+    for event in events:
+        there.setdefault(event.node, []).append(event.clock[event.node])
+        for node, counter in event.clock.items():
+            if counter > known.get(node, 0):
+                known[node] = counter
+    for node in sorted(known):
+        first = 1
+        for counter in [*sorted(there.get(node, ())), known[node] + 1]:
+            if first < counter:
+                yield node, first, counter - 1
+            first = counter + 1
+
+
+def marks(
+    late: Iterable[Event], lost: Iterable[tuple[str, int, int]], lost_max: int
+) -> tuple[Marks, Out]:
+    """Return the marks of a finite execution, and the dots that are lost by name.
+
+    Parameters
+    ----------
+    late : iterable of Event
+        Events that are not offered, and are no holes.
+    lost : iterable of (str, int, int)
+        Node, first and last of each hole that is lost.
+    lost_max : int
+        How many dots are remembered by name.
+    """
+    out = Out()
+    made = Marks(lost_max)
+    for event in late:
+        made.add(event.node, event.clock[event.node])
+    for node, first, last in lost:
+        made.lose(node, first, last, out)
+    return made, out

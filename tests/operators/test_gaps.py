@@ -1,0 +1,313 @@
+"""What is lost, told by a stream and by a finite log of the same events (DESIGN 5).
+
+Under `gap` a dot that does not come is a lost event. A log that is known whole says of
+its holes what a stream of its events says once it has ended: the same gaps, the same
+verdicts, the same marks. Cases are seeded: a failure names the seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import ketal
+from ketal import pattern as ast
+from ketal.errors import PatternError
+from ketal.event import Dot
+from ketal.limits import Limits
+from ketal.operators.holes import holes
+from ketal.program import Program
+from ketal.scopes import PatternRun
+from tests.cases import e
+from tests.operators.ordering_oracle import past
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+from tests.property.test_engine import program_of
+
+LIMITS = Limits(matches_per_event_max=300, configurations_max=300)
+NODES = ("n1", "n2", "n3", "n4", "n5")
+
+
+def compiled(statements: str, order: str = "CausalOrder(gap = 30 s)", **options: Any) -> Program:
+    return ketal.compile(
+        f"pattern P {{ order {order}; "
+        'event A = type == "a"; event B = type == "b"; event C = type == "c"; '
+        f"{statements} }}",
+        **options,
+    )
+
+
+def logged(made: Program, events: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    verdicts = ketal.run(made, list(events), limits=LIMITS)
+    return [v.to_dict() for v in verdicts], verdicts.summary
+
+
+def streamed(
+    made: Program, events: Iterable[Any], *, later: float | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return what a Monitor says; `later` is a watermark between the events and the end."""
+    monitor = ketal.Monitor(made, limits=LIMITS)
+    verdicts = monitor.feed_many(events)
+    if later is not None:
+        verdicts += monitor.advance_time(later)
+    verdicts += monitor.close()
+    assert monitor.held_back() == []
+    return [v.to_dict() for v in verdicts], monitor.summary
+
+
+def some(said: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    return [v for v in said if v["verdict"] in kinds]
+
+
+def compared(said: list[dict[str, Any]], kind: str) -> list[str]:
+    """Return verdicts as they are compared: of a check, the kind of verdict a scope.
+
+    Under `total` there is one order, so all of each verdict. Windows of `within N events`
+    can end before a loss is known, or after that.
+    """
+    out = []
+    for verdict in said:
+        v = dict(verdict)
+        if v["verdict"] == "timed_out":
+            v.pop("certain", None), v.pop("depends_on", None)
+        if kind == "independent" and v["verdict"] == "violation":
+            v = {"verdict": v["verdict"], "scope": v["scope"]}
+        if kind == "independent" and v["verdict"] == "incomplete":
+            v = {name: v.get(name) for name in ("verdict", "scope", "certain", "depends_on")}
+        out.append(repr(v))
+    return sorted(out)
+
+
+def kind_of(made: Program) -> str:
+    one = made.one
+    if one.order_free:
+        return "free"
+    if one.pattern.order.total:
+        return "total"
+    return "independent" if one.order_independent else "dependent"
+
+
+def test_a_log_with_holes_is_judged_as_the_stream_of_its_events() -> None:
+    seen: dict[str, int] = {}
+    marked = 0
+    for seed in range(1_000):
+        rng = random.Random(seed)
+        file = pattern_file(rng, order="causal")
+        (pattern,) = file.patterns
+        if pattern.mode is not None:
+            continue
+        # Longer than an execution, so that nothing that is only slow is given up.
+        order = ast.Order("causal", gap=ast.Duration(100, "s"))
+        if rng.random() < 0.5:
+            order = replace(order, total=True, nodes=NODES)
+        try:
+            made = program_of(replace(file, patterns=(replace(pattern, order=order),)))
+        except PatternError:
+            continue
+        kind = kind_of(made)
+        if kind == "dependent":
+            continue
+        kept = [x for x in execution(rng, events_max=14) if rng.random() > 0.25]
+        expected, finite = logged(made, kept)
+        arrival = rng.sample(kept, len(kept))
+        # What ends a run in vain first, its window or an event, can depend on a watermark.
+        timeless = made.one.window_us is None or PatternRun(made.one, LIMITS).ends_windows_early
+        later = 1_000.0 if timeless and rng.random() < 0.5 else None
+        said, live = streamed(made, arrival, later=later)
+        if some(expected + said, "overflow"):
+            continue
+        assert compared(said, kind) == compared(expected, kind), f"seed {seed}"
+        if kind == "total":
+            ordered = ("match", "violation")
+            assert some(said, *ordered) == some(expected, *ordered), f"seed {seed}"
+        assert live["gaps"] == finite["gaps"] == len(some(expected, "gap")), f"seed {seed}"
+        doubted = [v for v in expected if v.get("certain") is False]
+        marked += bool(doubted)
+        seen[kind] = seen.get(kind, 0) + bool(some(expected, "gap") or kind == "free")
+    assert min(seen.values()) > 20, seen
+    assert marked > 50
+
+
+def test_a_window_does_not_end_while_an_event_of_it_is_held_back() -> None:
+    made = compiled("B2 = Causal(B, A); find next A B2; within 10 s;")
+    events = [e("n@1", "a", time=0), e("m@2", "b", "n:1", time=1)]
+    monitor = ketal.Monitor(made)
+    assert monitor.feed_many(events) == []
+    assert monitor.advance_time(20) == []  # m@2 arrived in time, and may yet be released
+    monitor = ketal.Monitor.restore(made, monitor.snapshot())
+    assert monitor.advance_time(29) == []
+    gap, match = (v.to_dict() for v in monitor.advance_time(31))
+    assert (gap["verdict"], match["verdict"]) == ("gap", "match")
+    assert match["depends_on"] == ["m@1"]
+    assert monitor.close() == []
+    assert logged(made, events)[0] == [gap, match]
+
+
+def test_a_window_ends_when_what_was_held_back_is_released() -> None:
+    made = compiled("B2 = Causal(B, A); find next A B2; within 10 s;", order="CausalOrder")
+    monitor = ketal.Monitor(made)
+    held = [e("m@2", "a", time=1), e("k@2", "a", time=2), e("k@3", "a", time=40)]
+    assert monitor.feed_many(held) == []
+    assert monitor.advance_time(30) == []
+    monitor = ketal.Monitor.restore(made, monitor.snapshot())
+    assert monitor.feed(e("m@1", "c", time=30)) == []  # k@2 is still to be offered
+    ended = monitor.feed(e("k@1", "c", time=31))
+    assert [v.verdict for v in ended] == ["timed_out", "timed_out"]
+    assert [v.to_dict()["bindings"] for v in ended] == [{"A": ["m@2"]}, {"A": ["k@2"]}]
+
+
+def test_windows_that_end_by_time_do_not_depend_on_what_arrived_first() -> None:
+    """A watermark after each event, as high as what is still to come allows."""
+    made = compiled("B2 = Causal(B, A); find next A B2; within 3 s;", order="CausalOrder")
+    ended = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        events = execution(rng, events_max=14, types=("a", "b"), untimed=0.0, linear=True)
+        arrival = rng.sample(events, len(events))
+        monitor = ketal.Monitor(made)
+        verdicts = []
+        for number, event in enumerate(arrival):
+            verdicts += monitor.feed(event)
+            left = [x.time for x in arrival[number + 1 :] if x.time is not None]
+            if left:
+                verdicts += monitor.advance_time(min(left))
+            if rng.random() < 0.2:
+                monitor = ketal.Monitor.restore(made, monitor.snapshot())
+        verdicts += monitor.close()
+        whole = ketal.Monitor(made)
+        expected = [*whole.feed_many(arrival), *whole.close()]
+        assert sorted(map(str, verdicts)) == sorted(map(str, expected)), f"seed {seed}"
+        ended += len([v for v in verdicts if isinstance(v, ketal.TimedOut)])
+    assert ended > 100
+
+
+# --- finite logs -----------------------------------------------------------------------
+
+
+def test_the_holes_of_a_log_are_what_its_events_know_of_and_it_lacks() -> None:
+    for seed in range(300):
+        rng = random.Random(seed)
+        kept = [x for x in execution(rng, events_max=14) if rng.random() > 0.4]
+        named = {Dot(n, c) for n, first, last in holes(kept) for c in range(first, last + 1)}
+        known = {dot for x in kept for dot in past(x)}
+        assert named == known - {x.dot for x in kept}
+
+
+def test_a_log_names_what_is_lost_and_marks_what_comes_after_it() -> None:
+    text = "B2 = Causal(B, A); find next A B2;"
+    events = [e("m@1", "a"), e("m@3", "b", "n:1"), e("n@1", "a"), e("n@2", "b")]
+    said, summary = logged(compiled(text), events)
+    assert [v["dot"] for v in some(said, "gap")] == ["m@2"]
+    matches = {tuple(v["events"]): v.get("depends_on", []) for v in some(said, "match")}
+    assert matches == {("n@1", "n@2"): [], ("m@1", "m@3"): ["m@2"]}
+    assert (summary["gaps"], summary["holes"]) == (1, 1)
+
+
+def test_without_a_gap_the_holes_of_a_log_are_counted_only() -> None:
+    events = [e("m@1", "a"), e("m@3", "b", "n:1")]
+    for order in ("CausalOrder", 'CausalOrder(total, nodes = ["m", "n"])', "arrival"):
+        said, summary = logged(compiled("find next A B;", order=order), events)
+        assert [v.get("certain", True) for v in said] == [True]
+        assert summary["gaps"] == 0
+        assert summary["holes"] == (1 if order == "arrival" else 2)
+
+
+def test_each_pattern_of_a_program_has_the_marks_of_its_own_order() -> None:
+    text = "".join(
+        f'pattern {name} {{ order CausalOrder{gap}; event B = type == "b"; find {how} B; }}\n'
+        for name, gap, how in (
+            ("G", "(gap = 1 s)", "next"),
+            ("T", '(total, nodes = ["m"], gap = 2 s)', "next"),
+            ("N", "", "next"),
+            ("F", "(gap = 1 s)", "any"),
+        )
+    )
+    said, summary = logged(ketal.compile(text), [e("m@2", "b")])
+    assert [v["dot"] for v in some(said, "gap")] == ["m@1"]
+    certain = {v["pattern"]: v.get("certain", True) for v in some(said, "match")}
+    assert certain == {"G": False, "T": False, "N": True, "F": True}
+    assert summary["gaps"] == 1
+
+
+def test_a_dot_outside_of_a_closed_topology_is_not_lost() -> None:
+    text = "find next B; topology { m -> n; }"
+    events = [e("m@1", "b", "stranger:1"), e("n@2", "b")]
+    said, _ = logged(compiled(text), events)
+    assert [v["dot"] for v in some(said, "gap")] == ["n@1"]
+    assert compared(said, "total") == compared(streamed(compiled(text), events)[0], "total")
+
+
+def test_what_is_late_by_its_time_marks_what_follows_in_a_log_as_on_a_stream() -> None:
+    made = compiled("find next A; within 10 s;", order="CausalOrder")
+    records = [
+        e("n@1", "a", time=50),
+        ketal.Control("watermark", time=40),
+        e("m@1", "a", time=1),
+        e("m@2", "a", time=60),
+    ]
+    said, _ = logged(made, records)
+    marks = {v["events"][0]: v.get("depends_on") for v in some(said, "match")}
+    assert marks == {"n@1": None, "m@2": ["m@1"]}
+    assert compared(streamed(made, records)[0], "total") == compared(said, "total")
+
+
+def test_an_answer_about_every_order_is_in_doubt_after_any_loss() -> None:
+    text = "mode definitely; B2 = Causal(B, A); find next A B2;"
+    (gap, match), _ = logged(compiled(text), [e("m@1", "a"), e("m@2", "b"), e("n@2", "c")])
+    assert (gap["dot"], match["certain"], match["depends_on"]) == ("n@1", False, ["n@1"])
+
+
+def test_a_hole_longer_than_the_limit_is_named_by_its_ends_and_counted_in_full() -> None:
+    made = compiled("find next B;", limits=Limits(lost_max=3))
+    verdicts = ketal.run(made, [e("m@11", "b")])
+    assert [str(v.dot) for v in verdicts if isinstance(v, ketal.Gap)] == ["m@1", "m@10"]
+    assert verdicts.summary["gaps"] == verdicts.summary["holes"] == 10
+
+
+# --- what is forgotten -----------------------------------------------------------------
+
+
+def test_beyond_the_limit_what_is_after_a_lost_event_stays_in_doubt() -> None:
+    """The marks of the A that are matched are forgotten before the B comes that matches them."""
+    text = "find next A B; partition by key;"
+    behind = [e(f"m@{n}", "a", time=0, key=n) for n in range(2, 12)]
+    behind += [e(f"m@{n}", "d", time=0) for n in range(12, 22)]
+    ends = [e(f"k@{n}", "b", time=60, key=n + 1) for n in range(1, 11)]
+    for limits in (Limits(candidates_max=2), Limits()):
+        made = compiled(text, limits=limits)
+        monitor = ketal.Monitor(made)
+        verdicts = [*monitor.feed_many(behind), *monitor.advance_time(50)]
+        verdicts += monitor.feed_many(ends[:5])
+        monitor = ketal.Monitor.restore(made, monitor.snapshot(), limits=limits)
+        verdicts += [*monitor.feed_many(ends[5:]), *monitor.close()]
+        matches = [v for v in verdicts if isinstance(v, ketal.Match)]
+        assert len(matches) == 10
+        assert all(v.depends_on == (Dot("m", 1),) for v in matches)
+        counts = monitor.summary["patterns"]["P"]
+        assert counts.get("marks_forgotten", 0) == (18 if limits.candidates_max == 2 else 0)
+
+
+def test_a_forgotten_mark_says_nothing_of_what_came_before_it() -> None:
+    made = compiled("find next A B;", limits=Limits(candidates_max=1))
+    monitor = ketal.Monitor(made)
+    verdicts = monitor.feed_many(
+        [e("n@1", "a", time=0), e("n@3", "d", time=1), e("n@4", "d", time=2)]
+    )
+    verdicts += [*monitor.advance_time(50), *monitor.feed(e("m@1", "b", time=60))]
+    (match,) = (v for v in verdicts if isinstance(v, ketal.Match))
+    assert match.certain
+    assert monitor.summary["patterns"]["P"]["marks_forgotten"] == 1
+
+
+def test_losses_beyond_the_limit_are_counted_and_leave_a_doubt() -> None:
+    made = compiled("find next A B; within 5 s;", limits=Limits(lost_max=2))
+    monitor = ketal.Monitor(made)
+    verdicts = monitor.feed(e("m@1", "a", time=0))
+    for node in "wxyz":
+        verdicts += monitor.feed(e(f"{node}@2", "d", time=1))
+    verdicts += monitor.close()
+    (ended,) = (v for v in verdicts if isinstance(v, ketal.TimedOut))
+    assert ended.depends_on == (Dot("y", 1), Dot("z", 1))
+    assert monitor.summary["patterns"]["P"]["marks_forgotten"] == 2
