@@ -16,7 +16,7 @@ by that name.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ketal import pattern as syntax
@@ -24,7 +24,6 @@ from ketal.automaton import CompiledPattern
 from ketal.event import Control, Event
 from ketal.intake import CONTRADICTION, NEW, Intake
 from ketal.limits import Limits
-from ketal.operators.clock_memory import ClockMemory
 from ketal.operators.domains import home, nodes_of
 from ketal.operators.membership import ATTRIBUTE, Membership
 
@@ -181,30 +180,53 @@ class Admission:
         assert control.node is not None
         return Control(control.kind, node=names(control.node)[-1])
 
+    def look_back(self) -> None:
+        """Take each node's last clock from what is kept: the program before read no clocks."""
+        if self.membership is None and self.reads_clocks and not self._last:
+            self._last = {node: clock for node, _, clock in self.intake.clocks()}
+
     # --- state ---
 
     def state(self) -> dict[str, Any]:
-        """Return the state as plain data."""
+        """Return what is small of the state: contents and clocks are recorded apart."""
         membership = self.membership
-        if membership is not None:
-            return {"intake": self.intake.state(), "membership": membership.state()}
-        memory = ClockMemory.of(self._clocks_max, self.intake.clocks())
         return {
             "intake": self.intake.state(),
-            "membership": None,
-            "clocks": memory.state(),
-            "last": self._last,
+            "membership": None if membership is None else membership.state(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take on a state that `state` gave."""
-        self.intake = Intake.restored(self.limits, state["intake"])
+    @property
+    def last(self) -> dict[str, Clock]:
+        """The clock of each node's last event, in the order in which nodes came up."""
+        return self._last
+
+    def restore(
+        self,
+        state: dict[str, Any],
+        *,
+        beyond: Iterable[tuple[str, int]],
+        contents: Iterable[tuple[str, int, bytes, Clock | None]],
+        clocks: Iterable[Iterable[Any]],
+        last: Mapping[str, Clock],
+    ) -> None:
+        """Take on a state.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` gave.
+        beyond, contents : iterable
+            As `Intake.restore` takes them.
+        clocks : iterable of iterables
+            Tables of `ClockMemory.rows`, where there is a membership.
+        last : mapping of str to dict
+            What `last` was.
+        """
         if state["membership"] is not None:
-            self.membership = Membership.restored(state["membership"], self.limits)
-            return
-        memory = ClockMemory.restored(self._clocks_max, state["clocks"])
-        self.intake.recall(memory.items())
-        self._last = state["last"]
+            self.membership = Membership.restored(state["membership"], clocks, self.limits)
+            contents = ((node, counter, digest, None) for node, counter, digest, _ in contents)
+        self.intake.restore(state["intake"], beyond, contents)
+        self._last = dict(last)
 
 
 __all__ = ["NEW", "Admission", "reads_clocks"]

@@ -14,6 +14,7 @@ The one rule: `read` is the sum of the other counts.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -45,11 +46,38 @@ class Tally:
         return {"read": sum(counts.values()), **counts}
 
 
+WHOLE_CLOCK_ENTRIES = 8
+"""A clock with no more entries is saved as it is, not as what it changes."""
+
+GIVEN_UP_SHARE = 16
+"""Where more counters are beyond holes than are kept, one in so many of them is given up."""
+
 NEW, DUPLICATE, CONTRADICTION, FORGOTTEN = "new", "duplicate", "contradiction", "forgotten"
 
 
+_blake2b = hashlib.blake2b
+
+
 def _digest(event: Event) -> bytes:
-    return hashlib.blake2b(content(event), digest_size=16).digest()
+    return _blake2b(content(event), digest_size=16).digest()
+
+
+def read_rows(
+    rows: Iterable[Any], last: dict[str, dict[str, int]]
+) -> Iterator[tuple[str, int, bytes, dict[str, int] | None]]:
+    """Yield node, counter, digest and clock of what `Intake.rows` wrote with the same `last`."""
+    for node, counter, digest, *written in rows:
+        if not written:
+            yield node, counter, digest, None
+        elif len(written) == 1:
+            yield node, counter, digest, written[0]
+        else:
+            changed, dropped = written
+            clock = {**last.get(node, {}), **changed}
+            for name in dropped:
+                del clock[name]
+            last[node] = clock
+            yield node, counter, digest, clock
 
 
 class Intake:
@@ -74,6 +102,7 @@ class Intake:
         self._contents: dict[tuple[str, int], Event | bytes] = {}
         self._clocks: dict[tuple[str, int], dict[str, int]] = {}  # of contents that are digests
         self._oldest: deque[tuple[str, int]] = deque()
+        self.evicted = 0
 
     def admit(self, event: Event) -> str:
         """Return what an event is: new, duplicate, contradiction or forgotten."""
@@ -108,6 +137,7 @@ class Intake:
 
     def _evict(self, dot: tuple[str, int]) -> None:
         known = self._contents.pop(dot)
+        self.evicted += 1
         if dot[1] == 1:
             self.firsts[dot[0]] = known if isinstance(known, bytes) else _digest(known)
         if self._clocks:
@@ -130,11 +160,25 @@ class Intake:
         if counter == self.upto.get(node, 0) + 1:
             self._close_up(node)
         if self._beyond_count > self.counters_max:
-            # Give up the lowest hole of the node with the most: what would fill it
-            # can no longer be told from what was seen.
-            node = max(self.beyond, key=lambda n: len(self.beyond[n]))
-            self.upto[node] = self.forgotten[node] = min(self.beyond[node]) - 1
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Give up the lowest holes of the nodes with the most counters beyond holes.
+
+        What would fill them can no longer be told from what was seen. A share of the counters goes
+        at once: a part of an execution has holes for ever, and each event would look for the lowest.
+        """
+        left = self._beyond_count - max(1, self.counters_max // GIVEN_UP_SHARE)
+        for node in sorted(self.beyond, key=lambda n: -len(self.beyond[n])):
+            lowest = sorted(self.beyond[node])
+            # Of each node the same share, rounded up.
+            count = min(-(-len(lowest) // GIVEN_UP_SHARE), self._beyond_count - left)
+            self.upto[node] = self.forgotten[node] = lowest[count - 1] - 1
+            self.beyond[node].difference_update(lowest[: count - 1])
+            self._beyond_count -= count - 1
             self._close_up(node)
+            if self._beyond_count <= left:
+                return
 
     def _close_up(self, node: str) -> None:
         beyond = self.beyond[node]
@@ -171,10 +215,6 @@ class Intake:
             if clock is not None:
                 yield *dot, clock
 
-    def recall(self, clocks: Iterable[tuple[str, int, dict[str, int]]]) -> None:
-        """Take the clocks of contents that a snapshot holds as digests."""
-        self._clocks = {(node, counter): clock for node, counter, clock in clocks}
-
     def first_contents(self) -> dict[str, bytes]:
         """Return the digest of each node's event of counter 1, where it was seen."""
         known = {n: known for (n, c), known in self._contents.items() if c == 1}
@@ -205,27 +245,88 @@ class Intake:
         return {**self.upto, **{n: max(counters) for n, counters in self.beyond.items()}}
 
     def state(self) -> dict[str, Any]:
-        """Return the state as plain data; contents become digests."""
+        """Return what is small of the state: all but counters beyond holes, and contents."""
         return {
-            "firsts": self.firsts,
             "upto": self.upto,
-            "beyond": {node: sorted(counters) for node, counters in self.beyond.items()},
+            "beyond": list(self.beyond),
             "forgotten": self.forgotten,
-            "contents": [
-                [node, counter, c if isinstance(c, bytes) else _digest(c)]
-                for (node, counter), c in self._contents.items()
-            ],
+            "firsts": self.firsts,
+            "evicted": self.evicted,
         }
 
-    @classmethod
-    def restored(cls, limits: Limits, state: dict[str, Any]) -> Intake:
-        """Return an intake with a state that `state` gave."""
-        self = cls(limits)
-        self.upto = state["upto"]
-        self.beyond = {node: set(counters) for node, counters in state["beyond"].items()}
-        self.forgotten = state["forgotten"]
-        self.firsts = state["firsts"]
+    @property
+    def taken(self) -> int:
+        """How many contents were taken in, those that were evicted since included."""
+        return self.evicted + len(self._contents)
+
+    def dots(self, since: int) -> list[tuple[str, int]]:
+        """Return (node, counter) of the contents taken in after the first `since`, as they came."""
+        count = min(self.taken - since, len(self._contents))
+        newest = list(itertools.islice(reversed(self._contents), count))
+        newest.reverse()
+        return newest
+
+    def rows(
+        self, dots: Iterable[tuple[str, int]], last: dict[str, dict[str, int]] | None
+    ) -> list[Any]:
+        """Return contents that are kept as plain data: node, counter, digest, clock.
+
+        Parameters
+        ----------
+        dots : iterable of (str, int)
+            Which, in the order in which they came.
+        last : dict of str to dict, or None
+            The last large clock of each node in the rows before, against which the next one is
+            written, and which is put in; None: no clocks.
+        """
+        rows: list[Any] = []
+        contents, remembered = self._contents, self._clocks
+        for dot in dots:
+            known = contents[dot]
+            node, counter = dot
+            if known.__class__ is bytes:
+                digest, clock = known, remembered.get(dot)
+            else:
+                assert not isinstance(known, bytes)
+                digest = _blake2b(content(known), digest_size=16).digest()
+                clock = known.clock
+            if clock is None or last is None:
+                rows.append((node, counter, digest))
+            elif len(clock) <= WHOLE_CLOCK_ENTRIES:
+                rows.append((node, counter, digest, clock))
+            else:
+                before = last.get(node, {})
+                last[node] = clock
+                changed = {name: c for name, c in clock.items() if before.get(name) != c}
+                rows.append((node, counter, digest, changed, sorted(before.keys() - clock.keys())))
+        return rows
+
+    def restore(
+        self,
+        state: dict[str, Any],
+        beyond: Iterable[tuple[str, int]],
+        contents: Iterable[tuple[str, int, bytes, dict[str, int] | None]],
+    ) -> None:
+        """Take on a state, in a fresh intake.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` gave.
+        beyond : iterable of (str, int)
+            Counters beyond holes; those that are not any more count for nothing.
+        contents : iterable of (str, int, bytes, dict or None)
+            Node, counter, digest and clock of what is kept, as it came.
+        """
+        self.upto, self.forgotten = state["upto"], state["forgotten"]
+        self.firsts, self.evicted = state["firsts"], state["evicted"]
+        self.beyond = {node: set() for node in state["beyond"]}
+        for node, counter in beyond:
+            if node in self.beyond and counter > self.upto.get(node, 0):
+                self.beyond[node].add(counter)
         self._beyond_count = sum(map(len, self.beyond.values()))
-        self._contents = {(n, c): digest for n, c, digest in state["contents"]}
+        for node, counter, digest, clock in contents:
+            self._contents[node, counter] = digest
+            if clock is not None:
+                self._clocks[node, counter] = clock
         self._oldest = deque(self._contents)
-        return self

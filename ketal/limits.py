@@ -67,7 +67,14 @@ class Limits:
     configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
     matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event may complete")
     message_bytes_max: int = _limit(
-        900_000, "bytes", "size of a verdict in a Kafka topic; a broker takes messages of 1 MB"
+        900_000,
+        "bytes",
+        "size of a verdict or a piece of saved state in a Kafka topic; a broker takes 1 MB",
+    )
+    placed_max: int = _limit(
+        100_000,
+        "values",
+        "values of `keyed_by` whose partition is remembered to see one that is in two",
     )
     cuts_max: int = _limit(1_000_000, "cuts", "consistent cuts visited by possibly/definitely")
 

@@ -12,11 +12,12 @@ The one rule: every record ends as a verdict or in a count.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.admission import Admission
 from ketal.automaton import CompiledPattern
+from ketal.changing import begin_anew, records_of, standing, unchanged_patterns, written
 from ketal.errors import EventError, NotAvailableError, SettingError, StateError, wrong_type
 from ketal.event import Control, Dot, Event, seconds
 from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Tally
@@ -24,16 +25,9 @@ from ketal.limits import Limits
 from ketal.operators.membership import ATTRIBUTE
 from ketal.program import Program, checked_program
 from ketal.queues import Queues, came_late, overflowed
+from ketal.records import OTHERS, Recorder, Records
 from ketal.scopes import Counts, PatternRun
-from ketal.snapshots import (
-    EventTable,
-    changes,
-    decoded,
-    encoded,
-    pattern_state,
-    read_events,
-    restore_pattern,
-)
+from ketal.snapshots import changes, decoded, encoded
 from ketal.verdicts import Rejected, Transition, Verdict
 
 Handler = Callable[[Verdict], object]
@@ -203,6 +197,9 @@ class Monitor:
         self._watermark_us: int | None = None
         self._closed = False
         self._restoring = False
+        self._recorder: Recorder | None = None
+        self._replaced: tuple[bytes, ...] = ()  # the records of the program before
+        self._about: dict[str, Any] | None = None  # what records say of the program
 
     def _may_be_quick(self) -> bool:
         """Return whether there is one pattern, which reads no time, and of clocks the dot."""
@@ -220,7 +217,8 @@ class Monitor:
         place : str
             Where it was read, for a rejection.
         """
-        return self._said(self._feed(event, place))
+        verdicts = self._feed(event, place)
+        return self._said(verdicts) if verdicts else verdicts
 
     def feed_many(self, events: Iterable[Event | Control]) -> list[Verdict]:
         """Take events in turn; return the verdicts of all."""
@@ -313,8 +311,16 @@ class Monitor:
             out += self._queues.push(event, refusing=refusing)
         return out
 
-    def _restore_clocks(self, event: Event | None = None) -> None:
-        """Have clocks restored, once a membership is kept; `event` is not yet offered."""
+    def _restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
+        """Have clocks restored, once a membership is kept.
+
+        Parameters
+        ----------
+        event : Event, optional
+            One that is not yet offered.
+        saved : bool
+            Whether a saved state says what the queues have seen.
+        """
         membership = self._admission.membership
         if membership is None or self._restoring:
             return
@@ -322,7 +328,8 @@ class Monitor:
         if self._admission.reads_clocks:
             free = [run for run in self._direct if run.compiled.causal]
             self._direct = [run for run in self._direct if not run.compiled.causal]
-            self._queues.restore_by(membership.restorer, free, self._intake.seen(event))
+            seen = None if saved else self._intake.seen(event)
+            self._queues.restore_by(membership.restorer, free, seen)
 
     def _not_new(self, event: Event, status: str, place: str) -> list[Verdict]:
         if status == DUPLICATE:
@@ -377,7 +384,7 @@ class Monitor:
             return []
         self._watermark_us = watermark_us
         out = self._queues.advance(watermark_us)
-        for run in self._runs:
+        for run in self._direct:
             out += run.advance(watermark_us)
         return out
 
@@ -428,6 +435,12 @@ class Monitor:
         """How many check runs and partial matches are live."""
         return sum(run.live_runs() for run in self._runs)
 
+    def live_scopes(self) -> Iterator[dict[str, Any]]:
+        """Yield the partition key of each live scope, by the names of its attributes."""
+        for run in self._runs:
+            for scope in run.scopes.values():
+                yield dict(scope.key)
+
     @property
     def tally(self) -> Tally:
         """What became of the records so far."""
@@ -464,26 +477,72 @@ class Monitor:
         """The counts of each pattern."""
         return {r.compiled.name: r.counts for r in self._runs}
 
+    @property
+    def watermark_us(self) -> int | None:
+        """The time that the stream has passed, in microseconds; None as long as it is not known."""
+        return self._watermark_us
+
+    def seen(self) -> dict[str, tuple[int, list[int]]]:
+        """Return of each node up to which counter all was seen, and what was seen beyond."""
+        return self._intake.seen()
+
+    def pending(self, name: str) -> set[Dot]:
+        """Return what was seen and a pattern may yet be offered: its queue holds or awaits it."""
+        group = self._queues.of(name)
+        return set() if group is None else group.pending()
+
+    def standing(self, name: str) -> Iterator[Event]:
+        """Yield the events, seen so far, that a verdict of a `find` to come may stand on."""
+        for run in self._runs:
+            if run.compiled.name == name:
+                yield from standing(run)
+        group = self._queues.of(name)
+        if group is not None:
+            yield from (event for event, _ in group.held_back())
+
     # --- state ---
 
     def snapshot(self) -> bytes:
         """Return the state: `Monitor.restore(program, blob)` goes on from it."""
-        table = EventTable()
+        return encoded(_written(self._changes(self._recorded(tracking=False))))
+
+    def records(self) -> dict[bytes, bytes]:
+        """Return the state as records; from now on, what changes is taken note of.
+
+        Returns
+        -------
+        dict of bytes to bytes
+            One record for what is small, one for each scope, and what grows with the number
+            of events in chunks (`ketal.records`). `Monitor.from_records` goes on from it.
+        """
+        self._recorder = self._recorded(tracking=True)
+        return _written(self._changes(self._recorder))
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return what changed since the last call of this or of `records`, or the restore.
+
+        Returns
+        -------
+        dict of bytes to (bytes or None)
+            The records that are new or other than before; None for one that is gone. All
+            records, the first time that a monitor is asked.
+        """
+        if self._recorder is None:
+            return {**dict.fromkeys(self._replaced), **self.records()}
+        return self._changes(self._recorder)
+
+    def _recorded(self, *, tracking: bool) -> Recorder:
+        return Recorder(self._admission, self._queues, self._runs, tracking=tracking)
+
+    def _changes(self, recorder: Recorder) -> dict[bytes, bytes | None]:
         tally = self._tally
-        state = {
-            "marks": {c.name: _mark(c) for c in self.program.compiled},
-            "execution": self.execution,
-            "tally": [
-                tally.accepted, tally.duplicates, tally.rejected, tally.late, 0, tally.overflow
-            ],
-            "watermark_us": self._watermark_us,
-            "closed": self._closed,
-            "admission": self._admission.state(),
-            "queues": self._queues.state(table.number),
-            "patterns": [pattern_state(run, table) for run in self._runs],
-            "events": table.rows,
-        }  # fmt: skip
-        return encoded(state)
+        counts = [tally.accepted, tally.duplicates, tally.rejected, tally.late, 0, tally.overflow]
+        core = {"tally": counts, "watermark_us": self._watermark_us, "closed": self._closed}
+        if self._about is None:
+            marks = {c.name: _mark(c) for c in self.program.compiled}
+            source = written(self.program)
+            self._about = {"marks": marks, "execution": self.execution, "source": source}
+        return recorder.changes(self._about, core)
 
     @classmethod
     def restore(cls, program: Program, blob: bytes, **options: Any) -> Monitor:
@@ -508,31 +567,112 @@ class Monitor:
         checked_program(program)
         if not isinstance(blob, bytes):
             raise wrong_type("blob", "bytes, as snapshot() returned", blob)
-        state = decoded(blob)
+        return cls._of(program, decoded(blob), options, tracking=False)
+
+    @classmethod
+    def anew(
+        cls, program: Program, state: bytes | Mapping[bytes, bytes], **options: Any
+    ) -> Monitor:
+        """Return a monitor that goes on with the execution of a state under another program.
+
+        What was seen, who is there and what waits in a queue stay. Patterns that the state
+        has unchanged go on with their runs; all others begin with none, and are offered
+        what the queues release from now on, or the next event (`ketal.changing`).
+
+        Parameters
+        ----------
+        program : Program
+            What takes over.
+        state : bytes, or mapping of bytes to bytes
+            What `snapshot` returned, or records as `from_records` takes them.
+        **options
+            As for `Monitor`.
+
+        Raises
+        ------
+        StateError
+            If it is no state, or holds back more than `held_back_max`.
+        TypeError
+            If an argument is of another class than it must be.
+        """
+        checked_program(program)
+        if not isinstance(state, bytes | Mapping):
+            raise wrong_type("state", "bytes, as snapshot() returned, or records", state)
+        return cls._of(program, records_of(state), options, tracking=False, anew=True)
+
+    @classmethod
+    def from_records(
+        cls, program: Program, records: Mapping[bytes, bytes], **options: Any
+    ) -> Monitor:
+        """Return a monitor with the state that records hold.
+
+        Parameters
+        ----------
+        program : Program
+            The program that the records were made of.
+        records : mapping of bytes to bytes
+            What `records` returned, with each later `changes` put in.
+        **options
+            As for `Monitor`.
+
+        Raises
+        ------
+        StateError
+            If they are no records of a state, or of another program; it says what changed.
+        TypeError
+            If an argument is of another class than it must be.
+        """
+        checked_program(program)
+        if not isinstance(records, Mapping):
+            raise wrong_type(
+                "records", "a mapping of bytes to bytes, as records() returned", records
+            )
+        return cls._of(program, records, options, tracking=True)
+
+    @classmethod
+    def _of(
+        cls,
+        program: Program,
+        records: Mapping[bytes, bytes],
+        options: dict[str, Any],
+        *,
+        tracking: bool,
+        anew: bool = False,
+    ) -> Monitor:
+        read = Records(records)
+        now = {c.name: _mark(c) for c in program.compiled}
         try:
-            said = changes(state["marks"], {c.name: _mark(c) for c in program.compiled})
-            options = {"execution": state["execution"], **options}
+            saved = read.one("program")
+            said = changes(saved["marks"], now)
+            unchanged = unchanged_patterns(saved["marks"], now)
+            options = {"execution": saved["execution"], **options}
         except (KeyError, TypeError, AttributeError) as error:
-            raise StateError(f"the snapshot is damaged: {type(error).__name__} {error}") from None
-        if said:
-            raise StateError(f"the snapshot is of another program: {said}")
+            raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
+        if said and not anew:
+            raise StateError(f"the state is of another program: {said}")
         self = cls(program, **options)
+        recorder = self._recorded(tracking=tracking)
         try:
-            self._tally = Tally(*state["tally"])
-            self._watermark_us = state["watermark_us"]
-            self._closed = state["closed"]
-            self._admission.restore(state["admission"])
-            self._intake = self._admission.intake
-            self._restore_clocks()
-            events = read_events(state["events"])
-            self._queues.restore(state["queues"], events)
-            if self._queues.waiting > self.limits.held_back_max:
-                raise StateError(
-                    f"the snapshot holds back {self._queues.waiting} events; "
-                    f"limit held_back_max is {self.limits.held_back_max}"
-                )
-            for run, inner in zip(self._runs, state["patterns"], strict=True):
-                restore_pattern(run, inner, events)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise StateError(f"the snapshot is damaged: {type(error).__name__} {error}") from None
+            core = read.one("core")
+            self._tally = Tally(*core["tally"])
+            self._watermark_us, self._closed = core["watermark_us"], core["closed"]
+            self._queues.watermark_us = self._watermark_us
+            if anew:
+                begin_anew(recorder, read, unchanged, self._restore_clocks)
+                self._replaced = tuple(key for key in records if not key.startswith(OTHERS))
+            else:
+                recorder.restore(read, lambda: self._restore_clocks(saved=True))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
+        if self._queues.waiting > self.limits.held_back_max:
+            raise StateError(
+                f"the state holds back {self._queues.waiting} events; "
+                f"limit held_back_max is {self.limits.held_back_max}"
+            )
+        if tracking:
+            self._recorder = recorder
         return self
+
+
+def _written(records: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+    return {key: value for key, value in records.items() if value is not None}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, cast
 
 from ketal import pattern as syntax
@@ -43,6 +44,16 @@ def _duration(text: str) -> syntax.Duration | None:
         return None
     amount, unit = match.groups()
     return syntax.Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
+
+
+def text_of(value: ParamValue) -> int | float | str | bool:
+    """Return a value as plain data that says the same where the parameter is given again."""
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(microseconds=1)}us"
+    if isinstance(value, syntax.Duration):
+        # No exponent: a duration is written in digits.
+        return f"{Decimal(str(value.amount)):f}{value.unit}"
+    return value
 
 
 def _literal(

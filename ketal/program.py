@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +43,10 @@ class Program(Mapping[str, "Program"]):
         The syntax they came from.
     warnings : tuple of Diagnostic
         What `lint` has to say.
+    source : Source or None
+        The text that was compiled, where there was one.
+    params : mapping of str to value
+        The values that were given for its `param` declarations.
     """
 
     def __init__(
@@ -50,10 +54,15 @@ class Program(Mapping[str, "Program"]):
         compiled: tuple[CompiledPattern, ...],
         file: syntax.File,
         warnings: tuple[Diagnostic, ...] = (),
+        *,
+        source: Source | None = None,
+        params: Mapping[str, ParamValue] | None = None,
     ) -> None:
         self.compiled = compiled
         self.file = file
         self.warnings = warnings
+        self.source = source
+        self.params = dict(params or {})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,13 +86,21 @@ class Program(Mapping[str, "Program"]):
         """
         if not isinstance(name, str):
             raise wrong_type("the name of a pattern", "a str", name)
-        for compiled in self.compiled:
-            if compiled.name == name:
-                kept = tuple(w for w in self.warnings if w.pattern in ("", name))
-                return Program((compiled,), self.file, kept)
+        if name in self.names:
+            return self.only((name,))
         near = difflib.get_close_matches(name, self.names, 1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self.names)}"
         raise KeyError(f"there is no pattern {name!r}{hint}")
+
+    def only(self, names: Collection[str]) -> Program:
+        """Return the program of some of the patterns, at least one, in the order of the file."""
+        return Program(
+            tuple(c for c in self.compiled if c.name in names),
+            self.file,
+            tuple(w for w in self.warnings if w.pattern == "" or w.pattern in names),
+            source=self.source,
+            params=self.params,
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -252,7 +269,7 @@ def compile(
     assert file is not None
     _check_params(file, params)
     warnings = sorted((d for d in found if d.severity != "error"), key=_place)
-    return Program(tuple(compiled), file, tuple(warnings))
+    return Program(tuple(compiled), file, tuple(warnings), source=source, params=params)
 
 
 def load(

@@ -1,9 +1,10 @@
 """Snapshots: the state of runs as plain data, and back (DESIGN 7).
 
-A snapshot names its format and the fingerprint of each pattern; restored under
-another pattern it is a `StateError` that says what changed. Events are written
-once, in a table; runs name them by number. Nothing that depends on hash order
-is written, and nothing read back is executed.
+A snapshot is the records of a state (`ketal.records`) in one piece, its format and a
+checksum before them; restored under another pattern it is a `StateError` that says what
+changed. A scope has its own table of events, in which each is written once, so that it
+can be restored alone; its runs name them by number. Nothing that depends on hash order is
+written, and nothing read back is executed.
 
 The one rule: snapshot and restore at any point changes nothing.
 """
@@ -24,9 +25,9 @@ from ketal.forward import ForwardFind
 from ketal.operators.history import History
 from ketal.partials import Partial, Run
 from ketal.runs import CheckRun, Configuration, Seen
-from ketal.scopes import Copy, Counts, Kept, PatternRun
+from ketal.scopes import Copy, Counts, Kept, PatternRun, Scope
 
-FORMAT = 2
+FORMAT = 3
 
 
 class EventTable:
@@ -43,11 +44,12 @@ class EventTable:
         if number is None:
             number = self._numbers[id(event)] = len(self.rows)
             self._held.append(event)  # so that its id stays its own
-            self.rows.append(_written(event))
+            self.rows.append(event_row(event))
         return number
 
 
-def _written(event: Event) -> Any:
+def event_row(event: Event) -> Any:
+    """Return an event as plain data."""
     row = [event.node, event.type, event.clock, event.time, event.data, event.id]
     try:
         msgspec.msgpack.encode(row)
@@ -56,13 +58,15 @@ def _written(event: Event) -> Any:
     return row
 
 
+def read_event(row: Any) -> Event:
+    """Return the event that `event_row` wrote."""
+    node, type_, clock, time, data, name = json.loads(row) if isinstance(row, str) else row
+    return CleanEvent(node=node, type=type_, clock=clock, time=time, data=data, id=name)
+
+
 def read_events(rows: list[Any]) -> list[Event]:
     """Return the events of a table."""
-    out: list[Event] = []
-    for row in rows:
-        node, type_, clock, time, data, name = json.loads(row) if isinstance(row, str) else row
-        out.append(CleanEvent(node=node, type=type_, clock=clock, time=time, data=data, id=name))
-    return out
+    return [read_event(row) for row in rows]
 
 
 def _packed(mask: int) -> int | str:
@@ -125,31 +129,36 @@ def _run_state(run: CheckRun | FindRun, table: EventTable) -> Any:
     return {"seen": w.rows, **body}
 
 
-def pattern_state(run: PatternRun, table: EventTable) -> Any:
-    """Return the state of one pattern's runs."""
+def pattern_state(run: PatternRun) -> dict[str, Any]:
+    """Return what is small of the state of one pattern's runs: all but its scopes and events."""
     return {
         "counts": [getattr(run.counts, f.name) for f in fields(Counts)],
         "number": run.number,
+        "scopes_seen": run.scopes_seen,
         "missing": [list(dot) for dot in run.missing],
-        "after": [[list(dot), sorted(map(list, lost))] for dot, lost in run.after.items()],
+        "faded": [[n, c, sorted(map(list, lost))] for n, (c, lost) in run.faded.items()],
         "copies": [[node, dict(copy.known)] for node, copy in run.copies.items()],
-        "kept": [
-            [table.number(k.event), _packed(k.mask), k.number]
-            for line in run.kept.values()
-            for k in line.values()
-        ],
         "kept_of": list(run.kept),
-        "scopes": [
-            [
-                json.dumps(scope.key),
-                scope.places,
-                sorted(map(list, scope.lost)),
-                sorted(scope.told),
-                _run_state(scope.run, table),
-            ]
-            for scope in run.scopes.values()
-        ],
     }
+
+
+def kept_state(kept: Kept) -> Any:
+    """Return an event that is kept for copies, as plain data."""
+    return [event_row(kept.event), _packed(kept.mask), kept.number]
+
+
+def after_state(dot: Dot, lost: frozenset[Dot]) -> Any:
+    """Return which lost dots an event is after, as plain data."""
+    return [list(dot), sorted(map(list, lost))]
+
+
+def scope_state(scope: Scope) -> Any:
+    """Return the state of one scope, with its own events."""
+    table = EventTable()
+    run = _run_state(scope.run, table)
+    lost, told = sorted(map(list, scope.lost)), sorted(scope.told)
+    key = json.dumps(scope.key)
+    return [key, scope.number, scope.places, lost, told, run, table.rows]
 
 
 class _Reader:
@@ -213,31 +222,58 @@ def _dots(rows: list[Any]) -> frozenset[Dot]:
     return frozenset(Dot(*row) for row in rows)
 
 
-def restore_pattern(run: PatternRun, state: Any, events: list[Event]) -> None:
+def restore_pattern(run: PatternRun, state: dict[str, Any]) -> None:
     """Put a state that `pattern_state` gave into the fresh runs of the same pattern."""
     run.counts = Counts(*state["counts"])
     run.number = state["number"]
+    run.scopes_seen = state["scopes_seen"]
     run.missing = {Dot(*dot): None for dot in state["missing"]}
-    run.after = {Dot(*dot): _dots(lost) for dot, lost in state["after"]}
+    run.faded = {node: (counter, _dots(lost)) for node, counter, lost in state["faded"]}
     run.copies = {node: Copy(known) for node, known in state["copies"]}
     run.kept = {node: {} for node in state["kept_of"]}
-    for number, mask, order in state["kept"]:
-        run.keep(Kept(events[number], int(mask), order))
-    for written, places, lost, told, inner in state["scopes"]:
-        scope = run.new_scope(tuple((name, value) for name, value in json.loads(written)))
-        scope.places, scope.lost, scope.told = places, _dots(lost), frozenset(told)
-        _restore_run(scope.run, inner, events)
-        run.look_again(scope)
 
 
-def encoded(state: dict[str, Any]) -> bytes:
-    """Return a state as bytes, its format first."""
-    body = msgspec.msgpack.encode(state)
+def restore_kept(run: PatternRun, state: Any) -> None:
+    """Keep an event again; they come in the order of their numbers."""
+    row, mask, number = state
+    run.keep(Kept(read_event(row), int(mask), number))
+
+
+def restore_after(run: PatternRun, state: Any) -> None:
+    """Put back which lost dots an event is after."""
+    dot, lost = state
+    run.after[Dot(*dot)] = _dots(lost)
+
+
+def restore_scope(run: PatternRun, state: Any) -> Scope:
+    """Put back a scope; they come in the order of their numbers, after the pattern."""
+    written, number, places, lost, told, inner, rows = state
+    scope = run.new_scope(tuple((name, value) for name, value in json.loads(written)), number)
+    scope.places, scope.lost, scope.told = places, _dots(lost), frozenset(told)
+    _restore_run(scope.run, inner, read_events(rows))
+    run.look_again(scope)
+    return scope
+
+
+def copy_run(run: PatternRun, into: PatternRun) -> None:
+    """Put the state of runs into fresh runs of the same pattern."""
+    restore_pattern(into, pattern_state(run))
+    kept = [k for line in run.kept.values() for k in line.values()]
+    for item in sorted(kept, key=lambda k: k.number):
+        restore_kept(into, kept_state(item))
+    into.after = dict(run.after)
+    for scope in run.scopes.values():
+        restore_scope(into, scope_state(scope))
+
+
+def encoded(records: dict[bytes, bytes]) -> bytes:
+    """Return records as bytes, the format first."""
+    body = msgspec.msgpack.encode(records)
     return b"ketal" + bytes([FORMAT]) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
-def decoded(blob: bytes) -> dict[str, Any]:
-    """Return the state of a snapshot.
+def decoded(blob: bytes) -> dict[bytes, bytes]:
+    """Return the records of a snapshot.
 
     Raises
     ------
@@ -255,10 +291,9 @@ def decoded(blob: bytes) -> dict[str, Any]:
     if zlib.crc32(body) != int.from_bytes(blob[6:10], "big"):
         raise StateError("the snapshot is damaged: its checksum does not fit")
     try:
-        state: dict[str, Any] = msgspec.msgpack.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+        return msgspec.msgpack.decode(body, type=dict[bytes, bytes])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise StateError(f"the snapshot is damaged: {error}") from None
-    return state
 
 
 def changes(saved: dict[str, Any], now: dict[str, Any]) -> str:

@@ -1,0 +1,158 @@
+"""Another program under an execution that goes on: `Monitor.anew`.
+
+Cases are seeded: a failure names the seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal import pattern as syntax
+from ketal.changing import Before, saved_program
+from ketal.errors import PatternError
+from ketal.monitor import Monitor
+from ketal.verdicts import Verdict
+from tests.property.test_engine import program_of
+from tests.test_live_membership import LIMITS, Case, Record, adds_up, cases
+
+STREAMS = ((0, False, False), (1000, False, True), (2000, True, True))
+"""First seed; whether nodes restart; whether events are lost."""
+EACH = 60
+SECOND = syntax.Duration(1, "s")
+ORDERS = (
+    syntax.Order("arrival"),
+    syntax.Order("causal"),
+    syntax.Order("causal", gap=SECOND, idle=SECOND),
+    syntax.Order("causal", overflow="lost"),
+    syntax.Order("causal", total=True),
+    syntax.Order("causal", total=True, nodes=("n1",)),
+    syntax.Order("causal", frontier=SECOND),
+)
+
+
+def to_end(monitor: Monitor, records: list[Record]) -> list[Verdict]:
+    return monitor.feed_many(records) + monitor.close()
+
+
+def cut_at(case: Case, rng: random.Random) -> tuple[list[Record], list[Record]]:
+    at = rng.randint(0, len(case.records))
+    return case.records[:at], case.records[at:]
+
+
+@pytest.mark.parametrize(("first", "restarts", "losses"), STREAMS)
+def test_with_the_same_program_nothing_changes(first: int, restarts: bool, losses: bool) -> None:
+    """Whoever left, started again or was lost before: it is known as it was."""
+    for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
+        before, after = cut_at(case, random.Random(case.seed))
+        whole = Monitor(case.program, limits=LIMITS)
+        whole.feed_many(before)
+        other = Monitor.anew(case.program, whole.records(), limits=LIMITS)
+        said = [v.to_dict() for v in to_end(other, after)]
+        assert said == [v.to_dict() for v in to_end(whole, after)], case.name
+        assert other.summary == whole.summary, case.name
+
+
+def facts(verdicts: Sequence[Verdict], windows: bool) -> list[str]:
+    """Return matches, and with `windows` time-outs, without what they say of lost events."""
+    wanted: Any = ketal.Match | ketal.TimedOut if windows else ketal.Match
+    return sorted(f"{v.kind} {v.scope} {v.steps}" for v in verdicts if isinstance(v, wanted))
+
+
+@pytest.mark.parametrize(("first", "restarts", "losses"), STREAMS)
+def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
+    first: int, restarts: bool, losses: bool
+) -> None:
+    """By definition: of what it would have said from the beginning, that with no event before.
+
+    The pattern has another name, and so no run. The first events of `find any` time out
+    where they are in no match of their own, so of that the matches alone are compared.
+    """
+    matched = 0
+    for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
+        compiled, (pattern,) = case.program.one, case.program.file.patterns
+        if compiled.kind == "check" or compiled.pattern.deployment is not None:
+            continue
+        new = program_of(replace(case.program.file, patterns=(replace(pattern, name="Q"),)))
+        earlier, later = cut_at(case, random.Random(case.seed))
+        old, whole = Monitor(case.program, limits=LIMITS), Monitor(new, limits=LIMITS)
+        old.feed_many(earlier)
+        whole.feed_many(earlier)
+        other = Monitor.anew(new, old.snapshot(), limits=LIMITS)
+        before = Before.of(other.seen(), other.pending("Q"))
+        said, all_said = to_end(other, later), to_end(whole, later)
+        if any(isinstance(v, ketal.Overflow) for v in said + all_said):
+            continue
+        expected = [
+            v
+            for v in all_said
+            if isinstance(v, ketal.Match | ketal.TimedOut)
+            and not any(dot in before for _, dot in v.steps)
+        ]
+        windows = compiled.strategy != "any"
+        assert facts(said, windows) == facts(expected, windows), case.name
+        matched += bool(expected)
+    assert matched > 5, "the cases must not be empty ones"
+
+
+@pytest.mark.parametrize(("first", "restarts", "losses"), STREAMS)
+def test_no_change_of_the_order_leaves_an_event_waiting(
+    first: int, restarts: bool, losses: bool
+) -> None:
+    """From each policy to each, again and again: where nothing is lost, nothing stays held."""
+    for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
+        rng, (pattern,) = random.Random(case.seed), case.program.file.patterns
+        monitor = Monitor(case.program, limits=LIMITS)
+        for record in case.records:
+            monitor.feed(record)
+            if rng.random() < 0.3:
+                changed = replace(pattern, order=rng.choice(ORDERS))
+                try:
+                    new = program_of(replace(case.program.file, patterns=(changed,)))
+                except PatternError:  # an option that the rest of the pattern does not go with
+                    continue
+                monitor = Monitor.anew(new, monitor.snapshot(), limits=LIMITS)
+        monitor.close()
+        assert adds_up(monitor.summary), case.name
+        assert losses or not monitor.held_back(), case.name
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("1 s", timedelta(milliseconds=1500)),
+        ("1 s", syntax.Duration(0.00001, "h")),
+        ("1 s", "30 min"),
+        ("1", 2**70),
+        ("1.5", 1e-300),
+        ("true", False),
+        ('"x"', "30s"),
+        ('"x"', 'a "quoted" \\ word'),
+    ],
+)
+def test_a_program_is_compiled_again_from_its_state(declared: str, value: Any) -> None:
+    within = "within w;" if declared == "1 s" else ""
+    guard = 'type == "a"' if within else "x == w"
+    text = f"param w = {declared}; pattern P {{ event A = {guard}; find next A; {within} }}"
+    both = ketal.compile(text + text.replace("P", "Q").partition(";")[2], w=value)
+    assert saved_program(Monitor(both).snapshot())["Q"].fingerprint == both["Q"].fingerprint
+    (name,) = saved_program(Monitor(both["P"]).records()).names
+    assert name == "P"
+
+
+def test_before_is_what_was_seen_and_is_not_pending() -> None:
+    dot = ketal.Dot
+    before = Before.of({"n": (3, [5]), "m": (0, [2])}, [dot("n", 2)])
+    for restored in (before, Before.restored(before.state())):
+        assert restored == before
+        asked = [dot(node, counter) for node in "nmk" for counter in range(1, 7)]
+        assert [d for d in asked if d in restored] == [
+            dot("n", 1), dot("n", 3), dot("n", 5), dot("m", 2)
+        ]  # fmt: skip
+        assert ("n", 1) not in restored

@@ -1,0 +1,238 @@
+"""A Monitor that goes on from its records is the one that was never stopped (DESIGN 7).
+
+Chunks are made small and limits low, so that a few events fill, evict and remove them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+import ketal
+from ketal import intake
+from ketal import pattern as syntax
+from ketal import records as records_module
+from ketal.errors import PatternError
+from ketal.event import Control, Event
+from ketal.limits import Limits
+from ketal.monitor import Monitor
+from ketal.program import Program
+from ketal.snapshots import decoded
+from tests.property.memberships import base, simulate
+from tests.property.patterns import pattern_file
+from tests.property.test_engine import cases, program_of
+from tests.test_monitor import EVERYTHING, stream
+
+ORDERS = (
+    None,
+    syntax.Order("causal", gap=syntax.Duration(2, "s")),
+    syntax.Order("causal", gap=syntax.Duration(1, "s"), overflow="lost"),
+    syntax.Order("causal", frontier=syntax.Duration(3, "s")),
+    syntax.Order(
+        "causal", total=True, nodes=tuple(f"n{i}" for i in range(1, 6)), gap=syntax.Duration(2, "s")
+    ),
+)
+LIMITS = (
+    None,
+    Limits(dots_max=4, counters_max=3, held_back_max=3, lost_max=2, unlearned_max=4),
+    Limits(dots_max=7, counters_max=100, candidates_max=3, configurations_max=2),
+)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, span in (("SEEN_SPAN", 3), ("BEYOND_SPAN", 4), ("CLOCKS_SPAN", 2)):
+        monkeypatch.setattr(records_module, name, span)
+    monkeypatch.setattr(intake, "WHOLE_CLOCK_ENTRIES", 2)
+
+
+class Changelog:
+    """A Monitor beside the records that it gave, which are all that a restart has."""
+
+    def __init__(self, program: Program, limits: Limits | None) -> None:
+        self.program, self.limits = program, limits
+        self.monitor = Monitor(program, limits=limits)
+        self.records: dict[bytes, bytes] = {}
+
+    def commit(self) -> None:
+        for key, value in self.monitor.changes().items():
+            if value is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = value
+
+    def restart(self, rng: random.Random) -> None:
+        self.commit()
+        shuffled = dict(rng.sample(list(self.records.items()), len(self.records)))
+        again = Monitor.from_records(self.program, shuffled, limits=self.limits)
+        assert state(again) == state(self.monitor)
+        assert again.changes() == {}, "what was restored is no change"
+        self.monitor = again
+
+
+def state(monitor: Monitor) -> dict[bytes, Any]:
+    """Return what a snapshot holds, readable."""
+    records = decoded(monitor.snapshot())
+    return {key: msgspec.msgpack.decode(value) for key, value in records.items()}
+
+
+def kinds(records: Iterable[bytes]) -> Counter[str]:
+    """Return how many records there are of each kind."""
+    return Counter(key.decode().split("/")[0] for key in records)
+
+
+def step(monitor: Monitor, item: Any) -> list[dict[str, Any]]:
+    said = monitor.advance_time(item) if isinstance(item, float) else monitor.feed(item)
+    return [verdict.to_dict() for verdict in said]
+
+
+def compare(
+    rng: random.Random,
+    program: Program,
+    items: list[Any],
+    limits: Limits | None,
+    *,
+    exactly: bool = True,
+) -> int:
+    """Hold a Monitor and one that restarts now and then equal; return how much was said."""
+    plain, other = Monitor(program, limits=limits), Changelog(program, limits)
+    said = 0
+    for item in items:
+        verdicts = step(plain, item)
+        assert step(other.monitor, item) == verdicts
+        said += len(verdicts)
+        choice = rng.random()
+        if choice < 0.25:
+            other.commit()
+        elif choice < 0.45:
+            other.restart(rng)
+    other.restart(rng)
+    assert not exactly or state(other.monitor) == state(plain)
+    assert other.monitor.summary == plain.summary
+    assert other.monitor.held_back() == plain.held_back()
+    last = plain.close()
+    assert other.monitor.close() == last
+    other.restart(rng)
+    assert not exactly or state(other.monitor) == state(plain)
+    there, whole = kinds(other.records), kinds(state(other.monitor))
+    for kind in there | whole:
+        # A chunk may be half gone; nothing else is left behind.
+        chunked = kind in ("seen", "beyond", "clocks")
+        assert whole[kind] <= there[kind] <= (2 * whole[kind] + 5 if chunked else whole[kind])
+    return said + len(last)
+
+
+def mixed(rng: random.Random, events: list[Event]) -> list[Any]:
+    """Return events with duplicates, losses and watermarks among them."""
+    items: list[Any] = []
+    for event in events:
+        if rng.random() > 0.1:
+            items.append(event)
+        if items and rng.random() < 0.15:
+            items.append(rng.choice(items))
+        if rng.random() < 0.1:
+            items.append(float(rng.randint(0, len(events))))
+    return items
+
+
+def ordered(rng: random.Random, program: Program) -> Program | None:
+    """Return a program with another order, where its pattern can have one."""
+    order = rng.choice(ORDERS)
+    file = program.file
+    (pattern,) = file.patterns
+    if order is None or pattern.order.kind != "causal":
+        return program
+    try:
+        return program_of(replace(file, patterns=(replace(pattern, order=order),)))
+    except PatternError:
+        return None
+
+
+def test_from_records_at_random_points_changes_nothing() -> None:
+    said = 0
+    for seed, file, events in cases(range(600_000, 600_300), events_max=16):
+        rng = random.Random(seed)
+        program = ordered(rng, program_of(file))
+        if program is None:
+            continue
+        try:
+            said += compare(rng, program, mixed(rng, events), rng.choice(LIMITS))
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert said > 300, "the cases must not be empty ones"
+
+
+def test_several_patterns_and_their_copies_go_on_from_records() -> None:
+    program = ketal.compile(EVERYTHING)
+    for seed in range(20):
+        rng = random.Random(seed)
+        items = mixed(rng, stream(seed))
+        compare(rng, program, items, rng.choice(LIMITS))
+
+
+def members(rng: random.Random, restarts: bool) -> Iterator[Any]:
+    run = simulate(rng, restarts=restarts, events_max=25)
+    leaves = dict(run.at)
+    for place, event in enumerate(run.stamped):
+        if place in leaves:
+            yield Control("leave", node=base(leaves[place]))
+        if rng.random() > 0.05:
+            yield event
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["leaves", "restarts"])
+def test_a_membership_goes_on_from_records(restarts: bool) -> None:
+    compared = 0
+    for seed in range(120):
+        rng = random.Random(seed)
+        file = pattern_file(rng, order="causal", without=("deployment",))
+        try:
+            program = ordered(rng, program_of(file))
+        except PatternError:
+            continue
+        if program is None:
+            continue
+        items = list(members(rng, restarts))
+        if rng.random() < 0.5:
+            at = rng.randrange(len(items))
+            items[at:] = rng.sample(items[at:], len(items) - at)
+        try:
+            limits = rng.choice(LIMITS)
+            # Which clock of a held event is given up first depends on when it was put back.
+            compare(rng, program, items, limits, exactly=limits is None)
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+        compared += 1
+    assert compared > 60
+
+
+def test_what_a_commit_writes_does_not_depend_on_what_was_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few events, few bytes: however many contents, counters, scopes and held events there are."""
+    monkeypatch.undo()
+    text = (
+        'event A = type == "a";\npattern P { order arrival; check A*; partition by k; }\n'
+        "pattern Q { order CausalOrder; find next A A; }"
+    )
+    monitor = Monitor(ketal.compile(text))
+    monitor.changes()
+    sizes = []
+    for number in range(6_000):
+        # Each counter leaves a hole, so that all but the first wait in the queue.
+        monitor.feed(Event("n", "a", {"n": 2 * number + 1}, data={"k": f"key {number}"}))
+        if number % 10 == 9:
+            out = monitor.changes()
+            sizes.append(sum(len(key) + len(value or b"") for key, value in out.items()))
+    whole = sum(map(len, monitor.records().values()))
+    assert whole > 300_000
+    # The queue's own record has a number for each event that it holds.
+    assert max(sizes) < 14_000 + 4 * 6_000
