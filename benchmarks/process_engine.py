@@ -26,7 +26,8 @@ from ketal.streaming import clients
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Job, Target
 from ketal.streaming.messages import Reader
-from ketal.streaming.process import Engine, Hooks
+from ketal.streaming.metrics import Hooks
+from ketal.streaming.process import Engine
 
 KEYS = 10_000
 ROUNDS = 3

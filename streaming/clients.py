@@ -1,13 +1,15 @@
 """Kafka's clients, and what a job must know of them (kafka-python 3.0.12).
 
-Four traps, each with its answer here or in `process`:
+Five traps, each with its answer here or in `member`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `within` gives every such call a deadline.
 2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
    transaction of its successor: `producer_of` makes those errors fatal.
 3. A producer that failed once is of no use: it is discarded with all state.
-4. Listeners of a consumer run on its own thread: the job assigns partitions and has no listener.
+4. Listeners of a consumer run on its own thread: `member` says how that is made safe.
+5. A consumer that joins its group anew because its leader saw other metadata forgets that it does
+   if `poll` returns meanwhile, and is given nothing ever after: `keep_joining` reminds it.
 
 The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
 a place that the topic no longer has, which is saved state that does not fit; anything else, after
@@ -22,8 +24,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import kafka
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import errors as faults
+from kafka.admin import ConfigResource
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from ketal.errors import KetalError, SettingError
 from ketal.logs.source import near
@@ -103,7 +107,20 @@ def _of(job: Job, client: Any) -> dict[str, Any]:
 
 
 def consumer_of(job: Job, *, committed_only: bool = True) -> Any:
-    """Return a consumer that reads what is committed and is assigned its partitions."""
+    """Return a consumer of the job's group.
+
+    It may be assigned partitions, or subscribe. The group then assigns ranges: consumers of topics
+    with equally many partitions have the same numbers of each.
+    """
+    return _consumer(job, job.group_id, committed_only)
+
+
+def reader_of(job: Job, *, committed_only: bool = True) -> Any:
+    """Return a consumer that is of no group: it is assigned partitions, and commits nothing."""
+    return _consumer(job, None, committed_only)
+
+
+def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
         "metrics_enabled": False,
@@ -112,16 +129,26 @@ def consumer_of(job: Job, *, committed_only: bool = True) -> Any:
     }
     return KafkaConsumer(
         bootstrap_servers=job.bootstrap_servers,
-        group_id=job.group_id,
+        group_id=group_id,
         auto_offset_reset="none",
         enable_auto_commit=False,
         allow_auto_create_topics=False,
         isolation_level="read_committed" if committed_only else "read_uncommitted",
+        partition_assignment_strategy=[RangePartitionAssignor],
         **given,
     )
 
 
-def producer_of(job: Job) -> Any:
+def topic_setting(job: Job, topic: str, name: str) -> str:
+    """Return what a topic is set to."""
+    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **_of(job, KafkaAdminClient)}
+    resource = ConfigResource("TOPIC", topic, [name])
+    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+        said = admin.describe_configs([resource], config_filter="all")
+    return str(said["topic"][topic][name]["value"])
+
+
+def producer_of(job: Job, transactional_id: str) -> Any:
     """Return a producer with transactions, begun by `init_transactions`, which fences others."""
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
@@ -132,7 +159,7 @@ def producer_of(job: Job) -> Any:
         **_of(job, KafkaProducer),
     }
     producer = KafkaProducer(
-        bootstrap_servers=job.bootstrap_servers, transactional_id=job.transactional_id, **given
+        bootstrap_servers=job.bootstrap_servers, transactional_id=transactional_id, **given
     )
     try:
         end_when_fenced(producer)
@@ -155,12 +182,34 @@ def end_when_fenced(producer: Any) -> None:
     risky = getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", None)
     fatal = getattr(manager, "_FATAL_ERRORS", None)
     if not isinstance(risky, frozenset) or not isinstance(fatal, frozenset):
-        raise SettingError(
-            f"kafka-python {kafka.__version__} is another than {TESTED_VERSION}, with which "
-            "transactions are safe: pip install 'ketal[stream]'"
-        )
+        raise _unknown_version()
     manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()  # type: ignore[union-attr]
     manager._FATAL_ERRORS = fatal | risky  # type: ignore[union-attr]
+
+
+def keep_joining(consumer: Any) -> None:
+    """Have a consumer that has begun to join its group go on with it until it is a member.
+
+    Its own flag for that is set only where the group asked for it; where metadata changed, what it
+    compares is equal again as soon as it has been elected leader. A listener calls this whenever
+    partitions are taken away, for that is how joining begins.
+
+    Raises
+    ------
+    SettingError
+        If this kafka-python is none that this is known of.
+    """
+    coordinator = getattr(consumer, "_coordinator", None)
+    if not hasattr(coordinator, "rejoin_needed"):
+        raise _unknown_version()
+    coordinator.request_rejoin()  # type: ignore[union-attr]
+
+
+def _unknown_version() -> SettingError:
+    return SettingError(
+        f"kafka-python {kafka.__version__} is another than {TESTED_VERSION}, with which "
+        "transactions are safe: pip install 'ketal[stream]'"
+    )
 
 
 def close_producer(producer: Any) -> None:

@@ -44,6 +44,15 @@ def unfit(compiled: CompiledPattern) -> str | None:
     )
 
 
+def uses_time(program: Program) -> bool:
+    """Return whether time decides anything: a window, or an order that goes by it."""
+    return any(
+        compiled.window_us is not None or any((order.frontier, order.gap, order.idle))
+        for compiled in program.compiled
+        for order in (compiled.pattern.order,)
+    )
+
+
 def partition_by(program: Program) -> tuple[str, ...] | None:
     """Return the attributes that all patterns are partitioned by; None where they differ."""
     found = {tuple(name for name, _ in compiled.partition) for compiled in program.compiled}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ketal.errors import NotAvailableError, SettingError
+from ketal.errors import SettingError
 from ketal.limits import DEFAULT, Limits
 from ketal.logs.source import Source, load_config, near
 from ketal.streaming.folders import state_folder
@@ -82,6 +82,10 @@ class Job:
         Where they go.
     state : Path
         The folder of snapshots.
+    changelog : str or None
+        The topic that holds the state where several consumers share the job.
+    keyed_by : str or None
+        The attribute whose value decides about the partition of a message.
     commit_interval_ms : int
         The least time between two commits.
     lateness_ms, idle_ms : int
@@ -94,9 +98,13 @@ class Job:
     until_end : bool
         Whether to stop at the ends that the partitions had at the start.
     on_change : str
-        What to do if the saved state is of another program: `stop` or `fresh`.
+        What to do if the saved state is of another program: `stop`, `fresh` or `drain`.
     metrics_port : int or None
         Where to serve metrics.
+    engine : str
+        `process` or `spark`.
+    key_groups, trigger_ms : int
+        Of Spark: into how many groups partitions are hashed; the least time between two batches.
     """
 
     pattern: str
@@ -109,6 +117,8 @@ class Job:
     verdicts: Target = Target("stdout")
     rejected: Target = Target("stdout")
     state: Path = Path()
+    changelog: str | None = None
+    keyed_by: str | None = None
     commit_interval_ms: int = 500
     lateness_ms: int = 5_000
     idle_ms: int = 30_000
@@ -118,16 +128,14 @@ class Job:
     until_end: bool = False
     on_change: str = "stop"
     metrics_port: int | None = None
+    engine: str = "process"
+    key_groups: int = 16
+    trigger_ms: int = 1_000
 
     @property
     def outputs(self) -> tuple[Target, ...]:
         """Each place that something is written to, once."""
         return tuple(dict.fromkeys((self.verdicts, self.rejected)))
-
-    @property
-    def transactional_id(self) -> str:
-        """The name under which Kafka fences an earlier process of this job."""
-        return f"ketal-{self.group_id}"
 
 
 def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
@@ -145,16 +153,12 @@ def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
     ------
     SettingError
         If something is unknown, wrong or missing.
-    NotAvailableError
-        If a part is asked for that this version does not have.
     """
     if config is None:
-        return _job({}, flags, Source(), DEFAULT, Path(), "")
+        return _job({}, flags, Source(), DEFAULT, Path())
     read = load_config(config)
     try:
-        return _job(
-            read.document, flags, read.source, read.limits, Path(config).parent, f"{config}: "
-        )
+        return _job(read.document, flags, read.source, read.limits, Path(config).parent)
     except SettingError as fault:
         raise SettingError(f"{config}: {fault}") from None
 
@@ -165,14 +169,13 @@ def _job(
     source: Source,
     limits: Limits,
     base: Path,
-    at: str,
 ) -> Job:
     tables = {name: _Table(document, name) for name in KEYS}
     kafka, output, state, time = (tables[n] for n in ("kafka", "output", "state", "time"))
     _refuse_variables(document, ())
-    _check_engine(flags.get("engine") or document.get("engine", "process"), at)
-    tables["spark"].number("key_groups", 16, 1)
-    tables["spark"].number("trigger_ms", 1_000, 1)
+    engine = flags.get("engine") or document.get("engine", "process")
+    if engine not in ENGINES:
+        raise SettingError(f"there is no engine {engine!r}{near(str(engine), ENGINES)}")
     pattern = flags.get("pattern") or _from(base, _text("pattern", document.get("pattern")))
     if not pattern:
         raise SettingError('no pattern: `pattern = "FILE"` in the file, or `ketal stream PATTERN`')
@@ -180,7 +183,14 @@ def _job(
     group_id = flags.get("group_id") or kafka.text("group_id") or Path(pattern).stem
     if not group_id.isprintable() or len(group_id) > 200:
         raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
-    _check_source(source, at)
+    _check_source(source)
+    changelog, folder = _store(flags.get("state"), state.text("store"), base, group_id)
+    if changelog is not None and source.keyed_by is None:
+        raise SettingError(
+            "the state store kafka:TOPIC is for several consumers, which need the attribute that "
+            "the topics are keyed by: [source] keyed_by. Without it choose dir:PATH: one consumer "
+            "reads all partitions"
+        )
     verdicts = _target(flags.get("to"), output.text("verdicts"), base, "verdicts") or Target(
         "stdout"
     )
@@ -188,12 +198,18 @@ def _job(
     for target in (verdicts, rejected):
         if target.kind == "kafka" and target.name in topics:
             raise SettingError(f"the topic {target.name} is read and written: it would never end")
+        if target.kind == "kafka" and target.name == changelog:
+            raise SettingError(f"the topic {changelog} holds the state: it takes no verdicts")
+    if changelog in topics:
+        raise SettingError(f"the topic {changelog} holds the state: it is no input")
     start = kafka.text("start") or "earliest"
     if start not in STARTS:
         raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
     on_change = flags.get("on_change") or "stop"
-    if on_change == "drain":
-        raise NotAvailableError("--on-change drain is not available yet; there are stop and fresh")
+    if on_change not in ON_CHANGE:
+        raise SettingError(f"there is no --on-change {on_change!r}{near(on_change, ON_CHANGE)}")
+    if engine == "spark":
+        _check_spark(changelog, on_change)
     return Job(
         pattern=pattern,
         topics=topics,
@@ -206,7 +222,9 @@ def _job(
         source=source,
         verdicts=verdicts,
         rejected=rejected,
-        state=_store(flags.get("state"), state.text("store"), base, group_id),
+        state=folder,
+        changelog=changelog,
+        keyed_by=source.keyed_by,
         commit_interval_ms=state.number("commit_interval_ms", 500, 1),
         lateness_ms=time.number("lateness_ms", 5_000, 0),
         idle_ms=time.number("idle_ms", 30_000, 1),
@@ -216,6 +234,9 @@ def _job(
         until_end=bool(flags.get("until_end")),
         on_change=on_change,
         metrics_port=flags.get("metrics_port"),
+        engine=engine,
+        key_groups=tables["spark"].number("key_groups", 16, 1),
+        trigger_ms=tables["spark"].number("trigger_ms", 1_000, 1),
     )
 
 
@@ -263,14 +284,19 @@ def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
         )
 
 
-def _check_engine(engine: object, at: str) -> None:
-    if engine not in ENGINES:
-        raise SettingError(f"there is no engine {engine!r}{near(str(engine), ENGINES)}")
-    if engine == "spark":
-        raise NotAvailableError(f"{at}the engine spark is not available yet; there is process")
+def _check_spark(changelog: str | None, on_change: str) -> None:
+    """Refuse what Spark does otherwise."""
+    if changelog is not None:
+        raise SettingError(
+            "the state of the engine spark is its checkpoint: [state] store dir:PATH"
+        )
+    if on_change == "drain":
+        raise SettingError(
+            "--on-change drain is for the engine process; on Spark there are stop and fresh"
+        )
 
 
-def _check_source(source: Source, at: str) -> None:
+def _check_source(source: Source) -> None:
     if source.format not in (None, "jsonl"):
         raise SettingError(
             f"[source] format {source.format}: a message is one JSON object, format jsonl"
@@ -278,11 +304,10 @@ def _check_source(source: Source, at: str) -> None:
     for name in _FOR_FILES:
         if getattr(source, name) is not None:
             raise SettingError(f"[source] {name} is for files, and a message is one JSON object")
-    if source.keyed_by is not None:
-        raise NotAvailableError(
-            f"{at}[source] keyed_by is for several consumers, which are not available yet: "
-            "leave it out, and one consumer reads all partitions"
-        )
+    if source.keyed_by is not None and (
+        not isinstance(source.keyed_by, str) or not source.keyed_by
+    ):
+        raise SettingError(f"[source] keyed_by names an attribute, not {source.keyed_by!r}")
 
 
 def _topics(given: object) -> tuple[str, ...]:
@@ -316,18 +341,20 @@ def _target(flag: str | None, setting: str | None, base: Path, what: str) -> Tar
     raise SettingError(f"the output of {what} is kafka:TOPIC, file:PATH or -, not {text!r}")
 
 
-def _store(flag: str | None, setting: str | None, base: Path, group_id: str) -> Path:
+def _store(
+    flag: str | None, setting: str | None, base: Path, group_id: str
+) -> tuple[str | None, Path]:
+    """Return the topic of the state, where it is in one, and its folder."""
     text = flag or setting
+    default = state_folder() / "stream" / _SAFE.sub("_", group_id)
     if text is None:
-        return state_folder() / "stream" / _SAFE.sub("_", group_id)
+        return None, default
     kind, colon, name = text.partition(":")
-    if kind == "kafka" and colon:
-        raise NotAvailableError(
-            "a state store in Kafka (for several consumers) is not available yet; there is dir:PATH"
-        )
+    if kind == "kafka" and colon and _TOPIC.fullmatch(name):
+        return name, default
     if kind != "dir" or not name:
-        raise SettingError(f"the state store is dir:PATH, not {text!r}")
-    return Path(name) if flag else base / name
+        raise SettingError(f"the state store is dir:PATH or kafka:TOPIC, not {text!r}")
+    return None, Path(name) if flag else base / name
 
 
 def _properties(table: object) -> dict[str, Any]:

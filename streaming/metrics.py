@@ -9,13 +9,38 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ketal.errors import SettingError
+from ketal.intake import Tally
+from ketal.verdicts import Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass
+class Hooks:
+    """What the engine tells whoever runs it.
+
+    Parameters
+    ----------
+    say : callable
+        Shows a verdict on standard output.
+    flush : callable
+        Hands over what was shown.
+    tell : callable
+        Says what happened, in a sentence.
+    look : callable
+        Called about once a second, with the figures.
+    """
+
+    say: Callable[[Verdict], None]
+    flush: Callable[[], None]
+    tell: Callable[[str], None]
+    look: Callable[[Figures], None] = field(default=lambda figures: None)
 
 
 class Figures:
@@ -32,6 +57,7 @@ class Figures:
         self.events: dict[str, int] = {}
         self.live_runs = 0
         self.watermark_s: float | None = None
+        self.parts: tuple[int, int] | None = None
         self.text = ""
         self._last: tuple[float, int] | None = None
 
@@ -51,8 +77,9 @@ class Figures:
         messages: int,
         control: int,
         lag: Mapping[str, int],
-        monitor: Any,
+        monitors: Sequence[Any],
         watermark_s: float | None,
+        parts: tuple[int, int] | None = None,
     ) -> None:
         """Take the figures of now, and render them."""
         if self._last is not None and now_s > self._last[0]:
@@ -64,9 +91,13 @@ class Figures:
             self.consumed = messages
         self._last = (now_s, messages)
         self.lag = dict(lag)
-        self.events = {**monitor.tally.to_dict(), "control": control}
-        self.live_runs = monitor.live_runs
+        tally = Tally()
+        for monitor in monitors:
+            tally.add(monitor.tally)
+        self.events = {**tally.to_dict(), "control": control}
+        self.live_runs = sum(monitor.live_runs for monitor in monitors)
         self.watermark_s = watermark_s
+        self.parts = parts
         self.text = self._rendered()
 
     def line(self) -> str:
@@ -80,6 +111,8 @@ class Figures:
             f"live runs {self.live_runs:,}",
             found or "no verdicts",
         ]
+        if self.parts is not None:
+            parts.insert(0, "{} of {} parts".format(*self.parts))
         return " · ".join(parts)
 
     def _rendered(self) -> str:
@@ -118,6 +151,8 @@ class Figures:
         metric("commits_total", "counter", "Commits.", ("", self.commits))
         metric("commit_seconds_total", "counter", "Time in commits.", ("", self.commit_s))
         metric("restarts_total", "counter", "Returns to the last commit.", ("", self.restarts))
+        if self.parts is not None:
+            metric("parts", "gauge", "Parts of the job that this process has.", ("", self.parts[0]))
         if self.watermark_s is not None:
             metric("watermark_seconds", "gauge", "The watermark.", ("", self.watermark_s))
         return "\n".join([*out, ""])

@@ -10,38 +10,75 @@ from collections.abc import Iterator
 from ketal.automaton import CompiledPattern
 from ketal.program import Program
 from ketal.streaming.job import Job
+from ketal.streaming.spark.families import families
+from ketal.streaming.spark.families import warnings as key_group_warnings
 
 
 def lines(job: Job, program: Program) -> Iterator[str]:
     """Yield the lines of the plan; no value of `[kafka.properties]` is among them."""
-    yield f"engine: process, one consumer that reads all partitions (group {job.group_id})"
+    spark = job.engine == "spark"
+    yield f"engine: {_engine(job, program)}"
     yield f"Kafka: {job.bootstrap_servers}" + (
         f", with {', '.join(sorted(job.properties))}" if job.properties else ""
     )
     yield f"topics: {', '.join(job.topics)}, from the {_start(job)} where nothing is committed"
     for name, path in job.source.fields.items():
         yield f"field {name}: {path}"
-    yield f"verdicts: {job.verdicts}, {_once(job.verdicts.kind)}"
-    yield f"rejected: {job.rejected}, {_once(job.rejected.kind)}"
-    yield f"state: dir:{job.state}, a commit each {job.commit_interval_ms} ms at most"
+    yield f"verdicts: {job.verdicts}, {_once(job.verdicts.kind, spark)}"
+    yield f"rejected: {job.rejected}, {_once(job.rejected.kind, spark)}"
+    yield from _spark_lines(job) if spark else _process_lines(job)
+    for compiled in program.compiled:
+        yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"
+        yield f"  scopes: {_scopes(compiled)}; {_where(job, compiled)}"
+        yield f"  order: {_order(compiled)}"
+    for warning in warnings(program, job):
+        yield f"warning: {warning}"
+    for warning in key_group_warnings(program, job.key_groups) if spark else ():
+        yield f"warning: {warning}"
+
+
+def _engine(job: Job, program: Program) -> str:
+    if job.engine == "spark":
+        count = sum(family.groups for family in families(program, job.key_groups))
+        return f"spark, {count} key groups, a batch each {job.trigger_ms} ms at most"
+    return f"process, {consumers(job)} (group {job.group_id})"
+
+
+def consumers(job: Job) -> str:
+    """Return who reads the partitions."""
+    if job.changelog is not None:
+        return (
+            "one of several consumers: each has some partition numbers, and partition n of every "
+            "topic goes with n, so that as many can share the job as a topic has partitions"
+        )
+    if job.keyed_by is not None:
+        return (
+            "one consumer that reads all partitions; with the topics keyed by "
+            f'{job.keyed_by}, `store = "kafka:TOPIC"` would let several share them'
+        )
+    return "one consumer that reads all partitions"
+
+
+def _process_lines(job: Job) -> Iterator[str]:
+    state = f"dir:{job.state}" if job.changelog is None else f"kafka:{job.changelog}"
+    yield f"state: {state}, a commit each {job.commit_interval_ms} ms at most"
     yield (
         f"time: the watermark is {job.lateness_ms} ms behind each partition's latest event; "
         f"a partition is idle after {job.idle_ms} ms"
     )
-    for compiled in program.compiled:
-        yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"
-        yield f"  scopes: {_scopes(compiled)}"
-        yield f"  order: {_order(compiled)}"
-    for warning in warnings(program):
-        yield f"warning: {warning}"
+
+
+def _spark_lines(job: Job) -> Iterator[str]:
+    yield f"state: Spark's checkpoint in {job.state}"
+    yield (f"time: the watermark is {job.lateness_ms} ms behind the latest event of all partitions")
 
 
 def _start(job: Job) -> str:
     return "beginning" if job.start == "earliest" else "end"
 
 
-def _once(kind: str) -> str:
-    if kind == "kafka":
+def _once(kind: str, spark: bool) -> str:
+    if kind == "kafka" and not spark:
         return "exactly once under read_committed"
     return "at least once, with the same ids"
 
@@ -51,7 +88,17 @@ def _scopes(compiled: CompiledPattern) -> str:
     if compiled.pattern.deployment is not None:
         parts.append("node")
     by = f"one for each {', '.join(parts)}" if parts else "one for all events"
-    return f"{by}; all of them in this process, whatever partition an event is in"
+    return by
+
+
+def _where(job: Job, compiled: CompiledPattern) -> str:
+    if job.engine == "process" and job.changelog is not None:
+        return f"with the consumer that has the partitions of its {job.keyed_by}"
+    if job.engine == "process":
+        return "all of them in this process, whatever partition an event is in"
+    if compiled.partition and job.key_groups > 1:
+        return f"in {job.key_groups} key groups, by the hash of its partition"
+    return "all of them in one key group"
 
 
 def _order(compiled: CompiledPattern) -> str:
@@ -64,18 +111,39 @@ def _order(compiled: CompiledPattern) -> str:
     return f"CausalOrder ({what}): events wait in the hold-back queue until they are ready"
 
 
-def warnings(program: Program) -> Iterator[str]:
-    """Yield where the answer depends on how partitions are interleaved."""
+def waits_for_dots(compiled: CompiledPattern) -> bool:
+    """Return whether an event waits until all of its past has come."""
+    order = compiled.pattern.order
+    return compiled.causal and not compiled.order_free and order.frontier is None
+
+
+def warnings(program: Program, job: Job) -> Iterator[str]:
+    """Yield where an answer depends on how partitions are interleaved, or never comes."""
     for compiled in program.compiled:
         order = compiled.pattern.order
-        if not compiled.causal:
+        if job.start == "latest" and waits_for_dots(compiled) and order.gap is None:
             yield (
-                f"{compiled.name} takes events as they are consumed: its answer is the same each "
-                "time only where the events of a scope are in one partition"
+                f"{compiled.name} waits for the past of each event, and what came before the "
+                'start is never read (start = "latest"): where nothing is committed, events wait '
+                "for ever. Choose `CausalOrder(frontier = …)`, which waits for time alone, or "
+                '`gap = …`, after which what is missing counts as lost, or start = "earliest"'
             )
+        if not compiled.causal:
+            yield from _by_arrival(compiled, job)
         elif not compiled.order_independent and not (order.total and order.nodes):
             yield (
                 f"{compiled.name} is order-sensitive: its answer may depend on how partitions "
                 "are interleaved; `order CausalOrder(total, nodes = [...])` makes it the same "
                 "each time"
             )
+
+
+def _by_arrival(compiled: CompiledPattern, job: Job) -> Iterator[str]:
+    """Yield where events of one scope may be read in another order the next time."""
+    several = len(job.topics) > 1
+    if job.changelog is None or several:
+        one = "one partition of one topic" if several else "one partition"
+        yield (
+            f"{compiled.name} takes events as they are consumed: its answer is the same each "
+            f"time only where the events of a scope are in {one}"
+        )

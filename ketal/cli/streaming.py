@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
     from ketal.program import Program
     from ketal.streaming.job import Job
-    from ketal.streaming.process import Engine
+    from ketal.streaming.metrics import Hooks
+
+_EXTRAS = {"kafka": ("kafka-python", "stream"), "pyspark": ("pyspark", "spark")}
+"""Module → (what to install, the extra that brings it)."""
 
 _EXAMPLE = """\
 examples:
@@ -55,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group-id", metavar="NAME", help="the consumer group, default the pattern"
     )
-    parser.add_argument("--state", metavar="WHERE", help="saved state: dir:PATH")
-    parser.add_argument("--engine", metavar="NAME", help="process (default)")
+    parser.add_argument("--state", metavar="WHERE", help="saved state: dir:PATH or kafka:TOPIC")
+    parser.add_argument("--engine", metavar="NAME", help="process (default) or spark")
     parser.add_argument(
         "--metrics-port", type=int, metavar="P", help="serve Prometheus text at /metrics"
     )
@@ -70,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-change",
         choices=("stop", "fresh", "drain"),
         default="stop",
-        help="if the saved state is of another program: stop with exit code 3, or start anew "
-        "at the stored offsets",
+        help="if the saved state is of another program: stop with exit code 3, start anew at "
+        "the stored offsets, or let the old patterns finish what they have begun",
     )
     add_output(parser, "human", "json")
     options.add_params(parser)
@@ -85,6 +88,8 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.monitor import Monitor
     from ketal.streaming import plan
     from ketal.streaming.job import read_job
+    from ketal.streaming.sharing import check_shared
+    from ketal.streaming.spark.families import families
 
     job = read_job(args.config, {**vars(args), "topics": args.input})
     job = replace(job, limits=options.limits_of(args.limit, job.limits))
@@ -93,18 +98,33 @@ def execute(args: argparse.Namespace) -> int:
     program = options.program_of(job.pattern, words=args.set, chosen=None, limits=job.limits)
     # It refuses what no stream runs, before Kafka is asked anything.
     Monitor(program, limits=job.limits)
+    if job.engine == "spark":
+        families(program, job.key_groups)
+    else:
+        check_shared(job, program)
     if args.dry_run:
         for line in plan.lines(job, program):
             print(printable(line))
         return FINE
     try:
-        from ketal.streaming import process  # noqa: F401
+        return _Stream(args, job, program).run()
     except ModuleNotFoundError as missing:
-        if missing.name != "kafka":
+        if missing.name not in _EXTRAS:
             raise
-        raise SettingError("kafka-python is not installed: pip install 'ketal[stream]'") from None
+        package, extra = _EXTRAS[missing.name]
+        raise SettingError(f"{package} is not installed: pip install 'ketal[{extra}]'") from None
+
+
+def _engine_of(job: Job, program: Program, hooks: Hooks) -> tuple[Any, type[Exception]]:
+    """Return the engine of a job, and what it raises when Kafka or Spark is lost."""
+    if job.engine == "spark":
+        from ketal.streaming.spark import engine, session
+
+        return engine.Engine(job, program, hooks), session.LostError
+    from ketal.streaming import clients, process
+
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    return _Stream(args, job, program).run()
+    return process.Engine(job, program, hooks), clients.LostError
 
 
 class _Stream:
@@ -118,21 +138,27 @@ class _Stream:
         self._status: Any = None
         self._code = FINE
         self._sink: Any = None
-        self._engine: Engine | None = None
+        self._engine: Any = None
 
     def run(self) -> int:
         """Run the engine until it ends; return the exit code."""
         from ketal.streaming import plan
-        from ketal.streaming.clients import LostError
-        from ketal.streaming.metrics import MetricsServer
+        from ketal.streaming.metrics import Hooks, MetricsServer
         from ketal.streaming.outputs import ClosedPipeError
-        from ketal.streaming.process import Engine, Hooks
+        from ketal.streaming.spark import families
 
         hooks = Hooks(say=self._say, flush=self._flush, tell=self._tell, look=self._look)
-        self._engine = engine = Engine(self._job, self._program, hooks)
-        for warning in plan.warnings(self._program):
+        engine, lost_error = _engine_of(self._job, self._program, hooks)
+        self._engine = engine
+        for warning in plan.warnings(self._program, self._job):
             self._tell(f"warning: {warning}")
-        self._tell("one consumer reads all partitions; a second process of the group takes over")
+        if self._job.engine == "spark":
+            for warning in families.warnings(self._program, self._job.key_groups):
+                self._tell(f"warning: {warning}")
+        else:
+            self._tell(plan.consumers(self._job))
+            if self._job.changelog is None:
+                self._tell("a second process of the group takes over")
         port = self._job.metrics_port
         server = None if port is None else MetricsServer(engine.figures, port)
         if server is not None:
@@ -142,7 +168,7 @@ class _Stream:
             with opened(None) as self._sink, calm_collector():
                 try:
                     engine.run()
-                except LostError as lost:
+                except lost_error as lost:
                     complain(str(lost))
                     self._code = LOST
                 except ClosedPipeError:

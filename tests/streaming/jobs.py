@@ -15,7 +15,8 @@ import ketal
 from ketal.program import Program
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Job, Target
-from ketal.streaming.process import Engine, Hooks
+from ketal.streaming.metrics import Hooks
+from ketal.streaming.process import Engine
 from tests.streaming.test_kafka import consume
 
 END = b'{"type": "ketal.end"}'

@@ -10,11 +10,10 @@ import pytest
 
 import ketal
 from ketal.cli import main
-from ketal.errors import KetalError, NotAvailableError, SettingError, StateError
+from ketal.errors import KetalError, NotAvailableError, SettingError
 from ketal.streaming.job import Job, Target, read_job
 from ketal.streaming.metrics import Figures, MetricsServer
 from ketal.streaming.outputs import Outputs
-from ketal.streaming.saved import Saved
 from ketal.streaming.watermarks import Watermarks
 from ketal.verdicts import Rejected
 
@@ -109,7 +108,10 @@ def test_flags_alone_are_a_job() -> None:
         ("KETAL_TEST_PASSWORD", "KETAL_TEST_NOTHING", "no variable 'KETAL_TEST_NOTHING'"),
         ('"kafka.example:9092"', '"${HOST}"', "kafka.bootstrap_servers: .* only"),
         ('"process"', '"proces"', "did you mean process"),
-        ('store = "dir:state"', 'store = "state"', "dir:PATH"),
+        ('store = "dir:state"', 'store = "state"', "dir:PATH or kafka:TOPIC"),
+        ('store = "dir:state"', 'store = "kafka:forks.state"', r"\[source\] keyed_by\. Without it"),
+        ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
+        ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),
     ],
 )
@@ -128,9 +130,6 @@ def test_what_is_wrong_is_said(
     ("old", "new", "flags"),
     [
         ('"process"', '"spark"', {}),
-        ("dir:state", "kafka:forks.state", {}),
-        ("[source]", '[source]\nkeyed_by = "height"', {}),
-        ("", "", {"on_change": "drain"}),
     ],
 )
 def test_what_is_not_there_yet_is_refused(
@@ -228,47 +227,7 @@ def test_an_end_is_of_its_partition() -> None:
     assert again.all_ended
 
 
-# --- saved state, outputs, metrics ---
-
-
-def test_two_snapshots_are_kept_and_the_name_decides(tmp_path: Path) -> None:
-    saved = Saved(tmp_path)
-    for number in range(4):
-        name = saved.write({"n": number})
-        saved.committed(name)
-    uncommitted = saved.write({"n": 4})
-    assert len(list(tmp_path.iterdir())) == 3
-    again = Saved(tmp_path)
-    assert again.read(name)["n"] == 3
-    again.committed(again.write({"n": 5}))
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert len(left) == 2
-    assert name in left
-    assert uncommitted not in left
-
-
-def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -> None:
-    old = Saved(tmp_path)
-    old.committed(old.write({"n": 0}))
-    new = Saved(tmp_path)
-    for number in range(1, 4):
-        new.committed(new.write({"n": number}))
-    theirs = {path.name for path in tmp_path.iterdir()}
-    old.committed(old.write({"n": 9}))
-    assert theirs <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_only_a_snapshot_is_read(tmp_path: Path) -> None:
-    saved = Saved(tmp_path)
-    for name in ("", "../x.snapshot", "/etc/passwd"):
-        with pytest.raises(StateError, match="no snapshot of ketal's"):
-            saved.read(name)
-
-
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SettingError, match="file"):
-        Saved(tmp_path / "file" / "state")
+# --- outputs, metrics ---
 
 
 def outputs(path: Path) -> Outputs:
@@ -303,7 +262,7 @@ def test_metrics_are_prometheus_text() -> None:
     figures.committed(0.5)
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.look(
-            now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, monitor=monitor,
+            now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, monitors=[monitor],
             watermark_s=1_700_000_000.5,
         )  # fmt: skip
     server = MetricsServer(figures, 0)

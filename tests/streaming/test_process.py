@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 import ketal
 from ketal.errors import SettingError, StateError
-from ketal.streaming import clients, process
+from ketal.streaming import clients, sessions
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Target
 from ketal.streaming.process import Engine
@@ -284,7 +284,7 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(
     """Also where the job began at the end: what is in it came later."""
     from kafka import KafkaAdminClient
 
-    monkeypatch.setattr(process, "PARTITIONS_S", 0.1)
+    monkeypatch.setattr(sessions, "PARTITIONS_S", 0.1)
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(
         broker, [source], tmp_path, start="latest", properties={"metadata_max_age_ms": 300}

@@ -27,6 +27,7 @@ from ketal.streaming.broker import QUICK_JVM, Broker
 from ketal.streaming.broker_settings import QUICK_RETURN
 from ketal.streaming.clients import LostError, within
 from ketal.streaming.job import Target
+from ketal.streaming.saved import frames
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
@@ -88,9 +89,12 @@ class Command:
             process.communicate()
 
     def snapshots(self) -> int:
-        """Return the number of the newest snapshot."""
-        names = [path.name for path in self.state.glob("*.snapshot")]
-        return max((int(name.split("-")[0]) for name in names), default=0)
+        """Return the number of the newest state that was saved."""
+        numbers = [0]
+        for log in self.state.glob("*.state"):
+            with contextlib.suppress(FileNotFoundError):  # It may go meanwhile.
+                numbers += [frame.number for frame in frames(log.read_bytes())]
+        return max(numbers)
 
     def await_snapshot(self, number: int, process: subprocess.Popen[str]) -> None:
         until_s = time.monotonic() + PATIENCE_S

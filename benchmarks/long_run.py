@@ -1,0 +1,194 @@
+"""A job that runs for long: what it keeps, and the time of a commit or a batch, stay as they are.
+
+Run by hand: `python benchmarks/long_run.py [events] [process|spark]`; it needs no broker. 10,000
+keys, a check and a find with a window, 3 % of the events in the find. The first way is that of the
+process engine without Kafka: a `Monitor`, whose changes are written to a folder (`Saved`) each 20,000
+events; the second is Spark, on files, 40 batches, 16 key groups, RocksDB. Both print ten
+points. What is kept grows until its limits and windows are reached, after about 1,100,000 events:
+`counters_max` counters beyond holes is the last of them, and only Spark's groups have holes. From
+there all columns are flat.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from spark_engine import SCHEMA, session
+
+import ketal
+from ketal.cli.running import COLLECT_AFTER
+from ketal.event import Event, event_decoder
+from ketal.logs import Source
+from ketal.streaming.saved import Saved
+from ketal.streaming.spark import detect
+
+KEYS = 10_000
+NODES = 10
+POINTS = 10
+COMMIT_EACH = 20_000
+BATCHES = 40
+EVENTS_PER_S = 1_000
+LATENESS_S = 5
+PATTERN = """
+pattern Turns {
+    partition by key;
+    event Good = type == "good"; event Bad = type == "bad";
+    check Good*;
+    on violation skip;
+}
+pattern Together {
+    order CausalOrder; partition by key;
+    event Bad = type == "bad";
+    First = Bad; Second = Conc(Bad);
+    find any First Second; within 60 s;
+}
+"""
+
+
+def values(first: int, count: int, chance: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Yield the key and the JSON of events; each 33rd one is bad."""
+    for number in range(first, first + count):
+        kind = "bad" if number % 33 == 0 else "good"
+        node, counter = f"n{number % NODES}", number // NODES + 1
+        key = chance.randrange(KEYS)
+        yield (
+            key,
+            f'{{"node":"{node}","type":"{kind}","clock":{{"{node}":{counter}}},'
+            f'"time":{number / EVENTS_PER_S},"data":{{"key":{key},"text":"{"x" * 80}"}}}}'.encode(),
+        )
+
+
+def size(folder: Path) -> int:
+    """Return the bytes of all files in a folder; one may go while it is looked at."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def process(program: ketal.Program, count: int, folder: Path) -> None:
+    """Feed a monitor and save what changed, as the process engine does."""
+    print(
+        f"{'events':>12} {'events/s':>10} {'commit ms':>10} {'worst':>8} {'MB a commit':>12} "
+        f"{'MB on disk':>11} {'live runs':>10} {'MB, most':>9}"
+    )
+    chance, decode = random.Random(1), event_decoder().decode
+    monitor, store = ketal.Monitor(program), Saved(folder)
+    at = 0
+    for point in range(1, POINTS + 1):
+        feeding_s, commits_s, written = 0.0, [], []
+        begin = at
+        end = count * point // POINTS
+        while at < end:
+            step = min(COMMIT_EACH, end - at)
+            events: list[Event] = [decode(v) for _, v in values(at, step, chance)]
+            at += step
+            start = time.perf_counter()
+            monitor.feed_many(events)
+            monitor.advance_time(at / EVENTS_PER_S - LATENESS_S)
+            fed = time.perf_counter()
+            changes = monitor.changes()
+            store.committed(store.write(changes))
+            commits_s.append(time.perf_counter() - fed)
+            written.append(sum(len(one or b"") for one in changes.values()))
+            feeding_s += fed - start
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(
+            f"{at:>12,} {(at - begin) / (feeding_s + sum(commits_s)):>10,.0f} "
+            f"{1e3 * sum(commits_s) / len(commits_s):>10.1f} {1e3 * max(commits_s):>8.1f} "
+            f"{sum(written) / len(written) / 1e6:>12.2f} {size(folder) / 1e6:>11.1f} "
+            f"{monitor.live_runs:>10,} {most:>9.0f}",
+            flush=True,
+        )
+    store.close()
+
+
+def write_files(folder: Path, count: int) -> None:
+    """Write a file a batch, with Kafka's columns."""
+    chance = random.Random(1)
+    at = 0
+    for batch in range(BATCHES):
+        step = count * (batch + 1) // BATCHES - at
+        rows = list(values(at, step, chance))
+        numbers = range(at, at + step)
+        table = pyarrow.table(
+            {
+                "key": pyarrow.array([b"%d" % key for key, _ in rows], pyarrow.binary()),
+                "value": pyarrow.array([value for _, value in rows], pyarrow.binary()),
+                "topic": pyarrow.array(["events"] * step, pyarrow.string()),
+                "partition": pyarrow.array([n % 4 for n in numbers], pyarrow.int32()),
+                "offset": pyarrow.array([n // 4 for n in numbers], pyarrow.int64()),
+            }
+        )
+        pyarrow.parquet.write_table(table, folder / f"{batch:04}.parquet")
+        at += step
+
+
+def on_spark(program: ketal.Program, count: int, folder: Path) -> None:
+    """Run a streaming query over files, one a batch."""
+    (folder / "events").mkdir()
+    write_files(folder / "events", count)
+    spark = session(folder)
+    # Spark keeps the state of 100 batches unless told otherwise.
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1")
+    source = Source(keyed_by="key")
+    verdicts = detect(
+        program, reader.parquet(str(folder / "events")), source=source,
+        lateness_ms=1_000 * LATENESS_S,
+    )  # fmt: skip
+    checkpoint, sizes, said = folder / "checkpoint", {}, {}
+
+    def batch(rows: Any, number: int) -> None:
+        said[number] = rows.count()
+        sizes[number] = size(checkpoint)
+
+    writer = verdicts.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(batch)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    print(
+        f"{'events':>12} {'events/s':>10} {'batch ms':>10} {'worst':>8} {'MB checkpoint':>14} "
+        f"{'verdicts':>9}"
+    )
+    done = [p for p in query.recentProgress if p["numInputRows"]]
+    at, share = 0, BATCHES // POINTS
+    for point in range(POINTS):
+        some = done[point * share : (point + 1) * share]
+        rows = sum(p["numInputRows"] for p in some)
+        took_ms = [p["durationMs"]["triggerExecution"] for p in some]
+        at += rows
+        print(
+            f"{at:>12,} {1e3 * rows / sum(took_ms):>10,.0f} {sum(took_ms) / len(took_ms):>10,.0f} "
+            f"{max(took_ms):>8,} {sizes[some[-1]['batchId']] / 1e6:>14.1f} "
+            f"{sum(said[p['batchId']] for p in some):>9,}"
+        )
+    spark.stop()
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    ways = sys.argv[2:] or ["process", "spark"]
+    program = ketal.compile(PATTERN)
+    # As the commands do it.
+    gc.set_threshold(COLLECT_AFTER, 20, 50)
+    for way in ways:
+        with tempfile.TemporaryDirectory() as name:
+            print(way)
+            {"process": process, "spark": on_spark}[way](program, count, Path(name))
+
+
+if __name__ == "__main__":
+    main()

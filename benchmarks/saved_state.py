@@ -1,0 +1,75 @@
+"""What a commit writes and how long it takes, over a long stream of many scopes.
+
+Run by hand: `python benchmarks/saved_state.py [events]`; it needs no broker. Events of 10,000 keys
+go through a Monitor, with a check and a find whose runs live on from one commit to the next. Each
+10,000 events, `Monitor.changes` goes into the log of `ketal.streaming.saved`, as the process
+engine does it. Each line is a tenth of the stream: bytes and milliseconds a commit, the state
+itself, and the size of what is on the disk. The lines are to stay the same.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import ketal
+from ketal.event import Event
+from ketal.streaming.saved import Saved
+
+KEYS = 10_000
+NODES = 20
+EACH = 10_000
+PATTERNS = """
+event A = type == "a"; event B = type == "b";
+pattern Turns { order arrival; check (A B)*; on violation skip; partition by key; }
+pattern Pairs { order CausalOrder; find next A B; within 60 s; partition by key; return count; }
+"""
+
+
+def events(count: int) -> Iterator[Event]:
+    """Make events: each node on its own, and each key now here, now there."""
+    chance = random.Random(1)
+    for number in range(count):
+        node, counter = f"n{number % NODES}", number // NODES + 1
+        data = {"key": chance.randrange(KEYS), "text": "x" * 80}
+        yield Event(node, chance.choice("ab"), {node: counter}, number / 1_000, data)
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    monitor = ketal.Monitor(ketal.compile(PATTERNS), listing=False)
+    tenth: list[tuple[int, float, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Saved(Path(folder))
+        for number, event in enumerate(events(count), 1):
+            monitor.feed(event)
+            if number % EACH:
+                continue
+            monitor.advance_time(number / 1_000 - 1)
+            begin = time.perf_counter()
+            changes = monitor.changes()
+            made_s = time.perf_counter() - begin
+            saved.committed(saved.write(changes))
+            written = sum(len(key) + len(value or b"") for key, value in changes.items())
+            tenth.append((written, made_s, time.perf_counter() - begin))
+            if number % (count // 10) == 0:
+                sizes, making_s, took_s = map(median, zip(*tenth, strict=True))
+                whole = len(monitor.snapshot())
+                disk = sum(path.stat().st_size for path in Path(folder).iterdir())
+                print(
+                    f"{number:>10,} events: {sizes:,.0f} bytes a commit of {EACH:,}, "
+                    f"{1e3 * took_s:.0f} ms ({1e3 * making_s:.0f} ms to make, most "
+                    f"{1e3 * max(t for _, _, t in tenth):.0f} ms), "
+                    f"state {whole / 1e6:.1f} MB, on disk {disk / 1e6:.1f} MB"
+                )
+                tenth.clear()
+        saved.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""One consumer that reads all partitions, with its state in a folder.
+
+Each session begins with a commit of its own, which fences an earlier process of the job and says
+whose the offsets are now; a process that finds another one's name there was replaced, and ends.
+
+The one rule: the snapshot that the committed offsets name is the state, or it is a StateError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka import TopicPartition
+
+from ketal.errors import StateError
+from ketal.streaming import clients
+from ketal.streaming.clients import LostError
+from ketal.streaming.parts import Part
+from ketal.streaming.saved import Saved
+from ketal.streaming.sessions import Session, metadata
+
+
+class Alone(Session):
+    """A session that has one part, with all partitions."""
+
+    def open(self) -> None:
+        """Connect, fence whoever was here before, take up the state, and claim it."""
+        self._check_owner()
+        self.connect(f"ketal-{self.job.group_id}")
+        partitions = self.inputs()
+        self.consumer.assign(partitions)
+        committed = self.committed(partitions)
+        positions = self.beginnings(committed)
+        for one, offset in positions.items():
+            self.consumer.seek(one, offset)
+        part = self.part(positions, Saved(self.job.state))
+        self._take_up(part, committed)
+        self.note_ends(partitions)
+        self.hold([part])
+        self.commit([part])
+        self.opened()
+
+    def _check_owner(self) -> None:
+        """End this process if another one has claimed the offsets meanwhile."""
+        if not self.engine.claimed:
+            return
+        consumer = clients.consumer_of(self.job, committed_only=False)
+        try:
+            for topic in self.job.topics:
+                first = TopicPartition(topic, 0)
+                held = consumer.committed(first, metadata=True, timeout_ms=self.job.call_timeout_ms)
+                owner = None if held is None else metadata(held.metadata).get("owner")
+                if owner is not None and owner != self.engine.owner:
+                    raise LostError(
+                        f"another process of group {self.job.group_id} has taken over (fenced)"
+                    )
+        finally:
+            clients.close_consumer(consumer)
+
+    def _take_up(self, part: Part, committed: dict[TopicPartition, Any]) -> None:
+        """Restore the state that the offsets name, or begin with none."""
+        held = [metadata(one.metadata) for one in committed.values() if one is not None]
+        names = [str(one.get("snapshot", "")) for one in held]
+        if not held:
+            return
+        assert isinstance(part.store, Saved)
+        # What this process has committed is of its own program.
+        on_change = "stop" if self.engine.claimed else self.job.on_change
+        try:
+            if "" in names:
+                raise StateError(
+                    f"the offsets of group {self.job.group_id} were committed by another program, "
+                    "or with the state elsewhere"
+                )
+            # A topic that was left out for a while has an older one.
+            told = part.restore(part.store.read(max(names)), on_change)
+            if told:
+                self.engine.hooks.tell(told)
+        except StateError as fault:
+            if on_change == "fresh":
+                told = "starting anew at the stored offsets, with nothing of what was before"
+                self.engine.hooks.tell(f"{fault}; {told}")
+                part.store = Saved(self.job.state)  # which has read nothing
+                return
+            raise StateError(
+                f"{fault}\n  hint: --on-change fresh starts anew at the stored offsets, drain lets "
+                "the old patterns finish; another group_id starts at the beginning of the topics"
+            ) from None
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages."""
+        batches: dict[TopicPartition, list[Any]] = self.consumer.poll(timeout_ms=timeout_ms)
+        return batches
+
+    def note(self, part: Part) -> dict[str, str]:
+        """Return the name of the snapshot."""
+        return {"snapshot": part.name}
+
+    def check_partitions(self) -> None:
+        """Begin again if a topic has other partitions than before."""
+        if set(self.inputs()) != set(self.part_of):
+            raise TimeoutError("a topic has other partitions than before")

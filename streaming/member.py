@@ -1,0 +1,289 @@
+"""One of several consumers: a member of the group, which gives it parts and takes them away.
+
+Kafka's range assignor lays out the members over the partitions of each topic in the same order, so
+that topics with equally many partitions fall apart alike, and a part comes to one member whole.
+
+When the group changes, each member commits what it has done and gives up all of its parts before
+any member is given one. kafka-python says so by calling a listener on the consumer's own thread,
+while the thread of the engine waits in `poll` for that very call to return: so one of the two is at
+work at a time. What the listener may do there is commit, through the producer, and mark partitions;
+what asks the consumer itself something waits until `poll` has returned, and until then the
+partitions are paused. What fails there is raised where `poll` returns.
+
+A commit bears the member's generation (KIP-447): one that was given up for dead, and comes back, is
+refused, and what it had sent is aborted. Its own transactional id serves one process alone.
+
+A part that comes back to the process that committed it last is still here, and goes on. Any other
+is read from the changelog.
+
+The one rule: a part is committed by whom the group gave it to, or by nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafka import ConsumerRebalanceListener, TopicPartition
+
+from ketal.errors import SettingError, StateError
+from ketal.streaming.changelog import Changelog, Loaded, check_topic, load
+from ketal.streaming.clients import CLIENT_ERRORS, keep_joining
+from ketal.streaming.parts import Part, total
+from ketal.streaming.sessions import Session, metadata
+
+if TYPE_CHECKING:
+    from ketal.streaming.process import Engine
+
+
+class Member(Session):
+    """A session that has the parts which the group gives it."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.count = 0
+        self.given: set[TopicPartition] | None = None
+        self.resting: dict[int, Part] = {}
+        self.fault: BaseException | None = None
+        self.closing = False
+        self.waiting_since_s = time.monotonic()
+
+    # --- begin and end ---
+
+    def open(self) -> None:
+        """Connect, look at the topics, and join the group."""
+        self.connect(f"ketal-{self.job.group_id}-{self.engine.owner}")
+        partitions = self.inputs()
+        self.count = self._equal_count()
+        if not self.engine.claimed:
+            check_topic(self.job, self.count, self.numbers)
+        self.note_ends(partitions)
+        self.consumer.subscribe(self.job.topics, listener=_Listener(self))
+        self.opened()
+
+    def _equal_count(self) -> int:
+        """Return how many partitions each topic has."""
+        counts = {topic: len(self.numbers(topic)) for topic in self.job.topics}
+        if len(set(counts.values())) > 1:
+            said = ", ".join(f"{topic} has {n}" for topic, n in counts.items())
+            raise SettingError(
+                f"several consumers: the topics have unequal numbers of partitions: {said}; the "
+                "events of a scope would be in different ones. Give them equally many, or choose "
+                '`store = "dir:PATH"`: one consumer reads all partitions'
+            )
+        return next(iter(counts.values()))
+
+    def check_partitions(self) -> None:
+        """End the job if partitions were added: a scope goes on in another one."""
+        now = self._equal_count()
+        if now != self.count:
+            raise SettingError(
+                f"the topics have {now} partitions, and had {self.count}: keys are in other "
+                "partitions than before, and scopes with them; another group_id and state topic "
+                "begin anew"
+            )
+
+    def close(self) -> None:
+        """Discard clients and state, and leave the group."""
+        self.closing = True
+        super().close()
+
+    # --- what the group does, on the consumer's thread ---
+
+    def revoked(self) -> None:
+        """Commit what is done, and give up all parts."""
+        if self.closing:
+            return
+        try:
+            keep_joining(self.consumer)
+            self.commit()
+        except BaseException as fault:
+            self.fault = fault
+            self.resting = {}
+        else:
+            # Where a part was not opened again yet, it rests as it was.
+            self.resting |= {_number(part): part for part in self.parts}
+        self._give_up()
+
+    def lost(self) -> None:
+        """Discard all parts: others have them by now."""
+        if self.closing:
+            return
+        try:
+            keep_joining(self.consumer)
+        except SettingError as fault:
+            self.fault = fault
+        self.outputs.clear()
+        self.resting = {}
+        self._give_up()
+
+    def _give_up(self) -> None:
+        self.hold([])
+        self.settled = False
+        self.given = None
+        self.waiting_since_s = time.monotonic()
+
+    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Keep partitions still until their parts are open."""
+        if self.closing:
+            return
+        self.given = set(partitions)
+        for one in self.given:
+            self.consumer.pause(one)
+            self.consumer.seek(one, 0)
+
+    # --- what comes of it, on the engine's ---
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages of the parts that are open; open what the group has given."""
+        try:
+            batches: dict[TopicPartition, list[Any]] = self.consumer.poll(timeout_ms=timeout_ms)
+        except CLIENT_ERRORS:
+            if self.fault is not None:
+                raise self.fault from None
+            raise
+        if self.fault is not None:
+            raise self.fault
+        if self.given is not None:
+            self._open_parts(self.given)
+            return {}
+        if not self.settled and time.monotonic() - self.waiting_since_s > self._patience_s():
+            raise TimeoutError(f"the group {self.job.group_id} does not come together")
+        return {one: records for one, records in batches.items() if one in self.part_of}
+
+    def _patience_s(self) -> float:
+        """Return how long a group may take: each member may be at work until it polls again."""
+        interval_ms: float = self.consumer.config["max_poll_interval_ms"]
+        return interval_ms / 1e3 + self.call_s
+
+    def _open_parts(self, given: set[TopicPartition]) -> None:
+        """Take up the parts that were given."""
+        numbers = self._numbers_of(given)
+        committed = self.committed(sorted(given))
+        positions = self.beginnings(committed)
+        new = [n for n in numbers if not self._rests(n, committed)]
+        loaded = load(self.job, new, lambda: self.engine.stopping)
+        if self.engine.stopping:
+            return
+        parts = []
+        for number in numbers:
+            own = {one: positions[one] for one in sorted(given) if one.partition == number}
+            if number in new:
+                held = {one: committed[one] for one in own}
+                parts.append(self._opened_part(number, own, held, loaded[number]))
+            else:
+                parts.append(self.resting[number])
+        self.resting = {}
+        self.given = None
+        self.hold(parts)
+        for one, offset in positions.items():
+            self.consumer.seek(one, offset)
+            if not self.part_of[one].ended:
+                self.consumer.resume(one)
+        # Where a part begins that was never committed is to be the same for whoever comes next.
+        self.commit()
+        self.sum_up()
+        said = ", ".join(str(number) for number in numbers) or "none"
+        self.engine.hooks.tell(f"has {len(parts)} of {self.count} parts: {said}")
+
+    def _numbers_of(self, given: set[TopicPartition]) -> list[int]:
+        """Return the numbers of the parts; each is here whole."""
+        numbers = sorted({one.partition for one in given})
+        for number in numbers:
+            for topic in self.job.topics:
+                if TopicPartition(topic, number) not in given:
+                    raise SettingError(
+                        f"the group {self.job.group_id} gave this consumer a part of part "
+                        f"{number}, without {topic}/{number}: do all its members read the same "
+                        "topics, with the same version of ketal?"
+                    )
+        if numbers and numbers[-1] >= self.count:
+            self.check_partitions()
+            raise TimeoutError(f"there is a part {numbers[-1]}, and {self.count} partitions")
+        return numbers
+
+    def _rests(self, number: int, committed: dict[TopicPartition, Any]) -> bool:
+        """Return whether a part is here as it was committed last."""
+        part = self.resting.get(number)
+        if part is None:
+            return False
+        own = {**self.note(part), "owner": self.engine.owner}
+        held = [committed[one] for one in part.positions]
+        return all(one is not None and metadata(one.metadata) == own for one in held)
+
+    def _opened_part(
+        self,
+        number: int,
+        positions: dict[TopicPartition, int],
+        committed: dict[TopicPartition, Any],
+        loaded: Loaded,
+    ) -> Part:
+        """Return a part with the state that belongs to the offsets that are committed."""
+        store = Changelog(self.job, number, self.count, loaded.pieces)
+        part = self.part(positions, store)
+        part.dirty = None in committed.values()
+        held = [metadata(one.metadata) for one in committed.values() if one is not None]
+        try:
+            if not held:
+                if loaded.records:
+                    raise StateError(
+                        f"the changelog {self.job.changelog}/{number} holds state, and group "
+                        f"{self.job.group_id} has committed nothing: it is of another group"
+                    )
+                return part
+            if any(one.get("changelog") != self.job.changelog for one in held):
+                raise StateError(
+                    f"the offsets of group {self.job.group_id} were committed by another program, "
+                    "or with the state elsewhere"
+                )
+            if told := part.restore(store.take(loaded), self.job.on_change):
+                self.engine.hooks.tell(f"part {number}: {told}")
+                part.dirty = True
+        except StateError as fault:
+            if self.job.on_change != "fresh":
+                raise StateError(
+                    f"{fault}\n  hint: --on-change fresh starts anew at the stored offsets, drain "
+                    "lets the old patterns finish; another group_id and state topic start at the "
+                    "beginning of the topics"
+                ) from None
+            self.engine.hooks.tell(f"{fault}; part {number} starts anew at the stored offsets")
+            part = self.part(positions, store)
+            part.forget(loaded.records)
+            part.dirty = True
+        return part
+
+    def note(self, part: Part) -> dict[str, str]:
+        """Return where the state is, and which commit it is of."""
+        assert self.job.changelog is not None
+        return {"changelog": self.job.changelog, "commit": part.name}
+
+    def shares(self) -> tuple[int, int]:
+        """Return how many parts are here, and how many there are."""
+        return len(self.parts), self.count
+
+    def sum_up(self) -> None:
+        """Take the sum over the parts that are here, or what there is of none."""
+        parts = self.parts or [self.part({}, Changelog(self.job, 0, self.count))]
+        self.engine.summary = total(part.summary for part in parts)
+
+
+def _number(part: Part) -> int:
+    number: int = next(iter(part.positions)).partition
+    return number
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Hands on what kafka-python says; it is called on the consumer's own thread."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._member.revoked()
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        self._member.lost()
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._member.assigned(assigned)

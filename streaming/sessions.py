@@ -1,0 +1,343 @@
+"""A session: one life of clients and state, from the last commit to whatever ends it.
+
+Consume, transform, produce, as in Kafka's KIP-98: what was judged since the last commit becomes one
+transaction that holds the verdicts, the offsets, and what says where the state of each part is. It
+happens whole or not at all, so a topic that is read committed has each verdict once.
+
+Which partitions a session reads is another's to say: `Alone` has all of them, a `Member` those that
+its group gives it.
+
+The one rule: state, offsets and verdicts move together or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafka import TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from ketal.errors import SettingError
+from ketal.streaming import clients
+from ketal.streaming.clients import CLIENT_ERRORS, within
+from ketal.streaming.outputs import PENDING_BYTES_MAX, Outputs
+from ketal.streaming.parts import Part, Store, total
+from ketal.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from ketal.streaming.process import Engine
+
+POLL_MS = 200
+SAVING_SHARE = 5
+"""Saving takes a fifth of the time at most: a large state is saved less often."""
+RECOMMIT_S = 3_600
+"""Offsets that are committed no more expire, after days; a quiet job says them again."""
+LOOK_S = 1.0
+PARTITIONS_S = 30.0
+STEADY_S = 10.0
+"""So long without a fault, and with nothing to commit, a session has recovered."""
+
+
+class Session:
+    """One life of clients and state.
+
+    Parameters
+    ----------
+    engine : Engine
+        Whose it is.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.job = engine.job
+        self.program = engine.program
+        self.call_s = engine.job.call_timeout_ms / 1e3
+        self.producer: Any = None
+        self.consumer: Any = None
+        self.outputs = Outputs(self.job, engine.hooks.say, engine.hooks.flush)
+        self.parts: list[Part] = []
+        self.part_of: dict[TopicPartition, Part] = {}
+        self.settled = False
+        self.began_s = self.listed_s = time.monotonic()
+        self.committed_s = 0.0
+        self.commit_after_s = 0.0
+        self.looked_s = 0.0
+
+    # --- what the kinds of sessions differ in ---
+
+    def open(self) -> None:
+        """Connect, and take up what there is to be taken up."""
+        raise NotImplementedError
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages of the parts that are here."""
+        raise NotImplementedError
+
+    def note(self, part: Part) -> dict[str, str]:
+        """Return what the offsets of a part say of it."""
+        raise NotImplementedError
+
+    def check_partitions(self) -> None:
+        """Raise if the topics have other partitions than before."""
+        raise NotImplementedError
+
+    # --- begin and end ---
+
+    def connect(self, transactional_id: str) -> None:
+        """Make the clients; whoever had the transactional id before is fenced."""
+        self.producer = within(
+            4 * self.call_s, "a transaction", clients.producer_of, self.job, transactional_id
+        )
+        self.consumer = clients.consumer_of(self.job)
+
+    def hold(self, parts: list[Part]) -> None:
+        """Have these parts from now on."""
+        self.parts = parts
+        self.part_of = {one: part for part in parts for one in part.positions}
+        self.settled = True
+
+    def part(self, positions: dict[TopicPartition, int], store: Store) -> Part:
+        """Return a part without state."""
+        return Part(self.job, self.program, positions, store, self.engine.watch)
+
+    def numbers(self, topic: str) -> set[int]:
+        """Return the numbers of a topic's partitions.
+
+        Raises
+        ------
+        SettingError
+            If there is no such topic.
+        """
+        numbers: set[int] | None = self.consumer.partitions_for_topic(topic)
+        if numbers:
+            return numbers
+        if self.engine.claimed:
+            # A broker that has just come back may not know of it yet.
+            raise TimeoutError(f"there is no topic {topic} any more")
+        raise SettingError(
+            f"there is no topic {topic} at {self.job.bootstrap_servers}; create it first"
+        )
+
+    def inputs(self) -> list[TopicPartition]:
+        """Return all partitions of the input; each topic, of the outputs too, must be there."""
+        out = []
+        for topic in self.job.topics:
+            out += [TopicPartition(topic, n) for n in sorted(self.numbers(topic))]
+        for target in self.job.outputs:
+            if target.kind == "kafka":
+                self.numbers(target.name)
+        return out
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Any]:
+        """Return what is committed of each partition; None where nothing is."""
+        timeout_ms = self.job.call_timeout_ms
+        return {
+            one: self.consumer.committed(one, metadata=True, timeout_ms=timeout_ms)
+            for one in partitions
+        }
+
+    def beginnings(self, committed: dict[TopicPartition, Any]) -> dict[TopicPartition, int]:
+        """Return where to begin: where the last commit is, else as `start` says."""
+        timeout_ms = self.job.call_timeout_ms
+        fresh = [one for one, held in committed.items() if held is None]
+        known = {one.topic for one, held in committed.items() if held is not None}
+        # A partition that was added to a topic later is read whole.
+        first = [one for one in fresh if self.job.start == "earliest" or one.topic in known]
+        last = [one for one in fresh if one not in first]
+        out = {one: held.offset for one, held in committed.items() if held is not None}
+        if first:
+            out.update(self.consumer.beginning_offsets(first, timeout_ms=timeout_ms))
+        if last:
+            out.update(self.consumer.end_offsets(last, timeout_ms=timeout_ms))
+        return out
+
+    def note_ends(self, partitions: list[TopicPartition]) -> None:
+        """Remember where the topics end when the job starts, if that is where it is to end."""
+        engine = self.engine
+        if engine.ends is None and self.job.until_end:
+            timeout_ms = self.job.call_timeout_ms
+            engine.ends = self.consumer.end_offsets(partitions, timeout_ms=timeout_ms)
+
+    def opened(self) -> None:
+        """Say that Kafka is there."""
+        self.engine.claimed = True
+        if self.engine.failing_since_s is not None:
+            self.engine.hooks.tell("Kafka is back; going on from the last commit")
+
+    def close(self) -> None:
+        """Discard clients and state."""
+        self.outputs.close()
+        for part in self.parts:
+            part.store.close()
+        if self.producer is not None:
+            clients.close_producer(self.producer)
+        if self.consumer is not None:
+            clients.close_consumer(self.consumer)
+
+    # --- live ---
+
+    def live(self) -> None:
+        """Consume until there is a reason to stop, and commit."""
+        engine = self.engine
+        while not (engine.stopping or self._finished()):
+            self._consume()
+            now_s = time.monotonic()
+            due = now_s >= self.commit_after_s or self.outputs.bytes >= PENDING_BYTES_MAX
+            if due and (self.dirty or now_s - self.committed_s >= RECOMMIT_S):
+                self.commit(self.parts if not self.dirty else None)
+                engine.failing_since_s = None
+            if now_s - self.looked_s >= LOOK_S:
+                self.looked_s = now_s
+                self._look()
+        if self.dirty:
+            self.commit()
+        self.sum_up()
+        self._look()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something to commit."""
+        return any(part.dirty for part in self.parts)
+
+    def _consume(self) -> None:
+        left_ms = 1e3 * (self.commit_after_s - time.monotonic())
+        timeout_ms = max(1, min(POLL_MS, int(left_ms))) if self.dirty else POLL_MS
+        batches = self.poll(timeout_ms)
+        for one in sorted(batches):
+            part = self.part_of[one]
+            if part.ended:
+                continue
+            part.heard([one])
+            self.engine.consumed += part.take(one, batches[one], self._add)
+            if part.ended:
+                self.consumer.pause(*part.positions)
+
+    def _add(self, verdicts: list[Verdict], record: Any = None) -> None:
+        for verdict in verdicts:
+            self.outputs.add(verdict, None if record is None else record.key)
+            self.engine.figures.verdict(verdict.kind)
+
+    def _finished(self) -> bool:
+        """Return whether all parts are over, or at the ends that there were at the start.
+
+        A process that has no part has nothing to finish; it stands by for one, unless it is to go
+        no further than those ends.
+        """
+        if not self.settled:
+            return False
+        ends = self.engine.ends
+        if ends is None:
+            return bool(self.parts) and all(part.ended for part in self.parts)
+        return all(
+            part.ended or self._position(one) >= ends.get(one, 0)
+            for one, part in self.part_of.items()
+        )
+
+    def _position(self, one: TopicPartition) -> int:
+        """Return what is read next; the client goes past the marks of transactions."""
+        position = self.consumer.position(one, timeout_ms=self.job.call_timeout_ms)
+        return self.part_of[one].positions[one] if position is None else int(position)
+
+    def _look(self) -> None:
+        """Look at the clock: idle partitions, new partitions, figures."""
+        behind = {}
+        for one in self.part_of:
+            high = self.consumer.highwater(one)
+            behind[one] = 0 if high is None else max(0, high - self._position(one))
+        for part in self.parts:
+            self._add(part.look(behind))
+            if drained := part.drained():
+                self.engine.hooks.tell(f"{', '.join(drained)}: drained, the old patterns are over")
+        now_s = time.monotonic()
+        if now_s - self.listed_s >= PARTITIONS_S:
+            self.listed_s = now_s
+            self.check_partitions()
+        if now_s - self.began_s >= STEADY_S and not self.dirty:
+            self.engine.failing_since_s = None
+        marks_s = [p.watermarks.watermark_s for p in self.parts]
+        known_s = [mark_s for mark_s in marks_s if mark_s is not None]
+        self.engine.figures.look(
+            now_s=now_s,
+            messages=self.engine.consumed,
+            control=sum(part.counts.control for part in self.parts),
+            lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
+            monitors=[part.monitor for part in self.parts],
+            watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
+            parts=self.shares(),
+        )
+        self.engine.hooks.look(self.engine.figures)
+
+    def shares(self) -> tuple[int, int] | None:
+        """Return how many parts are here, and how many there are; None where there is one."""
+        return None
+
+    # --- commit ---
+
+    def commit(self, parts: list[Part] | None = None) -> None:
+        """Save what changed and commit it, the offsets and the verdicts in one transaction.
+
+        Parameters
+        ----------
+        parts : list of Part, optional
+            What is committed; by default what is dirty.
+        """
+        began_s = time.monotonic()
+        chosen = [part for part in self.parts if part.dirty] if parts is None else parts
+        if not chosen:
+            return
+        offsets = {}
+        for part in chosen:
+            part.name = part.store.write(part.changes())
+            text = json.dumps({**self.note(part), "owner": self.engine.owner})
+            for one, offset in part.positions.items():
+                offsets[one] = OffsetAndMetadata(offset, text, -1)
+        saving_s = time.monotonic() - began_s
+        self.outputs.write_files()
+        self.producer.begin_transaction()
+        sent = self.outputs.send(self.producer)
+        for part in chosen:
+            sent += part.store.send(self.producer)
+        self._transact(offsets, sent)
+        for part in chosen:
+            part.store.committed(part.name)
+            part.dirty = False
+        self.outputs.clear()
+        self.sum_up()
+        now_s = time.monotonic()
+        self.committed_s = now_s
+        self.engine.figures.committed(now_s - began_s)
+        least_s = self.job.commit_interval_ms / 1e3
+        self.commit_after_s = now_s + max(least_s, (SAVING_SHARE - 1) * saving_s)
+
+    def _transact(self, offsets: dict[TopicPartition, OffsetAndMetadata], sent: list[Any]) -> None:
+        """Put the offsets to what was sent, and commit."""
+        try:
+            within(
+                self.call_s,
+                "sending offsets",
+                self.producer.send_offsets_to_transaction,
+                offsets,
+                self.consumer.group_metadata(),
+            )
+            within(self.call_s, "the commit", self.producer.commit_transaction)
+        except CLIENT_ERRORS as error:
+            # What a message failed of says more than that the transaction did.
+            for future in sent:
+                if future.failed():
+                    raise future.exception from error
+            raise
+
+    def sum_up(self) -> None:
+        """Take the sum over the parts; all of it is committed."""
+        self.engine.summary = total(part.summary for part in self.parts)
+
+
+def metadata(text: str | None) -> dict[str, Any]:
+    """Return what a commit says beside the offset; nothing if it is not one of ketal's."""
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,164 @@
+"""Spark: one call that takes events and returns verdicts, for streams and for tables (DESIGN 7).
+
+On a streaming DataFrame the program is a stateful operator (`applyInPandasWithState`) over a fixed
+number of key groups, each with one binary value: the snapshot of a `Monitor`. On a table the same
+groups go through a `Monitor` each, sorted, and end. What an event means is decided in neither.
+
+This is the one rule: the same events give the same verdicts with the same ids, from a stream or
+from a table, however Spark cuts them into batches; `docs/spark.md` says for which patterns.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings as python_warnings
+from typing import TYPE_CHECKING
+
+from ketal.errors import SettingError, wrong_type
+from ketal.limits import Limits
+from ketal.program import Program, checked_program
+from ketal.streaming.distribution import uses_time
+from ketal.streaming.spark import families as grouping
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ketal.logs.source import Source
+
+LATENESS_MS = 5_000
+
+
+def detect(
+    program: Program,
+    events: DataFrame,
+    *,
+    key_groups: int = grouping.KEY_GROUPS,
+    source: Source | None = None,
+    lateness_ms: int = LATENESS_MS,
+    partitions: int | None = None,
+    limits: Limits | None = None,
+) -> DataFrame:
+    """Run a program over the events of a DataFrame.
+
+    Parameters
+    ----------
+    program : Program
+        The patterns.
+    events : DataFrame
+        A stream or a table. Either an event's columns, `node, type, clock` and perhaps `time,
+        data, id`, other columns being attributes, with `topic, partition, offset` where they have
+        an order; or those of Kafka's connector, whose values are JSON.
+    key_groups : int
+        In how many groups the partitions of a pattern are hashed; part of a stream's checkpoint.
+    source : Source, optional
+        Where the fields of Kafka's messages are, and by what they are keyed.
+    lateness_ms : int
+        How far events of a stream may be behind the latest one. A column `time` that has a
+        watermark already keeps it.
+    partitions : int, optional
+        How many (topic, partition) a stream has: the execution ends when `ketal.end` was in each.
+    limits : Limits, optional
+        Other limits than those the program was compiled with.
+
+    Returns
+    -------
+    DataFrame
+        The verdicts: `verdict, pattern, id, execution, scope, json`, all of them text.
+
+    Raises
+    ------
+    SettingError
+        If the columns are not those of events, or the program cannot run in key groups; it says
+        what to choose.
+    NotAvailableError
+        If the program cannot run on a stream.
+    """
+    checked_program(program)
+    for warning in grouping.warnings(program, key_groups):
+        python_warnings.warn(warning, stacklevel=2)
+    return verdicts(
+        program,
+        events,
+        key_groups=key_groups,
+        source=source,
+        lateness_ms=lateness_ms,
+        partitions=partitions,
+        limits=limits,
+    )
+
+
+def verdicts(
+    program: Program,
+    events: DataFrame,
+    *,
+    key_groups: int,
+    source: Source | None,
+    lateness_ms: int,
+    partitions: int | None,
+    limits: Limits | None,
+    figures: bool = False,
+) -> DataFrame:
+    """Return what `detect` does, with the rows of figures that a job takes out."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    from ketal.streaming.spark.operator import Operator, Work
+    from ketal.streaming.spark.rows import shaped
+
+    if not isinstance(events, DataFrame):
+        raise wrong_type("events", "a pyspark DataFrame", events)
+    found = grouping.families(program, key_groups)
+    timed = uses_time(program)
+    streaming = events.isStreaming
+    rows = shaped(
+        events, found, source=source, lateness_ms=lateness_ms if timed and streaming else None
+    )
+    count = sum(family.groups for family in found)
+    work = Work(
+        programs=tuple((family.first, family.program) for family in found),
+        limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
+        source=rows.source,
+        columns=rows.columns,
+        headers=rows.headers,
+        partitions=partitions,
+        timed=timed,
+        figures=figures,
+    )
+    operator = Operator(_shipped(work))
+    schema = ", ".join(f"{name} string" for name in work.output)
+    if streaming:
+        timeout = GroupStateTimeout.EventTimeTimeout if timed else GroupStateTimeout.NoTimeout
+        return rows.frame.groupBy("group").applyInPandasWithState(
+            operator.stateful, schema, "state binary", "append", timeout
+        )
+    tasks = min(count, int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1))
+    order = [
+        name for name in ("group", "topic", "partition", "offset") if name in rows.frame.columns
+    ]
+    return (
+        rows.frame.repartition(tasks, F.col("group"))
+        .sortWithinPartitions(*order)
+        .mapInArrow(operator.finite, schema)
+    )
+
+
+def _shipped(work: object) -> bytes:
+    """Return what the executors get.
+
+    A function of a module travels by its name, so the module must be there; one that was typed in,
+    or stands in the script itself, travels as it is.
+    """
+    from pyspark import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(work, pickle.HIGHEST_PROTOCOL))  # type: ignore[no-untyped-call]
+    except Exception as fault:
+        raise SettingError(
+            f"the program cannot be sent to Spark's executors ({type(fault).__name__}: {fault}); a "
+            "registered guard must be a function that does not hold what cannot be copied, as an "
+            "open file or a lock"
+        ) from None
+
+
+__all__ = ["detect"]

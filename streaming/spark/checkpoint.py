@@ -1,0 +1,202 @@
+"""A job's folder on Spark: whose state it is, Spark's checkpoint, and how far the outputs are.
+
+    job.json            the program that the state is of, and what else is part of it
+    checkpoint-0/       Spark's own; `--on-change fresh` begins checkpoint-1 beside it
+    checkpoint-0.json   the last batch whose output is written, and the figures of each key group
+
+The program is named by the snapshot of a monitor that has seen nothing: restoring that says whether
+a program is the same, and what changed if it is not, as it does for every other snapshot.
+
+The one rule: a checkpoint is read by the program that wrote it or by none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from ketal.errors import SettingError, StateError
+from ketal.monitor import Monitor
+from ketal.program import Program
+from ketal.streaming.folders import replaced
+from ketal.streaming.job import Job
+
+FORMAT = 1
+HINT = (
+    "  hint: --on-change fresh starts anew at the stored offsets, another [state] store at the "
+    "beginning of the topics"
+)
+
+
+@dataclass
+class Progress:
+    """What was written out.
+
+    Parameters
+    ----------
+    batch : int
+        The last batch whose output is written; -1 for none.
+    groups : dict
+        The figures of each key group, by its number.
+    """
+
+    batch: int = -1
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Checkpoint:
+    """The folder of a job.
+
+    Parameters
+    ----------
+    job : Job
+        Whose it is.
+    program : Program
+        What runs.
+
+    Raises
+    ------
+    SettingError
+        If the folder cannot be written, or another process has it.
+    StateError
+        If it is of another program and `--on-change` is stop.
+    """
+
+    def __init__(self, job: Job, program: Program) -> None:
+        self.folder = job.state
+        self.starting: str = job.start
+        """Where to begin where the checkpoint holds nothing: as Spark's `startingOffsets`."""
+        self.anew: str = ""
+        """Why the state was left behind; empty where it was not."""
+        self._lock = self._locked()
+        try:
+            self._generation = self._taken_up(job, program)
+            self.progress = self._read_progress()
+        except BaseException:
+            self.close()
+            raise
+
+    def _locked(self) -> IO[bytes]:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = open(self.folder / "lock", "ab")  # noqa: SIM115
+        except OSError as fault:
+            raise SettingError(f"cannot write {self.folder}: {fault.strerror or fault}") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise SettingError(f"another process runs the job of {self.folder}") from None
+        return file
+
+    def close(self) -> None:
+        """Let another process have the folder."""
+        self._lock.close()
+
+    def _taken_up(self, job: Job, program: Program) -> int:
+        path = self.folder / "job.json"
+        blank = Monitor(program, limits=job.limits).snapshot()
+        said = {
+            "format": FORMAT,
+            "generation": 0,
+            "key_groups": job.key_groups,
+            "topics": sorted(job.topics),
+            "starting": job.start,
+            "program": base64.b64encode(blank).decode(),
+        }
+        if not path.exists():
+            if any(self.folder.glob("checkpoint-*")):
+                raise StateError(f"{self.folder} has lost its job.json: bring it back")
+            self._write(path, said)
+            return 0
+        try:
+            held = json.loads(path.read_bytes())
+            generation = int(held["generation"])
+            self.starting = str(held["starting"])
+            changed = _changed(held, said, program, job)
+        except (OSError, ValueError, KeyError, TypeError) as fault:
+            raise StateError(f"{path} is damaged: {fault!r}") from None
+        if not changed:
+            return generation
+        offsets = self._offsets(generation)
+        if offsets:
+            why = f"the checkpoint {self.folder} is of another job: {changed}"
+            if job.on_change != "fresh":
+                raise StateError(f"{why}\n{HINT}")
+            self.anew = why
+        # What never came to the end of a batch has nothing that could be lost.
+        self.starting = offsets or job.start
+        self._write(path, {**said, "generation": generation + 1, "starting": self.starting})
+        return generation + 1
+
+    def _write(self, path: Path, content: dict[str, Any]) -> None:
+        try:
+            replaced(path, json.dumps(content, indent=1).encode(), durable=True)
+        except OSError as fault:
+            raise SettingError(f"cannot write {path}: {fault.strerror or fault}") from None
+
+    @property
+    def path(self) -> Path:
+        """Spark's checkpoint."""
+        return self.folder / f"checkpoint-{self._generation}"
+
+    def _offsets(self, generation: int) -> str:
+        """Return the offsets up to which a checkpoint is committed, as `startingOffsets`."""
+        folder = self.folder / f"checkpoint-{generation}"
+        done = [int(one.name) for one in (folder / "commits").glob("[0-9]*") if one.name.isdigit()]
+        if not done:
+            return ""
+        *_, offsets = (folder / "offsets" / str(max(done))).read_text().splitlines()
+        json.loads(offsets)
+        return offsets
+
+    # --- progress ---
+
+    @property
+    def _progress_path(self) -> Path:
+        return self.folder / f"checkpoint-{self._generation}.json"
+
+    def _read_progress(self) -> Progress:
+        path = self._progress_path
+        try:
+            held = json.loads(path.read_bytes())
+            return Progress(int(held["batch"]), dict(held["groups"]))
+        except FileNotFoundError:
+            return Progress()
+        except (OSError, ValueError, KeyError, TypeError) as fault:
+            raise StateError(f"{path} is damaged: {fault!r}") from None
+
+    def wrote(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:
+        """Take note that the output of a batch is written, with the figures that came with it."""
+        self.progress = Progress(batch, {**self.progress.groups, **groups})
+        said = {"batch": batch, "groups": self.progress.groups}
+        try:
+            replaced(self._progress_path, json.dumps(said).encode(), durable=True)
+        except OSError as fault:
+            raise SettingError(
+                f"cannot write {self._progress_path}: {fault.strerror or fault}"
+            ) from None
+
+
+def _changed(held: dict[str, Any], said: dict[str, Any], program: Program, job: Job) -> str:
+    """Return what of a job is not what its checkpoint says."""
+    if held["format"] != FORMAT:
+        return f"it has format {held['format']}, and this version reads format {FORMAT}"
+    out = [
+        f"{name} was {held[name]}, and is {said[name]}"
+        for name in ("key_groups", "topics")
+        if held[name] != said[name]
+    ]
+    try:
+        blob = base64.b64decode(held["program"], validate=True)
+        Monitor.restore(program, blob, limits=job.limits)
+    except StateError as fault:
+        out.append(str(fault).partition("of another program: ")[2] or str(fault))
+    except binascii.Error as fault:
+        raise ValueError(str(fault)) from None
+    return "; ".join(out)

@@ -1,0 +1,362 @@
+"""From a user's DataFrame to the rows of key groups.
+
+Two shapes are taken: the columns of Kafka's connector, and an event's own columns. Either becomes
+rows of `group` (the key), `copy`, the place (`topic, partition, offset`) and `value`, one JSON
+object, which the operator decodes as every other reader of ketal does.
+
+The group is `pmod(hash(partition), key_groups)`, computed in the JVM. Values that ketal calls equal
+have to meet in one group: numbers are hashed as doubles, so 17 and 17.0 meet; that "17" meets them
+too does no harm. Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed
+and no JSON is read, which costs a third less.
+
+Spark itself drops rows that are late by its watermark, and says so in no verdict. The column of
+event time therefore ends before the operator, and a null column that bears its mark goes on: Spark
+has a watermark, compares it with null, drops nothing, and the operator tells what is late.
+
+The one rule: no row is dropped and none is read twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ketal import pattern as syntax
+from ketal.errors import SettingError
+from ketal.event import CONTROL_PREFIX
+from ketal.logs.shape import KAFKA, Shape
+from ketal.logs.source import INCARNATION, OWN_FIELDS, Source
+from ketal.streaming.spark.families import Family, Partition
+from ketal.streaming.spark.operator import ALONE, COPY, HOME
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset")
+PLACE = ("topic", "partition", "offset")
+EVENT_COLUMNS = ("node", "type", "clock")
+DELAY = "spark.watermarkDelayMs"
+"""What Spark calls the mark of a column of event time."""
+_TIME_MAX_S = 253_402_300_799.0
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A DataFrame in the operator's shape, and what the operator has to know of it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The columns `group` and `columns`, and `mark` where there is a watermark.
+    columns : tuple of str
+        What the operator reads.
+    headers : tuple of str
+        The names of the headers among them.
+    source : Source or None
+        How a message becomes an event; None for rows that have an event's columns.
+    """
+
+    frame: DataFrame
+    columns: tuple[str, ...]
+    headers: tuple[str, ...]
+    source: Source | None
+
+
+def shaped(
+    events: DataFrame,
+    families: Sequence[Family],
+    *,
+    source: Source | None,
+    lateness_ms: int | None,
+) -> Shaped:
+    """Return events as rows of key groups.
+
+    Parameters
+    ----------
+    events : DataFrame
+        Kafka's columns, or an event's.
+    families : sequence of Family
+        The groups there are.
+    source : Source or None
+        Where the fields are in Kafka's messages.
+    lateness_ms : int or None
+        How far Spark's watermark is behind the latest time; None for none.
+
+    Raises
+    ------
+    SettingError
+        If the columns are those of neither shape, or a path cannot be read by Spark.
+    """
+    names = events.columns
+    of: _Kafka | _Events
+    if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
+        of = _Kafka(events, source or Source())
+    elif all(name in names for name in EVENT_COLUMNS):
+        if source is not None:
+            raise SettingError("source says where the fields of Kafka's messages are; these events "
+                               "have columns of their own")  # fmt: skip
+        of = _Events(events)
+    else:
+        raise SettingError(
+            "events have the columns of Kafka's connector (key, value, topic, partition, offset) "
+            f"or an event's (node, type, clock, …); these have {', '.join(names)}"
+        )
+    frame = events
+    if lateness_ms is not None:
+        frame = of.marked(frame, lateness_ms)
+    columns = of.columns()
+    control = of.control()
+    groups = [_group(of, family) for family in families]
+    count = sum(family.groups for family in families)
+    selected = {name: column.alias(name) for name, column in columns.items()}
+    if lateness_ms is not None:
+        selected["mark"] = (
+            F.lit(None).cast("timestamp").alias("mark", metadata={DELAY: lateness_ms})
+        )
+    if count == 1:
+        one = [F.lit(0).alias("group"), F.lit(ALONE).cast("byte").alias("copy")]
+        home = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte").alias("copy")
+        out = frame.select(one[0], home, *selected.values())
+    else:
+        every = F.sequence(F.lit(0), F.lit(count - 1))
+        where = F.when(control, every).otherwise(F.array(*groups))
+        copy = (
+            F.when(~F.col("_control"), F.lit(ALONE))
+            .when(F.col("group") == F.col("_home"), F.lit(HOME))
+            .otherwise(F.lit(COPY))
+        )
+        out = frame.select(
+            F.explode(where).alias("group"),
+            control.alias("_control"),
+            groups[0].alias("_home"),
+            *selected.values(),
+        ).select("group", copy.cast("byte").alias("copy"), *selected)
+    return Shaped(out, ("copy", *columns), of.headers, of.source)
+
+
+def _group(of: _Kafka | _Events, family: Family) -> Column:
+    if family.groups == 1 and not family.partition:
+        return F.lit(family.first)
+    values = of.partition(family.partition)
+    return (F.pmod(F.hash(*values), F.lit(family.groups)) + F.lit(family.first)).cast("int")
+
+
+def _canonical(text: Column) -> Column:
+    """Return a text that is the same for numbers that are equal."""
+    number = text.try_cast("double")
+    # Minus zero plus zero is zero.
+    return F.coalesce((number + F.lit(0.0)).cast("string"), text)
+
+
+def _time(text: Column, divisor: int) -> Column:
+    """Return a timestamp of what an event may have for its time; null where it is none."""
+    number = text.try_cast("double") / F.lit(float(divisor))
+    within = number.between(F.lit(-_TIME_MAX_S / 4), F.lit(_TIME_MAX_S))
+    return F.coalesce(F.when(within, F.timestamp_seconds(number)), F.try_to_timestamp(text))
+
+
+def json_path(keys: Sequence[str]) -> str:
+    """Return a path as `get_json_object` takes it.
+
+    Raises
+    ------
+    SettingError
+        If a key is one that it cannot name.
+    """
+    for key in keys:
+        if "'" in key or "?" in key:
+            raise SettingError(f"Spark's get_json_object cannot name the key {key!r}")
+    return "$" + "".join(f"['{key}']" for key in keys)
+
+
+class _Kafka:
+    """Kafka's columns."""
+
+    def __init__(self, events: DataFrame, source: Source) -> None:
+        self.source: Source | None = source
+        self._keyed_by = source.keyed_by
+        paths = Shape(source, kafka=True).paths
+        self._paths = paths
+        self._text = F.col("value").cast("string")
+        outside = [path[1:] for path in paths.values() if path[0] == KAFKA]
+        self._wants_key = ("key",) in outside
+        self.headers = tuple(sorted({path[1] for path in outside if path[0] == "header"}))
+        if self.headers and "headers" not in events.columns:
+            raise SettingError(
+                f"the header {self.headers[0]} is read, and the events have no column headers: "
+                'read the topic with .option("includeHeaders", "true")'
+            )
+        self._divisor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[source.time_unit]
+
+    def columns(self) -> dict[str, Column]:
+        out = {name: F.col(name) for name in PLACE}
+        out["value"] = F.col("value")
+        if self._wants_key:
+            out["key"] = F.col("key")
+        for number, name in enumerate(self.headers):
+            out[f"header{number}"] = _header(name)
+        return out
+
+    def _own(self, name: str) -> Column:
+        """Return a field's text."""
+        path = self._paths[name]
+        if path[0] != KAFKA:
+            return F.get_json_object(self._text, json_path(path))
+        return F.col("key").cast("string") if path[1] == "key" else _header(path[2]).cast("string")
+
+    def control(self) -> Column:
+        told = self._own("type").startswith(CONTROL_PREFIX)
+        if self._paths["type"][0] != KAFKA:
+            # An escape may spell any letter of the prefix.
+            may = self._text.contains(CONTROL_PREFIX) | self._text.contains("\\u00")
+            told = F.when(may, told)
+        return F.coalesce(told, F.lit(False))
+
+    def partition(self, partition: Partition) -> list[Column]:
+        if self._keyed_by is not None and self._keyed_by in {_name(of) for of in partition}:
+            return [F.col("key")]
+        return [_canonical(self._value(of)) for of in partition]
+
+    def _value(self, of: syntax.Attribute | syntax.Field) -> Column:
+        if isinstance(of, syntax.Field):
+            return self._own(of.name)
+        if of.path == (INCARNATION,) and INCARNATION in self._paths:
+            return self._own(INCARNATION)
+        beside = F.get_json_object(self._text, json_path(of.path))
+        data = self._paths.get("data")
+        if data is None or data[0] == KAFKA:
+            return beside
+        inside = F.get_json_object(self._text, json_path((*data, *of.path)))
+        return F.coalesce(inside, beside)
+
+    def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
+        at = _time(self._own("time"), self._divisor)
+        return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
+
+
+def _header(name: str) -> Column:
+    """Return the bytes of a header; of several of one name the last, as everywhere."""
+    of = F.filter(F.col("headers"), lambda one: one["key"] == F.lit(name))
+    return F.try_element_at(of, F.lit(-1))["value"]
+
+
+def _name(of: syntax.Attribute | syntax.Field) -> str:
+    return of.name if isinstance(of, syntax.Field) else of.path[-1]
+
+
+class _Events:
+    """An event's own columns; columns beyond those are attributes, as in a log."""
+
+    source: Source | None = None
+    headers: tuple[str, ...] = ()
+
+    def __init__(self, events: DataFrame) -> None:
+        self._types = {one.name: one.dataType for one in events.schema.fields}
+        # The schema as JSON has the metadata that the one of Python leaves out.
+        self._marks = _marks(events)
+        self._streaming = events.isStreaming
+
+    def _is_text(self, name: str) -> bool:
+        return isinstance(self._types.get(name), T.StringType)
+
+    def columns(self) -> dict[str, Column]:
+        out: dict[str, Column] = {}
+        if "offset" in self._types:
+            for name, kind in zip(PLACE, ("string", "int", "bigint"), strict=True):
+                given = F.col(name) if name in self._types else F.lit(None)
+                out[name] = given.cast(kind) if kind == "string" else (
+                    F.coalesce(given.cast(kind), F.lit(0).cast(kind))
+                )  # fmt: skip
+        elif not self._streaming:
+            out["topic"] = F.lit(None).cast("string")
+            out["partition"] = F.lit(0)
+            out["offset"] = F.monotonically_increasing_id()
+        out["value"] = self._json()
+        for name in ("clock", "data"):
+            if self._is_text(name):
+                out[name] = F.col(name)
+        return out
+
+    def _json(self) -> Column:
+        own = [_cast(name, self._types[name]) for name in OWN_FIELDS if self._in_json(name)]
+        beyond = [
+            F.col(_quoted(name))
+            for name in self._types
+            if name not in (*OWN_FIELDS, *PLACE, "timestamp")
+        ]
+        if beyond and "data" not in self._types:
+            return F.to_json(F.struct(*own, F.struct(*beyond).alias("data"))).cast("binary")
+        return F.to_json(F.struct(*own, *beyond)).cast("binary")
+
+    def _in_json(self, name: str) -> bool:
+        return name in self._types and not (name in ("clock", "data") and self._is_text(name))
+
+    def control(self) -> Column:
+        return F.coalesce(F.col("type").startswith(CONTROL_PREFIX), F.lit(False))
+
+    def partition(self, partition: Partition) -> list[Column]:
+        return [_canonical(self._value(of)) for of in partition]
+
+    def _value(self, of: syntax.Attribute | syntax.Field) -> Column:
+        if isinstance(of, syntax.Field):
+            if of.name not in self._types:
+                return F.lit(None).cast("string")
+            return _cast(of.name, self._types[of.name]).cast("string")
+        found = []
+        if "data" in self._types:
+            found.append(_dug(F.col("data"), self._types["data"], of.path))
+        if of.path[0] in self._types and of.path[0] not in (*OWN_FIELDS, *PLACE, "timestamp"):
+            name = of.path[0]
+            found.append(_dug(F.col(_quoted(name)), self._types[name], of.path[1:]))
+        return F.coalesce(*found) if found else F.lit(None).cast("string")
+
+    def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
+        if "time" not in self._types:
+            raise SettingError("the program goes by time, and the events have no column time")
+        if "time" in self._marks:
+            return frame
+        at = _time(_cast("time", self._types["time"]).cast("string"), 1)
+        return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
+
+
+def _marks(events: DataFrame) -> set[str]:
+    """Return the columns that have a watermark already."""
+    said: Any = json.loads(events._jdf.schema().json())
+    return {one["name"] for one in said["fields"] if DELAY in one.get("metadata", {})}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _cast(name: str, kind: T.DataType) -> Column:
+    """Return an event's own column as JSON has it."""
+    column = F.col(name)
+    if name == "time" and isinstance(kind, T.TimestampType):
+        return column.cast("double").alias(name)
+    if name == "time" and isinstance(kind, T.TimestampNTZType):
+        raise SettingError("the column time has no time zone; cast it to timestamp")
+    if name in ("node", "type", "id"):
+        return column.cast("string").alias(name)
+    return column.alias(name)
+
+
+def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column:
+    """Return the text of what is at a path in a column."""
+    for at, key in enumerate(path):
+        if isinstance(kind, T.StringType):
+            return F.get_json_object(column, json_path(path[at:]))
+        if isinstance(kind, T.MapType):
+            column, kind = F.try_element_at(column, F.lit(key)), kind.valueType
+        elif isinstance(kind, T.StructType) and key in kind.names:
+            column, kind = column.getField(key), kind[key].dataType
+        else:
+            return F.lit(None).cast("string")
+    if isinstance(kind, T.AtomicType):
+        return column.cast("string")
+    return F.lit(None).cast("string")

@@ -1,0 +1,228 @@
+"""The Spark that a job runs on, and the Kafka that it reads through Spark.
+
+Under `spark-submit`, or where a program has a session already, that Spark is used as it is, with
+settings of the job's own for streaming. Otherwise one is started in this process: all cores, the
+Kafka connector of the installed pyspark, the Java that `ketal.streaming.java` finds.
+
+One file describes a job for either engine, so `[kafka.properties]` are kafka-python's there too;
+those that Java's clients call otherwise are put in their words here. A name with a dot is Java's
+already.
+
+The one rule: nothing of a user's session is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from ketal.errors import KetalError, SettingError
+from ketal.streaming.artifacts import spark_connector
+from ketal.streaming.folders import cache_folder
+from ketal.streaming.java import find_java, newest_for_spark, spark_home
+from ketal.streaming.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+_OF_OWN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_SASL = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_RENAMED = {
+    "client_id": "client.id",
+    "fetch_max_bytes": "fetch.max.bytes",
+    "fetch_max_wait_ms": "fetch.max.wait.ms",
+    "fetch_min_bytes": "fetch.min.bytes",
+    "max_partition_fetch_bytes": "max.partition.fetch.bytes",
+    "request_timeout_ms": "request.timeout.ms",
+    "sasl_mechanism": "sasl.mechanism",
+    "security_protocol": "security.protocol",
+}
+
+
+class LostError(KetalError):
+    """Spark or Kafka is lost for good."""
+
+
+def spark_session(job: Job) -> tuple[SparkSession, bool]:
+    """Return a session for a job, and whether it was started for it.
+
+    Raises
+    ------
+    SettingError
+        If pyspark is not installed.
+    JavaError
+        If there is no Java for it.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as missing:
+        if missing.name != "pyspark":
+            raise
+        raise SettingError("pyspark is not installed: pip install 'ketal[spark]'") from None
+    active = SparkSession.getActiveSession()
+    own = active is None and _SUBMITTED not in os.environ
+    session = _started(job) if own else (active or SparkSession.builder.getOrCreate()).newSession()
+    for name, value in SETTINGS.items():
+        session.conf.set(name, value)
+    tasks = session.sparkContext.defaultParallelism
+    # A checkpoint keeps the number that it began with.
+    session.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    return session, own
+
+
+def _started(job: Job) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    installed = version("pyspark")
+    java = find_java(newest=newest_for_spark(installed))
+    os.environ["JAVA_HOME"] = str(spark_home(java, cache_folder()))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
+    settings = {
+        **_OF_OWN,
+        "spark.jars.packages": spark_connector(installed),
+        "spark.jars.ivy": str(cache_folder() / "spark-ivy"),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as fault:
+        raise LostError(f"Spark did not start: {fault}") from None
+
+
+def kafka_options(job: Job) -> dict[str, str]:
+    """Return how Spark's connector reaches Kafka; it holds what the properties hold.
+
+    Raises
+    ------
+    SettingError
+        If a property is one that Java's clients do not have.
+    """
+    given = dict(job.properties)
+    out = {"bootstrap.servers": job.bootstrap_servers}
+    user, password = given.pop("sasl_plain_username", None), given.pop("sasl_plain_password", None)
+    if user is not None or password is not None:
+        mechanism = str(given.get("sasl_mechanism", "PLAIN"))
+        if mechanism not in _SASL:
+            raise SettingError(f"[kafka.properties] sasl_mechanism {mechanism} takes no password")
+        out["sasl.jaas.config"] = (
+            f"{_SASL[mechanism]} required username={_java(user)} password={_java(password)};"
+        )
+    out |= _certificates(given)
+    for name, value in given.items():
+        if "." not in name and name not in _RENAMED:
+            raise SettingError(
+                f"[kafka.properties] {name} is not known to the engine spark: it takes "
+                f"{', '.join(sorted([*_RENAMED, 'sasl_plain_username', 'sasl_plain_password']))}, "
+                "ssl_cafile, ssl_certfile and ssl_keyfile, and Java's own names, those with a dot"
+            )
+        out[_RENAMED.get(name, name)] = _text(value)
+    return {f"kafka.{name}": value for name, value in out.items()}
+
+
+def _certificates(given: dict[str, Any]) -> dict[str, str]:
+    """Take the files of certificates out of properties; Java reads PEM, too."""
+    out: dict[str, str] = {}
+    if "ssl_cafile" in given:
+        out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given.pop("ssl_cafile")}
+    if "ssl_certfile" in given or "ssl_keyfile" in given:
+        pieces = [given.pop(name, "") for name in ("ssl_keyfile", "ssl_certfile")]
+        try:
+            texts = [open(path, encoding="utf-8").read() for path in pieces if path]  # noqa: SIM115
+        except OSError as fault:
+            raise SettingError(
+                f"[kafka.properties] {fault.filename}: {fault.strerror or fault}"
+            ) from None
+        out |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": texts[0],
+            "ssl.keystore.certificate.chain": texts[-1],
+        }
+    return out
+
+
+def _java(text: Any) -> str:
+    """Return a text as a string of a JAAS configuration."""
+    return '"' + str(text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -> dict[str, int]:
+    """Return how many partitions each topic of a job has, outputs included.
+
+    Asked of Kafka's own client, in Spark's JVM.
+
+    Raises
+    ------
+    SettingError
+        If a topic is not there.
+    LostError
+        If Kafka does not answer.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    context = session.sparkContext
+    jvm: Any = context._jvm
+    topics = list(job.topics) + [one.name for one in job.outputs if one.kind == "kafka"]
+    given = jvm.java.util.Properties()
+    for name, value in options.items():
+        given.setProperty(name.removeprefix("kafka."), value)
+    given.setProperty("default.api.timeout.ms", str(job.call_timeout_ms))
+    given.setProperty("request.timeout.ms", str(min(job.call_timeout_ms, 30_000)))
+    out: dict[str, int] = {}
+    try:
+        admin = _admin(context, given)
+        try:
+            found = admin.describeTopics(jvm.java.util.ArrayList(topics)).topicNameValues()
+            for topic in topics:
+                out[topic] = found.get(topic).get().partitions().size()
+        finally:
+            admin.close()
+    except Py4JJavaError as fault:
+        said = str(fault.java_exception.toString())
+        if "UnknownTopicOrPartition" in said:
+            raise SettingError(
+                f"there is no topic {topic} at {job.bootstrap_servers}; create it first"
+            ) from None
+        if "ConfigException" in said or "Authentication" in said or "Authorization" in said:
+            raise SettingError(f"[kafka.properties] {said}") from None
+        raise LostError(f"Kafka at {job.bootstrap_servers} does not answer: {said}") from None
+    except Py4JError as fault:
+        raise LostError(f"Spark's Kafka connector is not there: {fault}") from None
+    return out
+
+
+def _admin(context: Any, given: Any) -> Any:
+    """Return a client of Kafka; the connector's classes are known to the thread's loader alone."""
+    jvm = context._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = loader.loadClass("org.apache.kafka.clients.admin.Admin")
+    properties = jvm.java.lang.Class.forName("java.util.Properties")
+    classes = context._gateway.new_array(jvm.java.lang.Class, 1)
+    classes[0] = properties
+    values = context._gateway.new_array(jvm.java.lang.Object, 1)
+    values[0] = given
+    return kind.getMethod("create", classes).invoke(None, values)

@@ -1,0 +1,196 @@
+"""The executions that are judged in five ways: the corpus, and patterns over real logs.
+
+Which form an execution has goes by the pattern, as DESIGN 4 and 7 promise equal answers: an
+order-independent pattern is given its events in any order; one under `order arrival` has each scope
+in one partition; any other under CausalOrder is given its events in any order too, and is rewritten
+to stand under the total order of its nodes. So is an order-independent `check`, besides: the same
+kind of verdict is promised in any order, and under `total` the same event as well.
+
+The one rule: every folder of the corpus takes part.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable
+from functools import cache
+
+import ketal
+from ketal.logs import load_config, open_source
+from tests.conftest import SHARED_DATA
+from tests.examples.transcripts import ROOT
+from tests.streaming.ways import Execution, by_scope, in_total_order, shuffled
+from tests.test_corpus import CASES, CORPUS, Case
+
+SEED = 20
+ALL = os.environ.get("KETAL_FIVE_WAYS") == "all"
+"""Whether all executions go all ways; else some are left out of Spark's queries."""
+
+
+def lines_of(name: str) -> list[bytes]:
+    return (CORPUS / name / "events.jsonl").read_bytes().splitlines()
+
+
+@cache
+def text_of(name: str) -> str:
+    return (CORPUS / name / "pattern.ketal").read_text()
+
+
+def _plain(name: str) -> Execution:
+    return shuffled(name, Case(name).program, lines_of(name), SEED)
+
+
+def _arrival(name: str) -> Execution:
+    return by_scope(name, Case(name).program, lines_of(name), SEED)
+
+
+def _total(name: str) -> Execution:
+    lines = lines_of(name)
+    program = ketal.compile(in_total_order(text_of(name), lines))
+    return shuffled(f"{name}-total", program, lines, SEED)
+
+
+def _corpus() -> dict[str, Callable[[], Execution]]:
+    out: dict[str, Callable[[], Execution]] = {}
+    for name in CASES:
+        compiled = Case(name).compiled
+        if not compiled.causal:
+            out[name] = lambda name=name: _arrival(name)  # type: ignore[misc]
+            continue
+        if compiled.order_independent:
+            out[name] = lambda name=name: _plain(name)  # type: ignore[misc]
+        if not compiled.order_independent or compiled.kind == "check":
+            out[f"{name}-total"] = lambda name=name: _total(name)  # type: ignore[misc]
+    return out
+
+
+OF_THE_CORPUS = _corpus()
+
+# --- real logs --------------------------------------------------------------------
+
+FOLDER = ROOT / "examples" / "real_logs"
+LOGS = {
+    "simpledb": "shiviz/simpledb.log",
+    "broadcast": "shiviz/reliable-broadcast.log",
+    "facebook": "shiviz/facebook.log",
+    "voldemort": "shiviz/voldemort-simple-threadnames.log",
+    "token": "tlaplus/VectorClocksTests.ndjson",
+}
+"""Configuration in the examples → log."""
+
+PAIRS = """
+pattern Pairs {
+    order CausalOrder; event E = true; First = E; Second = Conc(E);
+    find any First Second;
+}
+"""
+ALTERNATING = """
+pattern Alternating {
+    order CausalOrder;
+    event Any = true; First = Any; Other = Any && type != First.type;
+    find next First Other;
+}
+pattern Growing {
+    order CausalOrder; partition by node;
+    event Any = true; First = Any; Next = Conc(Any, First) || Any && type != First.type;
+    find strict First Next; within 3 events;
+}
+"""
+EACH_NODE = """
+pattern EachNode {
+    partition by node;
+    event Any = true; First = Any; Again = Any && type == First.type;
+    find next First Again; within 4 events;
+}
+"""
+PATTERNS = {
+    "barrier": "simpledb",
+    "exchange": "simpledb",
+    "broadcast": "broadcast",
+    "stale_page": "facebook",
+    "connections": "voldemort",
+    "token": "token",
+}
+"""Pattern of the examples → log."""
+
+
+@cache
+def lines_of_log(log: str) -> tuple[bytes, ...]:
+    """Return the events of a real log as JSON lines, in the order of its file."""
+    source = load_config(FOLDER / f"{log}.toml").source
+    out = io.BytesIO()
+    ketal.write_jsonl(open_source(source, [SHARED_DATA / LOGS[log]]), out)
+    return tuple(out.getvalue().splitlines())
+
+
+def _example(name: str, log: str) -> Execution:
+    program = ketal.load(FOLDER / f"{name}.ketal")
+    return shuffled(f"log-{name}", program, lines_of_log(log), SEED)
+
+
+def _pairs(log: str) -> Execution:
+    return shuffled(f"log-{log}-pairs", ketal.compile(PAIRS), lines_of_log(log), SEED)
+
+
+def _total_of_log(log: str) -> Execution:
+    lines = lines_of_log(log)
+    program = ketal.compile(in_total_order(ALTERNATING, lines))
+    return shuffled(f"log-{log}-total", program, lines, SEED)
+
+
+def _arrival_of_log(log: str) -> Execution:
+    return by_scope(f"log-{log}-arrival", ketal.compile(EACH_NODE), lines_of_log(log), SEED)
+
+
+def _real_logs() -> dict[str, Callable[[], Execution]]:
+    out: dict[str, Callable[[], Execution]] = {}
+    for name, log in PATTERNS.items():
+        out[f"log-{name}"] = lambda name=name, log=log: _example(name, log)  # type: ignore[misc]
+    for log in ("broadcast", "facebook"):
+        out[f"log-{log}-pairs"] = lambda log=log: _pairs(log)  # type: ignore[misc]
+    for log in LOGS:
+        out[f"log-{log}-total"] = lambda log=log: _total_of_log(log)  # type: ignore[misc]
+        out[f"log-{log}-arrival"] = lambda log=log: _arrival_of_log(log)  # type: ignore[misc]
+    return out
+
+
+OF_REAL_LOGS = _real_logs()
+EXECUTIONS = {**OF_THE_CORPUS, **OF_REAL_LOGS}
+
+_FEW = ("log-exchange", "log-connections", "log-broadcast-pairs", "log-facebook-total",
+        "log-broadcast-arrival")  # fmt: skip
+CONSUMED = [name for name in EXECUTIONS if ALL or name in OF_THE_CORPUS or name in _FEW]
+"""What the process engine consumes."""
+
+_KINDS = (
+    "design_forked_blocks",
+    "design_stack_pop_after_off-total",
+    "check_incomplete",
+    "within_time",
+    "paper_fig04_fig05-total",
+    "log-exchange",
+)
+STREAMED = [name for name in EXECUTIONS if ALL or name in _KINDS]
+"""What Spark consumes: `check` and `find`, with and without partitions, in each form."""
+
+TABLES = CONSUMED
+"""What Spark reads from Parquet."""
+
+
+def is_here(name: str) -> bool:
+    """Return whether the log of an execution is here."""
+    return name in OF_THE_CORPUS or SHARED_DATA.is_dir()
+
+
+def executions(names: Iterable[str]) -> list[Execution]:
+    """Return those whose logs are here."""
+    return [execution(name) for name in dict.fromkeys(names) if is_here(name)]
+
+
+@cache
+def execution(name: str) -> Execution:
+    """Return an execution by its name."""
+    made = EXECUTIONS[name]()
+    assert made.name == name
+    return made

@@ -1,0 +1,157 @@
+"""What a job on Spark is told, refuses and ships, without a Spark that runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.errors import SettingError
+from ketal.streaming import plan
+from ketal.streaming.job import Job, read_job
+from ketal.streaming.spark.families import families, warnings
+from ketal.streaming.spark.session import kafka_options
+
+FORKS = """
+pattern Forks {
+    order CausalOrder; partition by height;
+    event Accept = type == "accept";
+    First = Accept; Second = Conc(Accept) && hash != First.hash;
+    find any First Second;
+}
+"""
+EVENTS = 'pattern %s { partition by %s; event E = type == "e"; find next E E; }'
+
+
+def job_file(folder: Path, text: str) -> str:
+    (folder / "forks.ketal").write_text(FORKS)
+    path = folder / "job.toml"
+    path.write_text(f'pattern = "forks.ketal"\n[source]\ntopics = ["blocks"]\n{text}')
+    return str(path)
+
+
+def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
+    path = job_file(tmp_path, "[spark]\nkey_groups = 8\ntrigger_ms = 250\n")
+    job = read_job(path, {"engine": "spark"})
+    assert (job.engine, job.key_groups, job.trigger_ms) == ("spark", 8, 250)
+    said = "\n".join(plan.lines(job, ketal.compile(FORKS)))
+    assert "engine: spark, 8 key groups, a batch each 250 ms" in said
+    assert f"Spark's checkpoint in {job.state}" in said
+    assert "exactly once" not in said
+    assert "in 8 key groups, by the hash of its partition" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "said"),
+    [
+        ("[spark]\nkey_groups = 0\n", {}, "key_groups must be an integer of 1 or more"),
+        ("[spark]\ntrigger = 1\n", {}, r"\[spark\] has no key 'trigger'"),
+        ("", {"on_change": "drain"}, "drain is for the engine process"),
+        ('keyed_by = "height"\n[state]\nstore = "kafka:x"\n', {}, "Spark|spark is its checkpoint"),
+    ],
+)
+def test_what_spark_does_otherwise_is_refused(
+    text: str, flags: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingError, match=said):
+        read_job(job_file(tmp_path, text), {"engine": "spark", **flags})
+
+
+def job(**properties: object) -> Job:
+    return Job(
+        pattern="p", topics=["t"], bootstrap_servers="k:9092", group_id="g", properties=properties
+    )
+
+
+def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
+    options = kafka_options(
+        job(
+            security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_plain_username="me",
+            sasl_plain_password='a"b', ssl_cafile="ca.pem", **{"max.poll.records": 7},
+        )
+    )  # fmt: skip
+    assert options == {
+        "kafka.bootstrap.servers": "k:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule "
+        'required username="me" password="a\\"b";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": "ca.pem",
+        "kafka.max.poll.records": "7",
+    }
+    with pytest.raises(SettingError, match="linger_ms is not known to the engine spark"):
+        kafka_options(job(linger_ms=1))
+    with pytest.raises(SettingError, match="No such file"):
+        kafka_options(job(ssl_certfile=str(tmp_path / "none.pem")))
+
+
+def test_patterns_of_one_partition_are_a_family() -> None:
+    text = "\n".join(
+        [EVENTS % ("A", "x"), EVENTS % ("B", "x, y"), EVENTS % ("C", "x"),
+         'pattern D { event E = type == "e"; find next E E; }']
+    )  # fmt: skip
+    program = ketal.compile(text)
+    found = families(program, 8)
+    assert [(f.program.names, f.first, f.groups) for f in found] == [
+        (("D",), 0, 1), (("A", "C"), 1, 8), (("B",), 9, 8),
+    ]  # fmt: skip
+    assert [w.split()[0] for w in warnings(program, 8)] == ["D"]
+    (whole,) = families(program, 1)
+    assert whole.program is program
+
+
+EXECUTOR = """
+import pickle, sys
+for name in ("lark", "automata", "kafka", "pyspark.sql"):
+    sys.modules[name] = None
+from ketal.streaming.spark.operator import Operator, Group, _work
+operator = pickle.load(sys.stdin.buffer)
+work = _work(operator.shipped, operator.digest)
+group = Group(work, 0, None)
+rows = [(0, "t", 0, n, value) for n, value in enumerate([
+    b'{"node": "a", "type": "accept", "clock": {"a": 1}, "data": {"height": 1, "hash": "a"}}',
+    b'{"node": "b", "type": "accept", "clock": {"b": 1}, "data": {"height": 1, "hash": "b"}}',
+])]
+said = list(group.take(rows[:1]))
+group = Group(work, 0, group.state())
+said += list(group.take(rows[1:]))
+print(*[v.events for v in said])
+for name in ("lark", "automata", "ketal.grammar.reader"):
+    assert sys.modules.get(name) is None, name
+"""
+
+
+def test_executors_need_neither_lark_nor_automata_lib() -> None:
+    import pickle
+
+    from pyspark import cloudpickle
+
+    from ketal.logs import Source
+    from ketal.streaming.spark.operator import Operator, Work
+
+    work = Work(
+        programs=((0, ketal.compile(FORKS)),), limits=ketal.Limits(), source=Source(),
+        columns=("copy", "topic", "partition", "offset", "value"), headers=(), partitions=1,
+        timed=False, figures=False,
+    )  # fmt: skip
+    operator = Operator(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+    done = subprocess.run(
+        [sys.executable, "-c", EXECUTOR], input=pickle.dumps(operator), capture_output=True,
+        check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"Dot(node='b', counter=1)" in done.stdout
+
+
+def test_streaming_is_imported_without_pyspark_and_without_kafka() -> None:
+    script = (
+        "import sys; sys.modules['pyspark'] = sys.modules['kafka'] = None\n"
+        "import ketal.streaming.spark, ketal.streaming.plan, ketal.streaming.spark.engine\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False,
+                          cwd=Path(__file__).parents[2])  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()

@@ -1,0 +1,429 @@
+"""Five ways to have one program judge one execution: the same verdicts, the same counts.
+
+An `Execution` is a program, its events in the order of a file, and the messages that they are on
+Kafka. Each way takes an execution and gives what was `Said`: `ketal.run` of the file, a `Monitor`
+fed in the order in which the messages were produced, the process engine and Spark from the topics,
+and Spark from a table in Parquet.
+
+The one rule: no way is told anything of an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow
+import pyarrow.parquet
+from kafka import KafkaAdminClient, KafkaProducer
+
+import ketal
+from ketal.errors import EventError
+from ketal.event import Control, Event
+from ketal.limits import DEFAULT
+from ketal.logs.jsonl import decoded
+from ketal.logs.shape import Item, Shape
+from ketal.logs.source import Source
+from ketal.streaming.broker import Broker
+from ketal.streaming.distribution import unfit
+from ketal.streaming.parts import total
+from ketal.streaming.spark import verdicts as spark_verdicts
+from ketal.streaming.spark.operator import FIGURES
+from ketal.verdicts import Rejected
+from tests.streaming.jobs import END, EVER_MS, job_of, run, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEY_GROUPS = 4
+QUERIES_MAX = 4
+"""So many streaming queries run side by side."""
+
+_SHAPE = Shape(Source(), limits=DEFAULT)
+
+Slotted = tuple[int, bytes]
+"""(number of a partition, over all topics; value)."""
+
+
+class Said(NamedTuple):
+    """What came of an execution.
+
+    Attributes
+    ----------
+    verdicts : list of dict
+        As JSON, in no particular order.
+    events : dict
+        What became of the records.
+    patterns : dict
+        The counts of each pattern.
+    messages, control : int or None
+        What was consumed, where messages are; control events among it.
+    """
+
+    verdicts: list[dict[str, Any]]
+    events: dict[str, int]
+    patterns: dict[str, dict[str, int]]
+    messages: int | None = None
+    control: int | None = None
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        """Return the verdicts of these kinds."""
+        return [one for one in self.verdicts if one["verdict"] in kinds]
+
+    @property
+    def judged(self) -> list[str]:
+        """All verdicts but rejections, which name the place in a file or a topic; sorted."""
+        return ordered(one for one in self.verdicts if one["verdict"] != "rejected")
+
+
+def ordered(verdicts: Iterable[dict[str, Any]]) -> list[str]:
+    """Return verdicts as sorted text: equal lists are equal sets, with none said twice."""
+    return sorted(json.dumps(one, sort_keys=True) for one in verdicts)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One program over one execution.
+
+    Parameters
+    ----------
+    name : str
+        Of it in the tests.
+    program : Program
+        The patterns.
+    lines : tuple of bytes
+        The events as JSON, in the order of a file.
+    messages : tuple of (int, bytes)
+        Partition and value, in the order in which they are produced.
+    topics, partitions : int
+        How many topics, and how many partitions each of them has.
+    """
+
+    name: str
+    program: ketal.Program
+    lines: tuple[bytes, ...]
+    messages: tuple[Slotted, ...]
+    topics: int = 2
+    partitions: int = 4
+
+    @property
+    def slots(self) -> int:
+        """How many partitions all topics have."""
+        return self.topics * self.partitions
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the place of a message is part of the answer."""
+        return any(not compiled.causal for compiled in self.program.compiled)
+
+
+# --- executions -------------------------------------------------------------------
+
+
+def shuffled(name: str, program: ketal.Program, lines: Sequence[bytes], seed: int) -> Execution:
+    """Return an execution in shuffled order over four partitions of each of two topics."""
+    chance = random.Random(seed)
+    mixed = chance.sample(list(lines), len(lines))
+    messages = [(chance.randrange(8), line) for line in mixed]
+    return Execution(name, program, tuple(lines), (*messages, *_ends(8)))
+
+
+def by_scope(name: str, program: ketal.Program, lines: Sequence[bytes], seed: int) -> Execution:
+    """Return an execution that has the events of each scope in one partition, in their order.
+
+    Where there is one scope there is one partition. The partitions are interleaved at random.
+    """
+    compiled = program.one
+    if not compiled.partition:
+        return in_one_partition(name, program, lines)
+    chance = random.Random(seed)
+    queues: dict[int, list[bytes]] = {}
+    for line in lines:
+        event = item_of(line)
+        assert isinstance(event, Event)
+        scope = [_equal(read(event)) for _, read in compiled.partition]
+        queues.setdefault(zlib.crc32(json.dumps(scope).encode()) % 8, []).append(line)
+    out: list[Slotted] = []
+    while queues:
+        slot = chance.choice(sorted(queues))
+        out.append((slot, queues[slot].pop(0)))
+        if not queues[slot]:
+            del queues[slot]
+    return Execution(name, program, tuple(lines), (*out, *_ends(8)))
+
+
+def in_one_partition(name: str, program: ketal.Program, lines: Sequence[bytes]) -> Execution:
+    """Return an execution that has all of its events in one partition, in their order."""
+    messages = [(0, line) for line in lines]
+    return Execution(name, program, tuple(lines), (*messages, *_ends(1)), 1, 1)
+
+
+def _ends(slots: int) -> Iterator[Slotted]:
+    return ((slot, END) for slot in range(slots))
+
+
+def _equal(value: Any) -> Any:
+    # 1 and 1.0 are one scope; the text of JSON tells them from true and "1".
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def in_total_order(text: str, lines: Sequence[bytes]) -> str:
+    """Return a pattern's text under the total order of the nodes that the events have."""
+    events = [item for line in lines if isinstance(item := item_of(line), Event)]
+    nodes = sorted({node for event in events for node in (event.node, *event.clock)})
+    named = ", ".join(json.dumps(node) for node in nodes)
+    out, times = re.subn(
+        r"order CausalOrder;", f"order CausalOrder(total, nodes = [{named}]);", text
+    )
+    assert times, "the pattern stands under CausalOrder"
+    return out
+
+
+def item_of(line: bytes) -> Item | Rejected:
+    """Return what a line is."""
+    try:
+        return decoded(line, _SHAPE)
+    except EventError as fault:
+        return Rejected(place="line", reason=fault.reason)
+
+
+# --- in this process --------------------------------------------------------------
+
+
+def by_run(execution: Execution, folder: Path) -> Said:
+    """Have `ketal.run` judge the file."""
+    path = folder / "events.jsonl"
+    path.write_bytes(b"\n".join(execution.lines))
+    verdicts = ketal.run(execution.program, ketal.read_log(path))
+    said = [one.to_dict() for one in verdicts]
+    return Said(said, verdicts.summary["events"], verdicts.summary["patterns"])
+
+
+def by_monitor(execution: Execution) -> Said:
+    """Feed a Monitor in the order in which messages are produced, and restore it on the way."""
+    program = execution.program
+    monitor = ketal.Monitor(program)
+    ended: set[int] = set()
+    said: list[ketal.Verdict] = []
+    half = len(execution.messages) // 2
+    for number, (slot, line) in enumerate(execution.messages):
+        if number == half:
+            monitor = ketal.Monitor.restore(program, monitor.snapshot())
+        item = item_of(line)
+        if isinstance(item, Event):
+            said += monitor.feed(item)
+        elif isinstance(item, Rejected):
+            said += monitor.reject(item)
+        elif item.kind != "end":
+            said += monitor.control(item)
+        else:
+            ended.add(slot)
+    assert len(ended) == execution.slots
+    said += monitor.close()
+    summary = monitor.summary
+    return Said([one.to_dict() for one in said], summary["events"], summary["patterns"])
+
+
+# --- from Kafka -------------------------------------------------------------------
+
+
+def produced(broker: Broker, executions: Iterable[Execution], prefix: str) -> dict[str, list[str]]:
+    """Make the topics of executions and fill them; return their names."""
+    chosen = list(executions)
+    topics = {
+        one.name: [f"{prefix}-{number}-{topic}" for topic in range(one.topics)]
+        for number, one in enumerate(chosen)
+    }
+    sizes = {name: one.partitions for one in chosen for name in topics[one.name]}
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics(
+            {name: {"num_partitions": size} for name, size in sizes.items()},
+            wait_for_metadata=True,
+        )
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all", linger_ms=5)
+    with closing(producer):
+        sent = []
+        for one in chosen:
+            for slot, value in one.messages:
+                topic = topics[one.name][slot // one.partitions]
+                sent.append(producer.send(topic, value, partition=slot % one.partitions))
+        producer.flush()
+        assert all(one.get(timeout=30) is not None for one in sent)
+    return topics
+
+
+def by_process(execution: Execution, broker: Broker, topics: Sequence[str], folder: Path) -> Said:
+    """Have the process engine consume the topics."""
+    engine = run(job_of(broker, topics, folder), execution.program)
+    said = written(folder / "verdicts.jsonl")
+    rejected = folder / "rejected.jsonl"
+    if rejected.exists():
+        said += written(rejected)
+    summary = engine.summary
+    assert summary is not None
+    return Said(said, summary["events"], summary["patterns"], **summary["kafka"])
+
+
+def by_spark_stream(
+    executions: Sequence[Execution],
+    spark: SparkSession,
+    broker: Broker,
+    topics: dict[str, list[str]],
+    folder: Path,
+) -> dict[str, Said]:
+    """Have streaming queries consume the topics, some side by side, each in several batches."""
+    out: dict[str, Said] = {}
+    for start in range(0, len(executions), QUERIES_MAX):
+        some = executions[start : start + QUERIES_MAX]
+        rows: dict[str, list[Any]] = {one.name: [] for one in some}
+        queries = []
+        for one in some:
+            half = max(1, len(one.messages) // 2)
+            events = kafka_frame(spark, broker, topics[one.name], offsets_max=half)
+            frame = _judged(one, events)
+            writer = frame.writeStream.foreachBatch(_collecting(rows[one.name]))
+            writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{one.name}"))
+            queries.append(writer.trigger(availableNow=True).start())
+        for query in queries:
+            query.awaitTermination()
+        out |= {one.name: _told(rows[one.name]) for one in some}
+    return out
+
+
+def _collecting(rows: list[Any]) -> Any:
+    return lambda batch, number: rows.extend(batch.collect())
+
+
+def kafka_frame(
+    spark: SparkSession, broker: Broker, topics: Sequence[str], *, offsets_max: int | None
+) -> DataFrame:
+    """Return topics as Spark's connector reads them.
+
+    Parameters
+    ----------
+    offsets_max : int or None
+        How many messages a batch of the stream has; None for a table.
+    """
+    reader = spark.read if offsets_max is None else spark.readStream
+    if offsets_max is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(offsets_max))
+    return (
+        reader.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+
+
+def by_spark_batch(
+    execution: Execution, spark: SparkSession, broker: Broker, topics: Sequence[str]
+) -> Said:
+    """Have Spark read the topics as a table."""
+    return _told(_judged(execution, kafka_frame(spark, broker, topics, offsets_max=None)).collect())
+
+
+# --- from Parquet -----------------------------------------------------------------
+
+_PLACE = [("topic", pyarrow.string()), ("partition", pyarrow.int32()), ("offset", pyarrow.int64())]
+_OWN = [
+    ("node", pyarrow.string()),
+    ("type", pyarrow.string()),
+    ("clock", pyarrow.map_(pyarrow.string(), pyarrow.int64())),
+    ("time", pyarrow.float64()),
+    ("data", pyarrow.string()),
+]
+
+
+def write_parquet(execution: Execution, path: Path) -> None:
+    """Write the messages of an execution as a table; the end of a table needs no control event.
+
+    Where the place of a message is no part of the answer, the table does not have it either.
+    """
+    rows: list[dict[str, Any]] = []
+    offsets: dict[int, int] = {}
+    for slot, line in execution.messages:
+        offset = offsets[slot] = offsets.get(slot, -1) + 1
+        item = item_of(line)
+        if isinstance(item, Control) and item.kind == "end":
+            continue
+        assert isinstance(item, Event), "a table of events has no column for what is none"
+        time = None if item.time is None else float(item.time)
+        place = {"topic": f"t{slot // execution.partitions}", "offset": offset,
+                 "partition": slot % execution.partitions}  # fmt: skip
+        own = {"node": item.node, "type": item.type, "time": time}
+        clock, data = list(item.clock.items()), json.dumps(item.data)
+        rows.append({**place, **own, "clock": clock, "data": data})
+    schema = pyarrow.schema([*_PLACE, *_OWN] if execution.in_order else _OWN)
+    table = pyarrow.Table.from_pylist(rows, schema=schema)
+    pyarrow.parquet.write_table(table, path)
+
+
+def by_spark_table(
+    executions: Sequence[Execution], spark: SparkSession, folder: Path
+) -> dict[str, Said]:
+    """Have Spark judge tables, all in one job."""
+    from pyspark.sql import functions as F
+
+    union: DataFrame | None = None
+    for one in executions:
+        path = folder / f"{one.name}.parquet"
+        write_parquet(one, path)
+        frame = _judged(one, spark.read.parquet(str(path))).withColumn("of", F.lit(one.name))
+        union = frame if union is None else union.union(frame)
+    assert union is not None
+    rows: dict[str, list[Any]] = {one.name: [] for one in executions}
+    for row in union.collect():
+        rows[row["of"]].append(row)
+    return {name: _told(of) for name, of in rows.items()}
+
+
+# --- Spark ------------------------------------------------------------------------
+
+
+def key_groups(program: ketal.Program) -> int:
+    """Return in how many groups a program may run: one where a partitioned pattern must wait."""
+    divided = [compiled for compiled in program.compiled if compiled.partition]
+    return 1 if any(unfit(compiled) for compiled in divided) else KEY_GROUPS
+
+
+def _judged(execution: Execution, events: DataFrame) -> DataFrame:
+    # `detect`, with the rows that say what became of the messages.
+    return spark_verdicts(
+        execution.program,
+        events,
+        key_groups=key_groups(execution.program),
+        source=None,
+        lateness_ms=EVER_MS,
+        partitions=execution.slots,
+        limits=None,
+        figures=True,
+    )
+
+
+def _told(rows: Iterable[Any]) -> Said:
+    """Return what rows of verdicts and of figures say; the last figures of a group are its own."""
+    said: list[dict[str, Any]] = []
+    groups: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        told = json.loads(row.json)
+        if row.verdict == FIGURES:
+            groups[told["group"]] = told
+        else:
+            assert (row.verdict, row.id) == (told["verdict"], told.get("id"))
+            said.append(told)
+    telling = [one for one in groups.values() if one["tells"]]
+    return Said(
+        said,
+        total(one["events"] for one in telling),
+        total(one["patterns"] for one in groups.values()),
+        sum(one["messages"] for one in telling),
+        sum(one["control"] for one in telling),
+    )
