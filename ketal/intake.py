@@ -166,7 +166,7 @@ class Intake:
         """Give up the lowest holes of the nodes with the most counters beyond holes.
 
         What would fill them can no longer be told from what was seen. A share of the counters goes
-        at once: a part of an execution has holes for ever, and each event would look for the lowest.
+        at once: a part of an execution has holes for ever, and to find the lowest takes long.
         """
         left = self._beyond_count - max(1, self.counters_max // GIVEN_UP_SHARE)
         for node in sorted(self.beyond, key=lambda n: -len(self.beyond[n])):

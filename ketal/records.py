@@ -43,7 +43,7 @@ from ketal.event import Dot, Event
 from ketal.intake import Intake, read_rows
 from ketal.operators.clock_memory import Clock, ClockMemory
 from ketal.queues import Queues
-from ketal.scopes import Changed, Kept, PatternRun
+from ketal.scopes import Changed, Kept, PatternRun, Scope
 from ketal.snapshots import (
     after_state,
     event_row,
@@ -109,8 +109,12 @@ class Records:
                 raise StateError(f"{key!r} is no record of a monitor's state") from None
         if not self.kinds["program"] or not self.kinds["core"]:
             raise StateError("these records are no state of a monitor: some are missing")
-        for rows in self.kinds.values():
+        self._of: dict[tuple[str, str], list[tuple[list[str], bytes]]] = {}
+        for kind, rows in self.kinds.items():
             rows.sort(key=lambda row: [(len(part), part) for part in row[0]])
+            for row in rows:
+                if len(row[0]) > 1:
+                    self._of.setdefault((kind, row[0][0]), []).append(row)
 
     def one(self, kind: str, *rest: str) -> Any:
         """Return the body of the only record of a kind, or of the one of a name."""
@@ -121,11 +125,9 @@ class Records:
 
     def numbered(self, kind: str, name: str | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (number, body) of the records of a kind, and of a pattern, in order."""
-        for rest, value in self.kinds[kind]:
-            if name is None:
-                yield int(rest[0]), _body(kind, value)
-            elif rest[0] == name:
-                yield int(rest[1]), _body(kind, value)
+        rows = self.kinds[kind] if name is None else self._of.get((kind, name), [])
+        for rest, value in rows:
+            yield int(rest[-1]), _body(kind, value)
 
     def all(self, kind: str) -> Iterator[Any]:
         """Yield the bodies of the records of a kind."""
@@ -353,9 +355,12 @@ class _Beyond:
         for node, chunk, body in bodies:
             bits = int.from_bytes(body, "little")
             self._nodes.setdefault(node, {})[chunk] = bits
-            for at in range(bits.bit_length()):
-                if bits >> at & 1:
-                    yield node, chunk * BEYOND_SPAN + at
+            # Backwards, so that the place of a digit is that of its bit.
+            digits = bin(bits)[:1:-1]
+            at = digits.find("1")
+            while at >= 0:
+                yield node, chunk * BEYOND_SPAN + at
+                at = digits.find("1", at + 1)
 
 
 class _Clocks:
@@ -417,6 +422,13 @@ class _Clocks:
             memory.changed = {}
 
 
+def _scope(scope: Scope) -> bytes:
+    try:
+        return _packed(scope_state(scope, checked=False))
+    except OverflowError:
+        return _packed(scope_state(scope))
+
+
 class _Pattern:
     """The records of one pattern's runs."""
 
@@ -432,7 +444,7 @@ class _Pattern:
         source = run if run.changed is None or not tracking else run.changed
         scopes = source.scopes.values()
         for scope in scopes:
-            out[self._scope + b"%d" % scope.number] = _packed(scope_state(scope))
+            out[self._scope + b"%d" % scope.number] = _scope(scope)
         if tracking:
             for number in () if run.changed is None else run.changed.gone:
                 out[self._scope + b"%d" % number] = None

@@ -31,9 +31,17 @@ FORMAT = 3
 
 
 class EventTable:
-    """Events by number, each written once."""
+    """Events by number, each written once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    checked : bool
+        Whether an event that msgpack cannot write, for an integer of more than 64 bits, is written
+        as JSON. It takes as long as writing, so that one may try without first.
+    """
+
+    def __init__(self, *, checked: bool = True) -> None:
+        self._row = event_row if checked else _plain_row
         self.rows: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._held: list[Event] = []
@@ -44,13 +52,17 @@ class EventTable:
         if number is None:
             number = self._numbers[id(event)] = len(self.rows)
             self._held.append(event)  # so that its id stays its own
-            self.rows.append(event_row(event))
+            self.rows.append(self._row(event))
         return number
+
+
+def _plain_row(event: Event) -> Any:
+    return (event.node, event.type, event.clock, event.time, event.data, event.id)
 
 
 def event_row(event: Event) -> Any:
     """Return an event as plain data."""
-    row = [event.node, event.type, event.clock, event.time, event.data, event.id]
+    row = _plain_row(event)
     try:
         msgspec.msgpack.encode(row)
     except OverflowError:
@@ -93,6 +105,8 @@ class _Writer:
         return None if seen is None else self.seen(seen)
 
     def configuration(self, c: Configuration) -> Any:
+        if c.history is None and c.prior is None and not c.bars and not any(c.bound):
+            return (c.state, None, (None,) * len(c.bound), None, ())
         bars = list(c.bars)
         h = c.history
         history = None if h is None else [dict(h.first), dict(h.last), dict(h.join)]
@@ -152,13 +166,15 @@ def after_state(dot: Dot, lost: frozenset[Dot]) -> Any:
     return [list(dot), sorted(map(list, lost))]
 
 
-def scope_state(scope: Scope) -> Any:
-    """Return the state of one scope, with its own events."""
-    table = EventTable()
+def scope_state(scope: Scope, *, checked: bool = True) -> Any:
+    """Return the state of one scope, with its own events; `checked` is that of `EventTable`."""
+    table = EventTable(checked=checked)
     run = _run_state(scope.run, table)
-    lost, told = sorted(map(list, scope.lost)), sorted(scope.told)
-    key = json.dumps(scope.key)
-    return [key, scope.number, scope.places, lost, told, run, table.rows]
+    lost = sorted(map(list, scope.lost)) if scope.lost else ()
+    told = sorted(scope.told) if scope.told else ()
+    key = scope.key_text or json.dumps(scope.key)
+    scope.key_text = key
+    return (key, scope.number, scope.places, lost, told, run, table.rows)
 
 
 class _Reader:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -81,9 +82,10 @@ class Changelog:
         self._pieces = dict(pieces or {})
         self._messages: list[Message] = []
         self._commits = 0
+        self._life = uuid.uuid4().hex[:12]
 
     def write(self, changes: Changes) -> str:
-        """Take what changed; return a name for the commit."""
+        """Take what changed; return a name for the commit that no other one has."""
         offsets = changes[OFFSETS]
         assert offsets is not None
         topics = json.dumps({"format": FORMAT, "partitions": self._parts}).encode()
@@ -91,7 +93,7 @@ class Changelog:
         for name, value in {**changes, TOPICS: topics}.items():
             self._messages += self._sent(name, value, offsets)
         self._commits += 1
-        return str(self._commits)
+        return f"{self._life}-{self._commits}"
 
     def _sent(self, name: bytes, value: bytes | None, offsets: bytes) -> list[Message]:
         """Return the messages of a record: its pieces, and the pieces that it no longer has."""

@@ -13,8 +13,8 @@ partitions are paused. What fails there is raised where `poll` returns.
 A commit bears the member's generation (KIP-447): one that was given up for dead, and comes back, is
 refused, and what it had sent is aborted. Its own transactional id serves one process alone.
 
-A part that comes back to the process that committed it last is still here, and goes on. Any other
-is read from the changelog.
+A part that comes back as the process has left it is still here, and goes on. Any other is read from
+the changelog.
 
 The one rule: a part is committed by whom the group gave it to, or by nobody.
 """
@@ -35,6 +35,10 @@ from ketal.streaming.sessions import Session, metadata
 
 if TYPE_CHECKING:
     from ketal.streaming.process import Engine
+
+
+SETTLE_S = 10.0
+"""So long an assignment that makes no sense may last: its leader did not know all topics yet."""
 
 
 class Member(Session):
@@ -129,6 +133,7 @@ class Member(Session):
         if self.closing:
             return
         self.given = set(partitions)
+        self.waiting_since_s = time.monotonic()
         for one in self.given:
             self.consumer.pause(one)
             self.consumer.seek(one, 0)
@@ -157,9 +162,16 @@ class Member(Session):
         interval_ms: float = self.consumer.config["max_poll_interval_ms"]
         return interval_ms / 1e3 + self.call_s
 
+    def _finished(self) -> bool:
+        """Return as a session does; without a part, not before it is plain that none comes."""
+        waited_s = time.monotonic() - self.waiting_since_s
+        return super()._finished() and (bool(self.parts) or waited_s >= SETTLE_S)
+
     def _open_parts(self, given: set[TopicPartition]) -> None:
         """Take up the parts that were given."""
-        numbers = self._numbers_of(given)
+        numbers = sorted({one.partition for one in given})
+        if not self._is_whole(numbers, given):
+            return
         committed = self.committed(sorted(given))
         positions = self.beginnings(committed)
         new = [n for n in numbers if not self._rests(n, committed)]
@@ -187,30 +199,31 @@ class Member(Session):
         said = ", ".join(str(number) for number in numbers) or "none"
         self.engine.hooks.tell(f"has {len(parts)} of {self.count} parts: {said}")
 
-    def _numbers_of(self, given: set[TopicPartition]) -> list[int]:
-        """Return the numbers of the parts; each is here whole."""
-        numbers = sorted({one.partition for one in given})
-        for number in numbers:
-            for topic in self.job.topics:
-                if TopicPartition(topic, number) not in given:
-                    raise SettingError(
-                        f"the group {self.job.group_id} gave this consumer a part of part "
-                        f"{number}, without {topic}/{number}: do all its members read the same "
-                        "topics, with the same version of ketal?"
-                    )
-        if numbers and numbers[-1] >= self.count:
-            self.check_partitions()
-            raise TimeoutError(f"there is a part {numbers[-1]}, and {self.count} partitions")
-        return numbers
+    def _is_whole(self, numbers: list[int], given: set[TopicPartition]) -> bool:
+        """Return whether each part is here whole; a leader may have to learn of a topic first."""
+        wanted = {TopicPartition(topic, n) for topic in self.job.topics for n in numbers}
+        missing = sorted(wanted - given)
+        if not missing:
+            if numbers and numbers[-1] >= self.count:
+                self.check_partitions()
+                raise TimeoutError(f"there is a part {numbers[-1]}, and {self.count} partitions")
+            return True
+        if time.monotonic() - self.waiting_since_s >= SETTLE_S:
+            one = missing[0]
+            raise SettingError(
+                f"the group {self.job.group_id} gave this consumer a piece of part "
+                f"{one.partition}, without {one.topic}/{one.partition}: do all its members read "
+                "the same topics, with the same version of ketal?"
+            )
+        return False
 
     def _rests(self, number: int, committed: dict[TopicPartition, Any]) -> bool:
         """Return whether a part is here as it was committed last."""
         part = self.resting.get(number)
         if part is None:
             return False
-        own = {**self.note(part), "owner": self.engine.owner}
         held = [committed[one] for one in part.positions]
-        return all(one is not None and metadata(one.metadata) == own for one in held)
+        return all(one is not None and metadata(one.metadata) == part.said for one in held)
 
     def _opened_part(
         self,
@@ -240,6 +253,7 @@ class Member(Session):
             if told := part.restore(store.take(loaded), self.job.on_change):
                 self.engine.hooks.tell(f"part {number}: {told}")
                 part.dirty = True
+            part.said = held[0]
         except StateError as fault:
             if self.job.on_change != "fresh":
                 raise StateError(

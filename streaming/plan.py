@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from ketal.automaton import CompiledPattern
 from ketal.program import Program
 from ketal.streaming.job import Job
+from ketal.streaming.sharing import not_shared
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.families import warnings as key_group_warnings
 
@@ -41,17 +42,17 @@ def _engine(job: Job, program: Program) -> str:
     if job.engine == "spark":
         count = sum(family.groups for family in families(program, job.key_groups))
         return f"spark, {count} key groups, a batch each {job.trigger_ms} ms at most"
-    return f"process, {consumers(job)} (group {job.group_id})"
+    return f"process, {consumers(job, program)} (group {job.group_id})"
 
 
-def consumers(job: Job) -> str:
+def consumers(job: Job, program: Program) -> str:
     """Return who reads the partitions."""
     if job.changelog is not None:
         return (
-            "one of several consumers: each has some partition numbers, and partition n of every "
-            "topic goes with n, so that as many can share the job as a topic has partitions"
+            "one of several consumers, which share the partition numbers, partition n of each "
+            "topic with n: as many as a topic has partitions"
         )
-    if job.keyed_by is not None:
+    if job.keyed_by is not None and not_shared(job, program) is None:
         return (
             "one consumer that reads all partitions; with the topics keyed by "
             f'{job.keyed_by}, `store = "kafka:TOPIC"` would let several share them'

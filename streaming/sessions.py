@@ -290,7 +290,8 @@ class Session:
         offsets = {}
         for part in chosen:
             part.name = part.store.write(part.changes())
-            text = json.dumps({**self.note(part), "owner": self.engine.owner})
+            part.said = {**self.note(part), "owner": self.engine.owner}
+            text = json.dumps(part.said)
             for one, offset in part.positions.items():
                 offsets[one] = OffsetAndMetadata(offset, text, -1)
         saving_s = time.monotonic() - began_s

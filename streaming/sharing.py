@@ -41,22 +41,29 @@ def check_shared(job: Job, program: Program) -> None:
     SettingError
         Saying which pattern, why, and what to choose.
     """
-    if job.changelog is None:
-        return
-    one = 'or `store = "dir:PATH"`: one consumer reads all partitions'
+    why = None if job.changelog is None else not_shared(job, program)
+    if why is not None:
+        raise SettingError(
+            f'several consumers: {why}, or `store = "dir:PATH"`: one consumer reads all partitions'
+        )
+
+
+def not_shared(job: Job, program: Program) -> str | None:
+    """Return why several consumers cannot share a job, and what to choose; None if they can."""
     for compiled in program.compiled:
         why = unfit(compiled)
         if why is not None:
-            raise SettingError(f"several consumers: pattern {compiled.name} {why}; {one}")
+            return f"pattern {compiled.name} {why}"
         names = [name for name, _ in compiled.partition]
         if job.keyed_by not in names:
             common = partition_by(program)
             choose = f"keyed_by = {common[0]!r}" if common else "patterns partitioned alike"
-            raise SettingError(
-                f"several consumers: the topics are keyed by {job.keyed_by} ([source] keyed_by), "
-                f"and pattern {compiled.name} is partitioned by {', '.join(names)}, so that one "
-                f"scope would be in several partitions: choose {choose}, {one}"
+            return (
+                f"the topics are keyed by {job.keyed_by} ([source] keyed_by), and pattern "
+                f"{compiled.name} is partitioned by {', '.join(names)}, so that one scope would be "
+                f"in several partitions: choose {choose}"
             )
+    return None
 
 
 class Watch:

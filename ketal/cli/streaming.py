@@ -156,7 +156,7 @@ class _Stream:
             for warning in families.warnings(self._program, self._job.key_groups):
                 self._tell(f"warning: {warning}")
         else:
-            self._tell(plan.consumers(self._job))
+            self._tell(plan.consumers(self._job, self._program))
             if self._job.changelog is None:
                 self._tell("a second process of the group takes over")
         port = self._job.metrics_port

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 GROUP = "kafka"
 SPARK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
+FIGURES = pytest.StashKey[Counter[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,6 +40,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"jars", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(GROUP))
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Counter[str]:
+    """Return what all tests of faults count together; `make chaos` says it at its end."""
+    return request.config.stash.setdefault(FIGURES, Counter())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say the figures where a long run was asked for."""
+    found = terminalreporter.config.stash.get(FIGURES, Counter())
+    if "KETAL_CHAOS" in os.environ and found:
+        terminalreporter.section("faults")
+        for what, number in found.items():
+            terminalreporter.write_line(f"{number:8,} {what}")
 
 
 @contextmanager
@@ -76,12 +93,13 @@ def topic(broker: Broker) -> Callable[..., str]:
     return lambda partitions=1: make_topic(broker, partitions)
 
 
-def make_topic(broker: Broker, partitions: int = 1) -> str:
+def make_topic(broker: Broker, partitions: int = 1, policy: str = "delete") -> str:
     from kafka import KafkaAdminClient
 
     name = f"topic-{uuid.uuid4().hex[:12]}"
+    options = {"num_partitions": partitions, "configs": {"cleanup.policy": policy}}
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics({name: {"num_partitions": partitions}}, wait_for_metadata=True)
+        admin.create_topics({name: options}, wait_for_metadata=True)
     return name
 
 

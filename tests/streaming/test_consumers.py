@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import ConsumerRebalanceListener, KafkaProducer
 
 import ketal
+from ketal.cli import main
 from ketal.errors import SettingError, StateError
 from ketal.event import Event
 from ketal.program import Program
@@ -30,7 +31,9 @@ from ketal.streaming.broker import Broker
 from ketal.streaming.changelog import Changelog, Loaded
 from ketal.streaming.job import Job, Target
 from ketal.streaming.parts import OFFSETS
+from ketal.streaming.process import Engine
 from ketal.streaming.sharing import Watch, check_shared
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
     Message,
@@ -46,7 +49,7 @@ from tests.streaming.test_process import FORKS, accept
 
 CHANGES = int(os.environ.get("KETAL_CHAOS", "3"))
 PARTITIONS = 4
-HEIGHTS = 600
+HEIGHTS = 400
 PATIENCE_S = 90
 TOML = """\
 pattern = "forks.ketal"
@@ -70,15 +73,9 @@ lateness_ms = 1000000000
 """
 
 
-def compacted(broker: Broker, partitions: int, **settings: str) -> str:
+def compacted(broker: Broker, partitions: int) -> str:
     """Return a new topic for state."""
-    name = f"state-{random.getrandbits(48):x}"
-    configs = {"cleanup.policy": "compact", **settings}
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics(
-            {name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True
-        )
-    return name
+    return make_topic(broker, partitions, "compact")
 
 
 def shared(
@@ -204,18 +201,21 @@ class Load(threading.Thread):
         self.join()
 
 
-@pytest.mark.parametrize("consumers", [2, 3])
 def test_consumers_share_the_partitions_of_two_topics(
-    consumers: int, broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
+    broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
 ) -> None:
-    """Each verdict is in the topic once, and whoever has all parts has counted all."""
+    """Two, and then three; each verdict is there once, and whoever has all parts counted all."""
     topics, sink = (topic(PARTITIONS), topic(PARTITIONS)), topic()
     lines = pairs(range(1, HEIGHTS))
     ours = group(topics, sink)
-    members = [ours.start() for _ in range(consumers)]
+    messages = keyed(lines, topics, seed=1)
+    members = [ours.start(), ours.start()]
     for member in members:
-        ours.await_told(member, f"of {PARTITIONS} parts")
-    produce(broker, keyed(lines, topics, seed=1) + ends(topics))
+        ours.await_told(member, f"has 2 of {PARTITIONS} parts")
+    produce(broker, messages[: len(lines) // 2])
+    members.append(ours.start())
+    ours.await_told(members[-1], f"of {PARTITIONS} parts")
+    produce(broker, messages[len(lines) // 2 :] + ends(topics))
     for member in members:
         assert ours.finish(member)["kafka"]["messages"] > 0
     total = ours.total()
@@ -317,7 +317,7 @@ def test_topics_that_do_not_fit_are_said(broker: Broker, topic: Topic, tmp_path:
         ("nowhere", "there is no topic nowhere"),
         (compacted(broker, 3), "has 3 partitions, and the topics that are read have 4"),
         (topic(4), "cleanup.policy=delete"),
-        (compacted(broker, 4, **{"cleanup.policy": "compact,delete"}), "=compact,delete"),
+        (make_topic(broker, 4, "compact,delete"), "=compact,delete"),
     ):
         with pytest.raises(SettingError, match=said):
             run(shared(broker, [four], tmp_path, state), program)
@@ -381,6 +381,82 @@ def test_a_consumer_that_was_given_up_for_dead_says_nothing_twice(
     assert sorted(v["id"] for v in said) == wanted
 
 
+class Stranger(threading.Thread):
+    """Another member of a job's group, which is no `ketal stream`."""
+
+    def __init__(self, job: Job, topics: Sequence[str]) -> None:
+        super().__init__(daemon=True)
+        self._job = job
+        self._topics = topics
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        consumer = clients.consumer_of(replace(self._job, start="earliest"))
+        consumer.subscribe(self._topics, listener=Heedless(consumer))
+        while not self._over.is_set():
+            consumer.poll(timeout_ms=50)
+        clients.close_consumer(consumer)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def __enter__(self) -> Stranger:
+        self.start()
+        return self
+
+
+class Heedless(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Reads nothing of what its consumer is given."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        clients.keep_joining(self._consumer)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        for one in assigned:
+            self._consumer.pause(one)
+            self._consumer.seek(one, 0)
+
+
+def test_a_part_that_comes_in_two_is_refused(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody of the group reads one of the topics only."""
+    one, other = topic(PARTITIONS), topic(PARTITIONS)
+    monkeypatch.setattr("ketal.streaming.member.SETTLE_S", 1.0)
+    job = shared(broker, [one, other], tmp_path, until_end=False)
+    with Stranger(job, [one]), pytest.raises(SettingError, match=r"part \d, without topic-"):
+        run(job, ketal.compile(FORKS))
+
+
+def test_what_fails_when_parts_are_given_up_ends_the_job(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The commit is the listener's, on another thread; nothing of it is committed."""
+    source = topic(PARTITIONS)
+    job = shared(
+        broker, [source], tmp_path, until_end=False, commit_interval_ms=10**9,
+        verdicts=Target("file", "/dev/full"),
+    )  # fmt: skip
+    produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
+    stranger = Stranger(job, [source])
+
+    def look(figures: Any) -> None:
+        if figures.consumed == 2 and not stranger.is_alive():
+            stranger.start()
+
+    engine = Engine(job, ketal.compile(FORKS), Told().hooks(look))
+    with pytest.raises(SettingError, match="cannot write /dev/full"):
+        engine.run()
+    stranger.__exit__()
+    done = run(replace(job, until_end=True, verdicts=job.rejected), ketal.compile(FORKS))
+    assert done.summary is not None
+    assert done.summary["patterns"]["Forks"]["matches"] == 1
+
+
 # --- without a broker ---
 
 
@@ -409,6 +485,31 @@ def test_a_program_that_cannot_be_shared_is_refused(old: str, new: str, said: st
     with pytest.raises(SettingError, match=said) as caught:
         check_shared(job(), program)
     assert "one consumer reads all partitions" in str(caught.value)
+
+
+def test_the_plan_says_who_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without Kafka: what several consumers may share, and what they may not."""
+
+    def planned(keyed_by: str, store: str, code: int = 0) -> str:
+        text = TOML.format(servers="b:1", group="g", topics='"t"', sink="s", state="x")
+        text = text.replace('"height"', f'"{keyed_by}"').replace("kafka:x", store)
+        (tmp_path / "job.toml").write_text(text)
+        assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    (tmp_path / "forks.ketal").write_text(FORKS)
+    assert "one of several consumers, which share" in planned("height", "kafka:x")
+    assert "with the consumer that has the partitions of its height" in planned("height", "kafka:x")
+    assert "would let several share them" in planned("height", "dir:x")
+    assert "would let several" not in planned("hash", "dir:x")
+    assert "choose keyed_by = 'height'" in planned("hash", "kafka:x", code=2)
+    arrival = "takes events as they are consumed"
+    (tmp_path / "forks.ketal").write_text(
+        FORKS.replace("order CausalOrder;", "").replace("Conc(Accept)", "Accept")
+    )
+    assert arrival in planned("height", "dir:x")
+    assert arrival not in planned("height", "kafka:x")
 
 
 def test_the_watch_forgets_the_value_that_came_first() -> None:

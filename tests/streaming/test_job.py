@@ -10,7 +10,7 @@ import pytest
 
 import ketal
 from ketal.cli import main
-from ketal.errors import KetalError, NotAvailableError, SettingError
+from ketal.errors import KetalError, SettingError
 from ketal.streaming.job import Job, Target, read_job
 from ketal.streaming.metrics import Figures, MetricsServer
 from ketal.streaming.outputs import Outputs
@@ -124,20 +124,6 @@ def test_what_is_wrong_is_said(
         job_of(tmp_path, FULL.replace(old, new, 1))
     assert str(caught.value).startswith(str(tmp_path / "job.toml"))
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "flags"),
-    [
-        ('"process"', '"spark"', {}),
-    ],
-)
-def test_what_is_not_there_yet_is_refused(
-    old: str, new: str, flags: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
-    with pytest.raises(NotAvailableError, match="not available yet"):
-        job_of(tmp_path, FULL.replace(old, new, 1), **flags)
 
 
 def test_a_dry_run_says_what_would_run_and_no_password(
@@ -263,7 +249,7 @@ def test_metrics_are_prometheus_text() -> None:
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.look(
             now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, monitors=[monitor],
-            watermark_s=1_700_000_000.5,
+            watermark_s=1_700_000_000.5, parts=(2, 4),
         )  # fmt: skip
     server = MetricsServer(figures, 0)
     try:
@@ -283,10 +269,12 @@ def test_metrics_are_prometheus_text() -> None:
         "ketal_held_back_events 0",
         "ketal_live_runs 0",
         "ketal_commits_total 1",
+        "ketal_parts 2",
         "ketal_watermark_seconds 1700000000.5",
     ):
         assert line in lines
     assert "lag 7" in figures.line()
+    assert figures.line().startswith("2 of 4 parts · 150 messages")
 
 
 def test_a_port_that_is_none_is_said() -> None:

@@ -362,6 +362,24 @@ def test_the_errors_after_which_a_producer_would_bump_its_epoch_are_fatal(broker
         clients.close_producer(producer)
 
 
+def test_a_consumer_that_joins_its_group_goes_on_with_it(broker: Broker, topic: Topic) -> None:
+    """kafka-python forgets it where `poll` returned meanwhile, unless its flag is set."""
+    with pytest.raises(SettingError, match="kafka-python"):
+        clients.keep_joining(object())
+    name = topic()
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=f"group-{name}")
+    try:
+        consumer.subscribe([name])
+        coordinator = consumer._coordinator
+        coordinator.rejoin_needed = False
+        coordinator._joined_subscription = {name}
+        assert not coordinator.need_rejoin()
+        clients.keep_joining(consumer)
+        assert coordinator.need_rejoin()
+    finally:
+        clients.close_consumer(consumer)
+
+
 def test_what_no_second_try_can_mend_is_found_among_the_causes() -> None:
     from kafka import errors
 
