@@ -27,7 +27,7 @@ from ketal.streaming.folders import cache_folder
 from ketal.streaming.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
-from ketal.streaming.spark.operator import COLUMNS
+from ketal.streaming.spark.group import COLUMNS
 from ketal.streaming.spark.rows import shaped
 from ketal.streaming.spark.session import ROCKSDB
 

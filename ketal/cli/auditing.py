@@ -90,6 +90,7 @@ def execute(args: argparse.Namespace) -> int:
         progress.stop()
     repairs = _repaired_all(parts, args) if args.repair else []
     options.say_rebuilding(log)
+    _say_void(parts)
     with opened(None if args.repair else args.write, inputs=args.logs) as sink:
         for line in (_json if args.output == "json" else _human)(audit, repairs):
             sink.line(line)
@@ -99,6 +100,17 @@ def execute(args: argparse.Namespace) -> int:
     if not audit.statistics.events and audit.clean:
         return _nothing_read(audit, args.logs)
     return FINE if audit.clean else FOUND
+
+
+def _say_void(parts: list[Examined]) -> None:
+    """Say on standard error which keys of --match-messages fit no event of any execution."""
+    pairings = [part.pairing for part in parts if part.pairing and part.execution.events]
+    for key in pairings[0].void if pairings else ():
+        if all(key in pairing.void for pairing in pairings):
+            complain(
+                f"--match-messages: no event fits {key}, so no message is matched; "
+                "is it the field that the log has?"
+            )
 
 
 @dataclass(frozen=True)

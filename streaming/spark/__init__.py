@@ -1,7 +1,7 @@
 """Spark: one call that takes events and returns verdicts, for streams and for tables (DESIGN 7).
 
 On a streaming DataFrame the program is a stateful operator (`applyInPandasWithState`) over a fixed
-number of key groups, each with one binary value: the snapshot of a `Monitor`. On a table the same
+number of key groups, each with one binary value: the records of a `Monitor`. On a table the same
 groups go through a `Monitor` each, sorted, and end. What an event means is decided in neither.
 
 This is the one rule: the same events give the same verdicts with the same ids, from a stream or
@@ -103,7 +103,8 @@ def verdicts(
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    from ketal.streaming.spark.operator import Operator, Work
+    from ketal.streaming.spark.group import Work
+    from ketal.streaming.spark.operator import Operator
     from ketal.streaming.spark.rows import shaped
 
     if not isinstance(events, DataFrame):

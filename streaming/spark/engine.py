@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import KetalError, SettingError, StateError
+from ketal.event import seconds
 from ketal.intake import Tally
 from ketal.program import Program
 from ketal.streaming.job import Job
@@ -280,7 +281,7 @@ class Engine:
             control=sum(of["control"] for of in telling),
             lag=_lag(progress),
             monitors=monitors,
-            watermark_s=None,
+            watermark_s=_watermark_s(progress),
         )
         self.hooks.look(self.figures)
 
@@ -330,6 +331,12 @@ def _lag(progress: Any) -> dict[str, int]:
                 had = end.get(topic, {}).get(number, offset)
                 out[f"{topic}/{number}"] = max(0, offset - had)
     return out
+
+
+def _watermark_s(progress: Any) -> float | None:
+    """Return Spark's watermark; it stands at the epoch until there is one."""
+    said = progress["eventTime"].get("watermark") if progress else None
+    return (seconds(said) or None) if said else None
 
 
 def _offsets(said: Any) -> dict[str, dict[str, int]]:

@@ -18,10 +18,9 @@ The one rule: no row is dropped and none is read twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -32,7 +31,7 @@ from ketal.event import CONTROL_PREFIX
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import INCARNATION, OWN_FIELDS, Source
 from ketal.streaming.spark.families import Family, Partition
-from ketal.streaming.spark.operator import ALONE, COPY, HOME
+from ketal.streaming.spark.group import ALONE, COPY, HOME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -257,8 +256,9 @@ class _Events:
 
     def __init__(self, events: DataFrame) -> None:
         self._types = {one.name: one.dataType for one in events.schema.fields}
-        # The schema as JSON has the metadata that the one of Python leaves out.
-        self._marks = _marks(events)
+        self._marked = any(
+            one.name == "time" and DELAY in one.metadata for one in events.schema.fields
+        )
         self._streaming = events.isStreaming
 
     def _is_text(self, name: str) -> bool:
@@ -318,16 +318,10 @@ class _Events:
     def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
         if "time" not in self._types:
             raise SettingError("the program goes by time, and the events have no column time")
-        if "time" in self._marks:
+        if self._marked:
             return frame
         at = _time(_cast("time", self._types["time"]).cast("string"), 1)
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
-
-
-def _marks(events: DataFrame) -> set[str]:
-    """Return the columns that have a watermark already."""
-    said: Any = json.loads(events._jdf.schema().json())
-    return {one["name"] for one in said["fields"] if DELAY in one.get("metadata", {})}
 
 
 def _quoted(name: str) -> str:

@@ -72,14 +72,15 @@ def spark_session(job: Job) -> tuple[SparkSession, bool]:
         If there is no Java for it.
     """
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as missing:
         if missing.name != "pyspark":
             raise
         raise SettingError("pyspark is not installed: pip install 'ketal[spark]'") from None
-    active = SparkSession.getActiveSession()
-    own = active is None and _SUBMITTED not in os.environ
-    session = _started(job) if own else (active or SparkSession.builder.getOrCreate()).newSession()
+    # A session is active in one thread only; a process has one context.
+    own = SparkContext._active_spark_context is None and _SUBMITTED not in os.environ
+    session = _started(job) if own else SparkSession.builder.getOrCreate().newSession()
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
     tasks = session.sparkContext.defaultParallelism

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ketal.streaming.job import Job
 from ketal.streaming.outputs import Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint
-from ketal.streaming.spark.operator import FIGURES
+from ketal.streaming.spark.group import FIGURES
 from ketal.verdicts import Rejected
 
 if TYPE_CHECKING:

@@ -108,7 +108,8 @@ EXECUTOR = """
 import pickle, sys
 for name in ("lark", "automata", "kafka", "pyspark.sql"):
     sys.modules[name] = None
-from ketal.streaming.spark.operator import Operator, Group, _work
+from ketal.streaming.spark.group import Group
+from ketal.streaming.spark.operator import Operator, _work
 operator = pickle.load(sys.stdin.buffer)
 work = _work(operator.shipped, operator.digest)
 group = Group(work, 0, None)
@@ -131,7 +132,8 @@ def test_executors_need_neither_lark_nor_automata_lib() -> None:
     from pyspark import cloudpickle
 
     from ketal.logs import Source
-    from ketal.streaming.spark.operator import Operator, Work
+    from ketal.streaming.spark.group import Work
+    from ketal.streaming.spark.operator import Operator
 
     work = Work(
         programs=((0, ketal.compile(FORKS)),), limits=ketal.Limits(), source=Source(),

@@ -1,0 +1,148 @@
+"""What runs on the executors, without a Spark: a key group, its rows, its state."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.errors import StateError
+from ketal.logs import Source
+from ketal.streaming.spark.families import families, shared
+from ketal.streaming.spark.group import ALONE, COPY, FIGURES, HOME, PLAIN, Group, Work
+from tests.streaming.test_spark_detect import FORKS
+
+TIMED = FORKS.replace("Second;\n}", "Second; within 10 s;\n}")
+END = b'{"type": "ketal.end"}'
+
+
+def accept(node: str, counter: int = 1, **more: Any) -> bytes:
+    data = {"height": 1, "hash": node}
+    return json.dumps(
+        {"node": node, "type": "accept", "clock": {node: counter}, "data": data, **more}
+    ).encode()
+
+
+def work(text: str = FORKS, *, key_groups: int = 4, partitions: int | None = 2) -> Work:
+    program = ketal.compile(text)
+    return Work(
+        programs=tuple((f.first, f.program) for f in families(program, key_groups)),
+        limits=ketal.Limits(), source=Source(), columns=PLAIN, headers=(), partitions=partitions,
+        timed=True, figures=True,
+    )  # fmt: skip
+
+
+def rows(*values: bytes, partition: int = 0, copy: int = ALONE, first: int = 0) -> list[Any]:
+    return [(copy, "t", partition, first + n, value) for n, value in enumerate(values)]
+
+
+def took(group: Group, given: list[Any]) -> list[dict[str, Any]]:
+    return [verdict.to_dict() for verdict in group.take(given)]
+
+
+def kinds(group: Group, given: list[Any]) -> list[str]:
+    return [verdict.kind for verdict in group.take(given)]
+
+
+def figures(group: Group) -> dict[str, Any]:
+    row = group.figures()
+    assert row[0] == FIGURES
+    said: dict[str, Any] = json.loads(str(row[5]))
+    return said
+
+
+def test_a_group_goes_on_from_its_state() -> None:
+    at = work()
+    group = Group(at, 0, None)
+    assert took(group, rows(accept("a"))) == []
+    group = Group(at, 0, group.state())
+    (match,) = took(group, rows(accept("b"), first=1))
+    assert match["events"] == ["a@1", "b@1"]
+    assert figures(group)["messages"] == 2
+
+
+def test_time_is_that_of_the_partition_that_is_behind() -> None:
+    """And of those alone that have not ended."""
+    group = Group(work(TIMED), 0, None)
+    mark = b'{"type": "ketal.watermark", "time": %d}'
+    assert took(group, rows(accept("a", time=1))) == []
+    assert took(group, rows(mark % 100, copy=HOME)) == []
+    assert group.waits
+    assert kinds(group, rows(mark % 50, partition=1, copy=HOME)) == ["timed_out"]
+    assert not group.waits
+    assert kinds(group, rows(accept("b", time=49))) == ["late"]
+    assert took(group, rows(accept("c", time=60))) == []
+    # The partition that was behind has ended, so the other one alone says what time it is.
+    assert kinds(group, rows(END, partition=1, copy=HOME)) == ["timed_out"]
+
+
+def test_the_execution_ends_with_its_last_partition() -> None:
+    at = work(TIMED)
+    group = Group(at, 0, None)
+    assert took(group, rows(accept("a", time=1)) + rows(END, copy=HOME, first=1)) == []
+    (said,) = took(group, rows(accept("b", time=2), first=2))
+    assert (said["place"], said["reason"]) == ("t/0/2", "its partition has ended (ketal.end)")
+    group = Group(at, 0, group.state())
+    assert kinds(group, rows(END, partition=1, copy=HOME)) == ["timed_out"]
+    of = figures(group)
+    assert of["ended"]
+    assert of["messages"] == of["events"]["read"] + of["control"] == 4
+    assert group.advance(10**9) == []
+
+
+def test_where_the_partitions_are_not_known_an_end_ends_its_own() -> None:
+    group = Group(work(partitions=None), 0, None)
+    assert took(group, rows(END, partition=1, copy=HOME)) == []
+    assert not figures(group)["ended"]
+    assert kinds(group, rows(accept("a"), partition=1)) == ["rejected"]
+    assert kinds(group, rows(accept("a"), accept("b"))) == ["match"]
+
+
+SEVERAL = FORKS + FORKS.replace("Forks", "Other").replace("by height", "by hash")
+
+
+def test_what_all_groups_see_is_told_and_counted_by_one() -> None:
+    at = work(SEVERAL)
+    home, other, second = Group(at, 0, None), Group(at, 1, None), Group(at, 4, None)
+    bad_control, join = b'{"type": "ketal.none"}', b'{"type": "ketal.join", "node": "a"}'
+    for group, copy, told in ((home, HOME, 1), (other, COPY, 0), (second, COPY, 0)):
+        assert len(took(group, rows(bad_control, join, copy=copy))) == told
+        of = figures(group)
+        assert (of["messages"], of["control"]) == (2 * told, told)
+    # A malformed message comes to one group of each family.
+    assert kinds(other, rows(b"poison", first=9)) == ["rejected"]
+    assert kinds(second, rows(b"poison", first=9)) == []
+    # So does a dot that is there twice, with other content.
+    twice = rows(accept("z", 5), accept("z", 5, time=1), first=20)
+    assert [v["place"] for v in took(home, twice)] == ["t/0/21"]
+    assert took(second, twice) == []
+
+
+def test_a_type_that_is_there_twice_is_no_event() -> None:
+    """Spark's JSON functions read the first, every other reader of ketal the last."""
+    group = Group(work(), 0, None)
+    twice = b'{"type": "accept", "type": "ketal.join", "node": "a"}'
+    (said,) = took(group, rows(twice))
+    assert "its type cannot be told" in said["reason"]
+    other = b'{"type": "ketal.join", "type": "accept", "node": "a", "clock": {"a": 1}}'
+    assert kinds(group, rows(other, copy=HOME)) == ["rejected"]
+    assert kinds(group, rows(other, copy=COPY)) == []
+
+
+def test_a_state_that_does_not_fit_is_said() -> None:
+    at = work()
+    state = Group(at, 0, None).state()
+    changed = work(FORKS.replace("hash != First.hash", "true"))
+    with pytest.raises(StateError, match="of another program: pattern Forks changed: steps"):
+        Group(changed, 0, state)
+    for damaged in (state[:-1], b"", b"\x80"):
+        with pytest.raises(StateError, match="damaged"):
+            Group(at, 0, damaged)
+
+
+def test_the_limits_of_what_is_seen_are_divided() -> None:
+    limits = ketal.Limits(dots_max=32, counters_max=7, runs_max=5)
+    assert shared(limits, 16) == replace(limits, dots_max=2, counters_max=1)
