@@ -14,14 +14,15 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 
 import ketal
-from ketal.logs import load_config, open_source
+from ketal.logs import Source, load_config, open_source
 from tests.conftest import SHARED_DATA
 from tests.examples.transcripts import ROOT
 from tests.streaming.ways import Execution, by_scope, in_total_order, shuffled
 from tests.test_corpus import CASES, CORPUS, Case
+from tests.test_real_logs import RPC
 
 SEED = 20
 ALL = os.environ.get("KETAL_FIVE_WAYS") == "all"
@@ -56,12 +57,12 @@ def _corpus() -> dict[str, Callable[[], Execution]]:
     for name in CASES:
         compiled = Case(name).compiled
         if not compiled.causal:
-            out[name] = lambda name=name: _arrival(name)  # type: ignore[misc]
+            out[name] = partial(_arrival, name)
             continue
         if compiled.order_independent:
-            out[name] = lambda name=name: _plain(name)  # type: ignore[misc]
+            out[name] = partial(_plain, name)
         if not compiled.order_independent or compiled.kind == "check":
-            out[f"{name}-total"] = lambda name=name: _total(name)  # type: ignore[misc]
+            out[f"{name}-total"] = partial(_total, name)
     return out
 
 
@@ -71,13 +72,18 @@ OF_THE_CORPUS = _corpus()
 
 FOLDER = ROOT / "examples" / "real_logs"
 LOGS = {
-    "simpledb": "shiviz/simpledb.log",
-    "broadcast": "shiviz/reliable-broadcast.log",
-    "facebook": "shiviz/facebook.log",
-    "voldemort": "shiviz/voldemort-simple-threadnames.log",
-    "token": "tlaplus/VectorClocksTests.ndjson",
-}
-"""Configuration in the examples → log."""
+    "simpledb": ("simpledb", "shiviz/simpledb.log", ""),
+    "broadcast": ("broadcast", "shiviz/reliable-broadcast.log", ""),
+    "simple-broadcast": ("broadcast", "shiviz/simple-reliable-broadcast.log", ""),
+    "facebook": ("facebook", "shiviz/facebook.log", ""),
+    "facebook-second": ("facebook", "shiviz/facebook-multiple.log", "Execution #2"),
+    "comparison": ("facebook", "shiviz/multiple-comparison.log", "Some events are different "
+                   "from base"),
+    "rpc": ("", "shiviz/RpcClientServer.log", ""),
+    "voldemort": ("voldemort", "shiviz/voldemort-simple-threadnames.log", ""),
+    "token": ("token", "tlaplus/VectorClocksTests.ndjson", ""),
+}  # fmt: skip
+"""Log → configuration in the examples, file, and which of several executions: a topic has one."""
 
 PAIRS = """
 pattern Pairs {
@@ -100,10 +106,11 @@ pattern Growing {
 EACH_NODE = """
 pattern EachNode {
     partition by node;
-    event Any = true; First = Any; Again = Any && type == First.type;
-    find next First Again; within 4 events;
+    event Any = true; First = Any; Other = Any && type != First.type;
+    find next First Other; within 4 events;
 }
 """
+SOURCE_OF_RPC = Source(format="shiviz", regex=RPC)
 PATTERNS = {
     "barrier": "simpledb",
     "exchange": "simpledb",
@@ -114,13 +121,17 @@ PATTERNS = {
 }
 """Pattern of the examples → log."""
 
+PAIRS_OF = ("broadcast", "simple-broadcast", "facebook", "facebook-second", "comparison", "rpc")
+"""Where there are not too many of them."""
+
 
 @cache
 def lines_of_log(log: str) -> tuple[bytes, ...]:
     """Return the events of a real log as JSON lines, in the order of its file."""
-    source = load_config(FOLDER / f"{log}.toml").source
+    config, path, execution = LOGS[log]
+    source = load_config(FOLDER / f"{config}.toml").source if config else SOURCE_OF_RPC
     out = io.BytesIO()
-    ketal.write_jsonl(open_source(source, [SHARED_DATA / LOGS[log]]), out)
+    ketal.write_jsonl(open_source(source, [SHARED_DATA / path]).executions[execution], out)
     return tuple(out.getvalue().splitlines())
 
 
@@ -146,12 +157,12 @@ def _arrival_of_log(log: str) -> Execution:
 def _real_logs() -> dict[str, Callable[[], Execution]]:
     out: dict[str, Callable[[], Execution]] = {}
     for name, log in PATTERNS.items():
-        out[f"log-{name}"] = lambda name=name, log=log: _example(name, log)  # type: ignore[misc]
-    for log in ("broadcast", "facebook"):
-        out[f"log-{log}-pairs"] = lambda log=log: _pairs(log)  # type: ignore[misc]
+        out[f"log-{name}"] = partial(_example, name, log)
+    for log in PAIRS_OF:
+        out[f"log-{log}-pairs"] = partial(_pairs, log)
     for log in LOGS:
-        out[f"log-{log}-total"] = lambda log=log: _total_of_log(log)  # type: ignore[misc]
-        out[f"log-{log}-arrival"] = lambda log=log: _arrival_of_log(log)  # type: ignore[misc]
+        out[f"log-{log}-total"] = partial(_total_of_log, log)
+        out[f"log-{log}-arrival"] = partial(_arrival_of_log, log)
     return out
 
 
@@ -167,8 +178,6 @@ _KINDS = (
     "design_forked_blocks",
     "design_stack_pop_after_off-total",
     "check_incomplete",
-    "within_time",
-    "paper_fig04_fig05-total",
     "log-exchange",
 )
 STREAMED = [name for name in EXECUTIONS if ALL or name in _KINDS]
