@@ -34,11 +34,10 @@ test: $(READY)
 # Each number can be set: `make long KETAL_ORDERS=20`.
 long: export KETAL_ORDERS ?= 200
 long: export KETAL_FAULTS ?= 2000
-long: export KETAL_CHAOS ?= 60
 long: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/operators/test_ordering_real_logs.py \
 	    tests/audit/test_single_faults.py $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests/streaming/test_process_faults.py $(PYTEST_ARGS)
+	KETAL_FIVE_WAYS=all $(BIN)/python -m pytest tests/streaming/test_five_ways.py $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -50,9 +49,14 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The faults of a streaming job, with so many kills for each kind of output; the tests make two.
+# The faults of a streaming job: so many kills of the process engine for each kind of output, a fifth
+# as many of the Spark driver, and others in proportion; `make test` makes one or two of each. It
+# ends with what was counted.
+chaos: export KETAL_CHAOS ?= 50
 chaos: $(READY)
-	KETAL_CHAOS=$${KETAL_CHAOS:-60} $(BIN)/python -m pytest tests/streaming/test_process_faults.py
+	$(BIN)/python -m pytest tests/streaming/test_process_faults.py \
+	    tests/streaming/test_spark_faults.py tests/streaming/test_poison.py \
+	    tests/streaming/test_consumers.py $(PYTEST_ARGS)
 
 bench: $(READY)
 	for file in benchmarks/*.py; do $(BIN)/python "$$file" || exit 1; done

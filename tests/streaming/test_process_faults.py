@@ -9,14 +9,18 @@ import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -43,6 +47,9 @@ from tests.streaming.jobs import (
 from tests.streaming.test_process import FORKS, accept
 
 KILLS = int(os.environ.get("KETAL_CHAOS", "2"))
+DEATHS = max(2, KILLS // 6)
+"""How often the broker dies under load, half of the times together with the engine."""
+FULL_DISKS = max(1, KILLS // 10)
 PAIRS = 3_000
 PATIENCE_S = 40
 TOML = """\
@@ -50,6 +57,7 @@ pattern = "forks.ketal"
 [kafka]
 bootstrap_servers = "{servers}"
 group_id = "{source}"
+call_timeout_ms = {call_timeout_ms}
 [kafka.properties]
 max_poll_records = 50
 [source]
@@ -67,11 +75,23 @@ lateness_ms = 1000000000
 class Command:
     """`ketal stream` with the job of a folder, as a process of its own."""
 
-    def __init__(self, folder: Path, broker: Broker, source: str, verdicts: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        broker: Broker,
+        source: str,
+        verdicts: str,
+        call_timeout_ms: int = 30_000,
+    ) -> None:
         self.folder = folder
         self.state = folder / "state"
         (folder / "forks.ketal").write_text(FORKS)
-        text = TOML.format(servers=broker.bootstrap_servers, source=source, verdicts=verdicts)
+        text = TOML.format(
+            servers=broker.bootstrap_servers,
+            source=source,
+            verdicts=verdicts,
+            call_timeout_ms=call_timeout_ms,
+        )
         (folder / "job.toml").write_text(text)
 
     @contextmanager
@@ -104,6 +124,64 @@ class Command:
             time.sleep(0.001)
 
 
+class Load(threading.Thread):
+    """Sends events of two nodes until it is told to finish: each two of a height are a match.
+
+    The second of a height comes when others have come between, so that a match is often one of
+    events before a kill and after it. Messages are keyed by the height.
+    """
+
+    BETWEEN = 20
+
+    def __init__(self, broker: Broker, topic: str, partitions: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._servers = broker.bootstrap_servers
+        self._topic = topic
+        self._partitions = partitions
+        self._chance = random.Random(seed)
+        self._enough = threading.Event()
+        self._lines: list[bytes] = []
+        self._sent: list[Any] = []
+
+    def __enter__(self) -> Load:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self.join()
+
+    def run(self) -> None:
+        height, waiting = 0, []
+        with KafkaProducer(bootstrap_servers=self._servers, acks="all") as producer:
+            while not self._enough.wait(0.02):
+                height += 1
+                waiting.append(height)
+                self._send(producer, "a", height)
+                if len(waiting) > self.BETWEEN:
+                    self._send(producer, "b", waiting.pop(self._chance.randrange(self.BETWEEN)))
+            for one in waiting:
+                self._send(producer, "b", one)
+            self._sent += [
+                producer.send(self._topic, END, partition=n) for n in range(self._partitions)
+            ]
+            producer.flush()
+
+    def _send(self, producer: KafkaProducer, node: str, height: int) -> None:
+        line = accept(node, height, height)
+        self._lines.append(line)
+        number, key = height % self._partitions, str(height).encode()
+        self._sent.append(producer.send(self._topic, line, key=key, partition=number))
+
+    def finish(self) -> list[bytes]:
+        """Send what is missing to pairs, and the end; return all events, which Kafka has by now."""
+        self._enough.set()
+        self.join()
+        for one in self._sent:
+            one.get(timeout=0)
+        return self._lines
+
+
 def pairs() -> list[bytes]:
     """Return events of which each two are a match."""
     return [accept(node, height, height) for height in range(1, PAIRS + 1) for node in "ab"]
@@ -112,7 +190,7 @@ def pairs() -> list[bytes]:
 @pytest.mark.parametrize("seed", range((KILLS + 1) // 2))
 @pytest.mark.parametrize("kind", ["kafka", "file"])
 def test_kill_9_loses_nothing_and_doubles_nothing(
-    kind: str, seed: int, broker: Broker, topic: Topic, tmp_path: Path
+    kind: str, seed: int, broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]
 ) -> None:
     """Under read_committed; a file may have a verdict again, with the same id."""
     chance = random.Random(seed)
@@ -129,15 +207,21 @@ def test_kill_9_loses_nothing_and_doubles_nothing(
             command.await_snapshot(before + chance.randint(2, 4), process)
             time.sleep(chance.random() * 0.05)
             process.kill()
+            process.wait()
+        figures[f"process, {kind}: kills of the engine"] += process.returncode == -signal.SIGKILL
     produce(broker, [(source, n, END) for n in range(3)])
     with command.running("--output", "json") as process:
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
     if kind == "kafka":
-        assert sorted(v["id"] for v in committed(broker, sink, least=PAIRS)) == sorted(wanted)
+        said = [v["id"] for v in committed(broker, sink, least=PAIRS)]
+        assert sorted(said) == sorted(wanted)
     else:
-        assert {v["id"] for v in written(tmp_path / "verdicts.jsonl")} == set(wanted)
+        said = [v["id"] for v in written(tmp_path / "verdicts.jsonl")]
+        assert set(said) == set(wanted)
+    figures[f"process, {kind}: verdicts"] += len(wanted)
+    figures[f"process, {kind}: verdicts that came again"] += len(said) - len(wanted)
     (summary,) = map(json.loads, out.splitlines())
     assert summary["summary"]["events"]["read"] == len(lines)
     assert summary["summary"]["kafka"] == {"messages": len(lines) + 3, "control": 3}
@@ -227,8 +311,37 @@ def test_a_disk_that_is_full_ends_the_job_and_loses_nothing(
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
 
 
+def test_a_disk_that_fills_up_under_the_snapshot(
+    broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]
+) -> None:
+    """The file of the state ends anywhere in a record; what was committed before is taken up."""
+    chance = random.Random(11)
+    source, sink = topic(), topic()
+    lines = pairs()
+    produce(broker, [(source, 0, line) for line in lines])
+    command = Command(tmp_path, broker, source, f"kafka:{sink}")
+    for _ in range(FULL_DISKS):
+        with command.running() as process:
+            command.await_snapshot(command.snapshots() + 2, process)
+            size = max(log.stat().st_size for log in command.state.glob("*.state"))
+            most = size + chance.randrange(2_000)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+            _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 2, err
+        assert "cannot be saved in" in err
+        figures["process: full disks under the snapshot"] += 1
+    produce(broker, [(source, 0, END)])
+    with command.running() as process:
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(said) == sorted(wanted)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["alone", "several"])
 def test_a_broker_that_dies_inside_a_transaction(
-    jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    several: bool, jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call that hangs is given up, and everything since the last commit is done again."""
     commit = KafkaProducer.commit_transaction
@@ -252,21 +365,59 @@ def test_a_broker_that_dies_inside_a_transaction(
             broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
             call_timeout_ms=4_000,
         )  # fmt: skip
+        if several:
+            # It cannot leave the group while the broker is down, and is waited for.
+            job = replace(
+                job, keyed_by="height", changelog=make_topic(broker, policy="compact"),
+                properties={"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500},
+            )  # fmt: skip
         engine = run(job, ketal.compile(FORKS), told)
-        assert "failed" in told.sentences[0]
-        assert told.sentences[-1] == "Kafka is back; going on from the last commit"
+        assert any("failed" in sentence for sentence in told.sentences)
+        assert "Kafka is back; going on from the last commit" in told.sentences
         assert engine.figures.restarts >= 1
         wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
         said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
         assert sorted(said) == sorted(wanted)
 
 
+def test_a_broker_that_dies_under_load_alone_and_with_the_engine(
+    jars: Path, tmp_path: Path, figures: Counter[str]
+) -> None:
+    """At random points; an engine that lives goes on by itself, and nothing is there twice."""
+    chance = random.Random(7)
+    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
+        source, sink = make_topic(broker, 3), make_topic(broker)
+        command = Command(tmp_path, broker, source, f"kafka:{sink}", call_timeout_ms=4_000)
+        with contextlib.ExitStack() as stack:
+            load = stack.enter_context(Load(broker, source, 3, seed=7))
+            process = stack.enter_context(command.running("--output", "json"))
+            for number in range(DEATHS):
+                command.await_snapshot(command.snapshots() + chance.randint(1, 10), process)
+                time.sleep(chance.random() * 0.1)
+                if number % 2:
+                    process.kill()
+                broker.kill()
+                time.sleep(chance.random() * 2)
+                broker.start()
+                if number % 2:
+                    process = stack.enter_context(command.running("--output", "json"))
+            lines = load.finish()
+            out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+        said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(said) == sorted(wanted)
+    (summary,) = [json.loads(line)["summary"] for line in out.splitlines()]
+    assert summary["kafka"] == {"messages": len(lines) + 3, "control": 3}
+    assert summary["events"]["accepted"] == summary["events"]["read"] == len(lines)
+    figures["process: deaths of the broker"] += DEATHS
+    figures["process: of those together with the engine's"] += DEATHS // 2
+
+
 def test_a_broker_that_does_not_come_back_is_lost(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     """Nobody listens there: the job says so and gives up when it was told to."""
-    from dataclasses import replace
-
     job = replace(
         job_of(broker, [topic()], tmp_path, lost_after_ms=0, call_timeout_ms=1_000),
         bootstrap_servers="127.0.0.1:9",
