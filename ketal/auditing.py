@@ -29,6 +29,9 @@ from ketal.measuring import Statistics, measured, summed
 from ketal.restarts import Restarts, may_have_restarted, readings
 from ketal.verdicts import Rejected
 
+ENDED = "the execution has ended (ketal.end)"
+"""Why an event after the end is rejected; `ketal run` says the same."""
+
 __all__ = ["CODES", "Audit", "Examined", "Fault", "audit", "examined", "summarised"]
 
 
@@ -124,11 +127,14 @@ def examined(
     events: dict[str, list[Stamped]] = {}
     controls: dict[str, list[tuple[int, Control]]] = {}
     rejected: dict[str, list[Rejected]] = {}
+    ended: set[str] = set()
     count = 0
     for position, (name, item, file, line) in enumerate(_records(log)):
         held = events.setdefault(name, [])
         if isinstance(item, Control):
             controls.setdefault(name, []).append((position, item))
+            if item.kind == "end":
+                ended.add(name)
             continue
         if not isinstance(item, Event | Rejected):
             raise wrong_type("what a log holds", "a ketal.Event", item)
@@ -136,6 +142,11 @@ def examined(
         if event is None:
             assert isinstance(item, Rejected), item
             rejected.setdefault(name, []).append(item)
+            continue
+        if name in ended:
+            # As `ketal run` does: what comes after the end is no part of it.
+            at = f"{file}:{line}" if file else str(event.dot) if isinstance(event, Event) else ""
+            rejected.setdefault(name, []).append(Rejected(place=at, reason=ENDED, execution=name))
             continue
         count += 1
         if count > limits.events_max:

@@ -20,11 +20,13 @@ then on: it accuses no other event.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from ketal.contradictions import find_contradictions
-from ketal.dots import Move, give_dots, possible_moves
+from ketal.dots import Move, Reading, Recount, give_dots, possible_moves, recounts
 from ketal.execution import Execution, Stamped
 from ketal.references import find_unknown_references
 
@@ -57,13 +59,18 @@ def examine(
     return _Examination(events, frozenset(retired), pairs).best()
 
 
+_State = tuple[int, dict[str, int], frozenset[str]]
+_Answer = TypeVar("_Answer")
+
+
 class _Examination:
     """Readings of one log.
 
     The stages one after another may misread an own entry whose line and clock say
     little: what it contradicts shows in a later stage only. So where there are
-    several findings, and at most one own entry of a node can be wrong, each reading
-    of that node is tried with all stages.
+    several findings, each node is tried with all stages as it must have counted
+    (`ketal.counting`), if that takes fewer faults of its own entries; and, where at
+    most one of them can be wrong, in each reading of that one.
     """
 
     def __init__(
@@ -73,60 +80,137 @@ class _Examination:
         self._left = left
         self._pairs = pairs
         self._tries = _REREAD_MAX // max(1, len(events))
-        # What an examination changes of its events.
-        self._as_read = [(e.counter, e.clock, e.unknown) for e in events if self._tries]
+        self._as_read = self._state()
+        self._last: tuple[Mapping[str, Reading], Execution] | None = None
 
     def best(self) -> Execution:
         """Return the reading with the fewest findings, the stages' own before others."""
         execution = self._read({})
-        if len(execution.findings) < 2 or not self._tries:
+        if len(execution.findings) < 2:
             return execution
-        if all(finding.code == "A004" for finding in execution.findings):
-            # That events are lost is what it looks like.
-            return execution
-        moves: dict[str, Move] = {}
-        sure: dict[str, bool] = {}
         wrong, pairs = _misorders(execution)
         ordered = pairs >= _PAIRS and 20 * wrong <= pairs
         best = _score(execution, ordered=ordered)
-        for node, choices in list(possible_moves(self._fresh())):
+        lost = all(finding.code == "A004" for finding in execution.findings)
+        candidates = self._recounts(execution)
+        clocks = _contradictions(execution)
+        readings, best = self._recounted(candidates, best, clocks, ordered=ordered)
+        # That events are lost is what it looks like, if nothing explains it better.
+        sure = {} if lost else self._moved(readings, best, ordered=ordered)
+        if self._last is not None and self._last[0] == readings:
+            execution = self._last[1]
+        else:
+            execution = self._read(readings)
+        for node, certain in sure.items():
+            move = readings[node]
+            assert isinstance(move, Move), move
+            for code in ("A001", "A002", "A003"):
+                event = execution.lines[node].at.get(move.counter)
+                finding = None if event is None else execution.found(code, event)
+                if finding is not None:
+                    finding.certain &= certain
+        return execution
+
+    def _recounts(self, execution: Execution) -> dict[str, Recount]:
+        """Return the nodes whose own entries fewer faults explain than were found."""
+        own: Counter[str] = Counter()
+        clocks: set[str] = set()
+        lost = set(execution.lines)
+        for finding in execution.findings:
+            node = finding.event.node
+            if finding.code in ("A003", "A004", "A005"):
+                own[node] += 1
+            elif finding.code in ("A008", "A010"):
+                clocks |= {node, *finding.blamed}
+            if finding.code != "A004":
+                lost.discard(node)
+        if not own:
+            return {}
+        return {
+            node: recount
+            for node, recount in self._asked(recounts)
+            if recount.faults < own[node] + (node in clocks and own[node] > 0)
+            # Whether one event is last or fills a hole, the stages ask of clocks and lines.
+            and (node not in lost or recount.faults > 1)
+        }
+
+    def _recounted(
+        self,
+        candidates: dict[str, Recount],
+        best: tuple[int, int],
+        contradictions: int,
+        *,
+        ordered: bool,
+    ) -> tuple[dict[str, Reading], tuple[int, int]]:
+        """Return the nodes that are better read as they must have counted, and the score."""
+        readings: dict[str, Reading] = dict(candidates)
+        if not candidates:
+            return {}, best
+        execution = self._read(readings)
+        score = _score(execution, ordered=ordered)
+        if score < best or (score[0] == best[0] and _contradictions(execution) < contradictions):
+            return readings, score
+        readings = {}
+        for node, recount in candidates.items():
+            if len(candidates) > 1 and self._tries > 0:
+                self._tries -= 1
+                score = _score(self._read({**readings, node: recount}), ordered=ordered)
+                if score < best:
+                    best, readings[node] = score, recount
+        return readings, best
+
+    def _moved(
+        self, readings: dict[str, Reading], best: tuple[int, int], *, ordered: bool
+    ) -> dict[str, bool]:
+        """Add the moves that take fewer faults; return those nodes, and if no other does."""
+        sure: dict[str, bool] = {}
+        if not self._tries:
+            return sure
+        for node, choices in self._asked(possible_moves):
+            if node in readings:
+                continue
             if len(choices) > self._tries:
                 break
             self._tries -= len(choices)
             found = []
             for move in choices:
-                execution = self._read({**moves, node: move})
+                execution = self._read({**readings, node: move})
                 # Of two as good, the one that is less out of order; of two alike, the later one.
                 rank = _misorders(execution)[0], -move.position
                 found.append((_score(execution, ordered=ordered), rank, move))
             score, _, move = min(found, default=(best, (0, 0), Move(-1, 0)))
             if score[0] < best[0] and score[1] <= best[1]:
-                best, moves[node] = score, move
+                best, readings[node] = score, move
                 sure[node] = [other for other, _, _ in found].count(score) == 1
-        execution = self._read(moves)
-        for node, move in moves.items():
-            for code in ("A001", "A002", "A003"):
-                event = execution.lines[node].at.get(move.counter)
-                finding = None if event is None else execution.found(code, event)
-                if finding is not None:
-                    finding.certain &= sure[node]
-        return execution
+        return sure
 
-    def _fresh(self) -> Execution:
-        for event, was in zip(self._events, self._as_read, strict=bool(self._as_read)):
+    def _state(self) -> list[_State]:
+        """Return what an examination changes of its events."""
+        return [(event.counter, event.clock, event.unknown) for event in self._events]
+
+    def _fresh(self, state: list[_State]) -> Execution:
+        for event, was in zip(self._events, state, strict=True):
             event.counter, event.clock, event.unknown = was
         return Execution(self._events)
 
-    def _read(self, moves: Mapping[str, Move]) -> Execution:
+    def _asked(self, question: Callable[[Execution], Iterable[_Answer]]) -> list[_Answer]:
+        """Ask something of the log as it was read; what was found stays as it is."""
+        now = self._state()
+        answer = list(question(self._fresh(self._as_read)))
+        self._fresh(now)
+        return answer
+
+    def _read(self, readings: Mapping[str, Reading]) -> Execution:
         """Return what the stages find, where some nodes' own entries are read as given."""
-        execution = self._fresh()
-        give_dots(execution, moves)
+        execution = self._fresh(self._as_read)
+        give_dots(execution, readings)
         find_unknown_references(execution)
         if self._left:
             _restore(execution, self._left)
         find_contradictions(execution)
         if self._pairs is not None:
             find_unknown_sends(execution, self._pairs(execution))
+        self._last = dict(readings), execution
         return execution
 
 
@@ -140,6 +224,11 @@ def _score(execution: Execution, *, ordered: bool) -> tuple[int, int]:
     if ordered:
         faults += _MISORDER * _misorders(execution)[0]
     return faults, faults - sum(finding.code == "A004" for finding in execution.findings)
+
+
+def _contradictions(execution: Execution) -> int:
+    """Return how many findings are about clocks that contradict each other."""
+    return sum(finding.code in ("A008", "A010") for finding in execution.findings)
 
 
 def _misorders(execution: Execution) -> tuple[int, int]:

@@ -238,7 +238,7 @@ class _Blame:
         most = max(knowns, key=lambda known: known.clock.get(name, 0))
         value = most.clock.get(name, 0)
         for later in self._execution.later_than(event, name):
-            if value > later.clock.get(name, 0) - (later.node == name) and later is not most:
+            if value > later.value(name) - (later.node == name) and later is not most:
                 case = Case(most, later, name)
                 if case.key not in self._seen:
                     yield case

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice, pairwise
 from typing import NamedTuple
 
 from ketal.clocks.vector import COUNTER_MAX
+from ketal.counting import Counting, counted
 from ketal.event import Dot, Draft, Event, content
 from ketal.execution import NONE, Everything, Execution, Line, Stamped
 from ketal.places import FAULT, Places, Run, Survey
@@ -32,6 +33,8 @@ _POOR = 2 * FAULT
 """What an event may cost in a hole, if there is no better place for it."""
 _ROUNDS_MAX = 10
 """So often a line is searched for events that stand in the wrong place."""
+_PASSES = 3
+"""So often events that know the same are put in order, each time with better guesses."""
 _FREE_MAX = 3
 """So many counters an event may go to, that all of them can be tried."""
 
@@ -45,6 +48,22 @@ class Move(NamedTuple):
 
     position: int
     counter: int
+
+
+class Recount(NamedTuple):
+    """A reading of a node's own entries all together: as it must have counted.
+
+    `counters` holds by position what each event gets whose own entry is wrong, and
+    whether that is sure; the counter that it says, if it is there twice. `faults` is
+    their number, holes among them.
+    """
+
+    counters: dict[int, tuple[int, bool]]
+    faults: int
+
+
+Reading = Move | Recount
+"""How a node's own entries are read."""
 
 
 @dataclass(slots=True)
@@ -66,14 +85,14 @@ class _Mover:
     """Whether another event with its dot could move in its stead."""
 
 
-def give_dots(execution: Execution, moves: Mapping[str, Move] | None = None) -> None:
+def give_dots(execution: Execution, readings: Mapping[str, Reading] | None = None) -> None:
     """Put each event at a counter of its line; report what is wrong with own entries.
 
     Parameters
     ----------
     execution : Execution
         Its events, as they were read.
-    moves : mapping of str to Move, optional
+    readings : mapping of str to Move or Recount, optional
         Nodes whose own entries are read so; those of others as costs least.
     """
     trouble = _admitted(execution)
@@ -85,8 +104,11 @@ def give_dots(execution: Execution, moves: Mapping[str, Move] | None = None) -> 
         for node in execution.lines:
             if node in trouble:
                 of_node = _Node(execution, survey, node, trouble[node])
-                if moves is not None and node in moves:
-                    of_node.settle_as(moves[node])
+                reading = None if readings is None else readings.get(node)
+                if isinstance(reading, Recount):
+                    of_node.recount(reading)
+                elif reading is not None:
+                    of_node.settle_as(reading)
                 else:
                     of_node.settle()
         execution.events.sort(key=lambda event: event.position)
@@ -117,6 +139,93 @@ def possible_moves(execution: Execution) -> Iterator[tuple[str, list[Move]]]:
             last = line.at[line.top]
             moves = [Move(-1, 0), *_moves_of(last, line.counters[:-1])]
         yield node, moves
+
+
+def recounts(execution: Execution) -> Iterator[tuple[str, Recount]]:
+    """Yield each node that counts otherwise than 1, 2, 3, …, with how it must have counted.
+
+    Parameters
+    ----------
+    execution : Execution
+        Its events as they were read; nothing else may have been done with it.
+    """
+    trouble = _admitted(execution)
+    lines: dict[str, list[Stamped]] = {}
+    for event in execution.events:
+        line = execution.lines[event.node]
+        if event.node in trouble or line.top != len(line.counters):
+            lines.setdefault(event.node, []).append(event)
+    for node, events in lines.items():
+        readings = [(events, counted([event.counter for event in events]))]
+        falls = sum(before.counter > after.counter for before, after in pairwise(events))
+        shuffled = 10 * falls > 3 * len(events)
+        if shuffled and all(_knows(event) for event in events):
+            readings += _by_knowledge(events)
+        # The order of the file, if it explains as much.
+        yield node, _recount(*min(readings, key=lambda reading: reading[1].faults))
+
+
+def _knows(event: Stamped) -> bool:
+    """Return whether an event says what it knows; an empty clock says that it is nothing."""
+    return not isinstance(event.unknown, Everything) or event.read.clock == {}
+
+
+def _recount(events: list[Stamped], counting: Counting) -> Recount:
+    wrong: dict[int, tuple[int, bool]] = {}
+    keepers: dict[int, Stamped] = {}
+    last = top = 0
+    for at, event in enumerate(events):
+        counter, before = counting.counters[at], last
+        last = counter
+        if counter == event.counter != before:
+            keepers[counter] = event
+            top = at
+        else:
+            # Of two with one dot the one that says itself is the first.
+            wrong[event.position] = counter, counting.sure[at]
+    spare = 0
+    for at in range(top + 1, len(events)):
+        event, keeper = events[at], keepers.get(events[at].counter)
+        if keeper is not None and keeper.clock == event.clock:
+            # Nothing waits behind it; what says the same of all is there twice.
+            wrong[event.position] = event.counter, False
+            spare += 1
+        elif event.position in wrong:
+            wrong[event.position] = counting.counters[at] - spare, False
+    return Recount(wrong, counting.faults)
+
+
+def _by_knowledge(events: list[Stamped]) -> Iterator[tuple[list[Stamped], Counting]]:
+    """Yield readings of a node's events in the order of what they know of others.
+
+    Where several know the same, own entries tell, and those that are wrong take what is
+    left. How many events were lost before, the reading before this one says.
+    """
+    order = sorted(events, key=lambda e: (e.others(), e.counter, e.position))
+    lost = [0] * (len(order) + 1)
+    for _ in range(_PASSES):
+        found: list[Stamped] = []
+        for _, alike in groupby(order, key=Stamped.others):
+            found += _by_own_entries(list(alike), len(found) + 1 + lost[len(found)])
+        order = found
+        counting = counted([event.counter for event in order])
+        yield order, counting
+        for at, event in enumerate(order):
+            right = counting.counters[at] == event.counter
+            lost[at + 1] = event.counter - at - 1 if right else lost[at]
+
+
+def _by_own_entries(events: list[Stamped], first: int) -> list[Stamped]:
+    """Return events that may have any counters in a row, each at its own if it can be."""
+    places: dict[int, Stamped] = {}
+    rest: list[Stamped] = []
+    for event in events:
+        if first <= event.counter < first + len(events) and event.counter not in places:
+            places[event.counter] = event
+        else:
+            rest.append(event)
+    left = iter(rest)
+    return [places.get(at) or next(left) for at in range(first, first + len(events))]
 
 
 def _moves_of(event: Stamped, counters: list[int]) -> list[Move]:
@@ -246,6 +355,23 @@ class _Node:
                 self._report_extra(event)
             else:
                 self._renumber(event, move.counter, certain=True)
+        self._place_copies()
+
+    def recount(self, reading: Recount) -> None:
+        """Give its events the counters of a reading; report those that say another one."""
+        line = self._line
+        events = {event.position: event for event in line.events()}
+        for same in (self._trouble.strays, *self._trouble.twins.values()):
+            events.update((event.position, event) for event in same)
+        right = [event for at, event in events.items() if at not in reading.counters]
+        line.at = {event.counter: event for event in right}
+        line.settle()
+        for at, (counter, sure) in sorted(reading.counters.items()):
+            event = events[at]
+            if event.counter == counter:
+                self._report_extra(event)
+            else:
+                self._renumber(event, counter, certain=sure)
         self._place_copies()
 
     def _strays(self) -> tuple[list[Stamped], list[Stamped]]:

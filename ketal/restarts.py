@@ -20,6 +20,7 @@ else about that node.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -87,7 +88,12 @@ def readings(
     if not nodes:
         yield _renamed(events, {}, controls, limits) if numbered else _as_is(events)
         return
-    if all(_in_order(events, node, firsts) for node, firsts in nodes.items()):
+    out_of_order = {n for n, firsts in nodes.items() if not _in_order(events, n, firsts)}
+    counters = _counters(events, out_of_order)
+    nodes = {n: firsts for n, firsts in nodes.items() if _are_runs(counters.get(n))}
+    if not nodes:
+        return
+    if out_of_order.isdisjoint(nodes):
         yield _renamed(events, nodes, controls, limits)
     yield _unjudged(events, nodes)
 
@@ -102,6 +108,28 @@ def _in_order(events: list[Stamped], node: str, firsts: list[Stamped]) -> bool:
     line = [event for event in events if event.node == node and event.counter]
     falls = sum(a.counter > b.counter for a, b in pairwise(line) if b.position not in starts)
     return 10 * falls <= len(line)
+
+
+def _counters(events: list[Stamped], nodes: set[str]) -> dict[str, Counter[int]]:
+    """Return how many events of each node have each own entry."""
+    counters: dict[str, Counter[int]] = {node: Counter() for node in nodes}
+    for event in events if nodes else ():
+        if event.node in nodes and event.counter:
+            counters[event.node][event.counter] += 1
+    return counters
+
+
+def _are_runs(counters: Counter[int] | None) -> bool:
+    """Return whether own entries out of order may be those of several runs.
+
+    A node that started again uses dots twice and misses none. Where own entries are
+    wrong, one is missing for each that is used twice.
+    """
+    if counters is None:
+        return True
+    twice = sum(number - 1 for number in counters.values())
+    holes = sum(counter > 1 and counter - 1 not in counters for counter in counters)
+    return holes < 2 or twice > 2 * holes
 
 
 def _renamed(

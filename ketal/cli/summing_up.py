@@ -77,6 +77,11 @@ def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) 
                 f"{name}: unknown: {events} without the result_type or arg_types that a "
                 "`call(...)` asks for; `*` and `(..)` ask for none"
             )
+        if counts.get("uncertain"):
+            yield (
+                f"{name}: in doubt: {counted(counts['uncertain'], 'verdict')} of these could be "
+                "otherwise, had no event been lost"
+            )
         if counts.get("marks_forgotten"):
             times = counted(counts["marks_forgotten"], "time")
             yield (
@@ -113,7 +118,7 @@ def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) 
         events = counted(summary["doubtful"], "event")
         yield (
             f"{events} with a doubtful clock: a node left, and what says how much of it was known "
-            "is missing"
+            "is missing, or came too late"
         )
     if summary.get("handler_failures"):
         yield counted(summary["handler_failures"], "handler failure")

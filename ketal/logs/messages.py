@@ -18,8 +18,9 @@ events send is ambiguous, and is counted, never guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ketal.errors import SettingError
@@ -78,10 +79,11 @@ def value_at(event: Event, path: tuple[str, ...]) -> Any:
 
 @dataclass(frozen=True)
 class _Test:
-    """A field and what its value looks like."""
+    """A field and what its value looks like; `text` is how that was written."""
 
     path: tuple[str, ...]
     expression: re.Pattern[str]
+    text: str
 
     def __call__(self, event: Event) -> bool:
         text = _text(value_at(event, self.path))
@@ -159,7 +161,7 @@ def _test(key: str, text: str) -> _Test:
     if not values:
         raise SettingError(f"{key}={text} is not FIELD:VALUE, as {key}=type:{key}")
     alternatives = "|".join(f"(?:{_glob(value)})" for value in _split(values[0], "|"))
-    return _Test(path_of(field), re.compile(alternatives, re.DOTALL))
+    return _Test(path_of(field), re.compile(alternatives, re.DOTALL), text)
 
 
 @dataclass(frozen=True)
@@ -176,19 +178,25 @@ class Pairing:
         Receives of a message that several events send.
     unreceived : int
         Sends that nothing in the log receives.
+    void : tuple of str
+        The keys that fit no event at all, as `id=msg.id`: mistyped, most likely.
     """
 
     sends: Mapping[int, int]
     unsent: tuple[int, ...]
     ambiguous: tuple[int, ...]
     unreceived: int
+    void: tuple[str, ...]
 
 
 def paired(events: Iterable[Event], messages: Messages) -> Pairing:
     """Pair the receives of an execution with their sends."""
     senders: dict[tuple[str, ...], list[int]] = {}
     receivers: list[tuple[int, tuple[str, ...]]] = []
+    keys = _Keys(messages)
     for at, event in enumerate(events):
+        if keys.open:
+            keys.ask(event)
         name = messages.name(event)
         if name is None:
             continue
@@ -207,4 +215,29 @@ def paired(events: Iterable[Event], messages: Messages) -> Pairing:
             (ambiguous if of else unsent).append(at)
     received = {name for _, name in receivers}
     unreceived = sum(len(of) for name, of in senders.items() if name not in received)
-    return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived)
+    return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, keys.void())
+
+
+def _has(path: tuple[str, ...], event: Event) -> bool:
+    return _text(value_at(event, path)) is not None
+
+
+class _Keys:
+    """Which keys of the messages have not fitted any event yet."""
+
+    def __init__(self, messages: Messages) -> None:
+        self.open: dict[str, Callable[[Event], bool]] = {
+            f"id={'.'.join(path)}": partial(_has, path) for path in messages.id
+        }
+        self.open[f"send={messages.send.text}"] = messages.send
+        self.open[f"receive={messages.receive.text}"] = messages.receive
+        self._asked = 0
+
+    def ask(self, event: Event) -> None:
+        """Close the keys that fit an event."""
+        self._asked += 1
+        self.open = {key: fits for key, fits in self.open.items() if not fits(event)}
+
+    def void(self) -> tuple[str, ...]:
+        """Return the keys that fit none; of no events nothing can be said."""
+        return tuple(self.open) if self._asked else ()

@@ -40,12 +40,15 @@ class Rebuilding:
         Spans whose parent was not read.
     lost_links : int
         Links to spans that were not read.
+    round_links : int
+        Links that close a round, to the span itself among them.
     """
 
     unsent: int = 0
     ambiguous: int = 0
     orphans: int = 0
     lost_links: int = 0
+    round_links: int = 0
 
     def reset(self) -> None:
         """Begin again: the log is read from its beginning."""
@@ -59,6 +62,7 @@ class Rebuilding:
             (self.ambiguous, "receive", "of a message that several events send"),
             (self.orphans, "span", "whose parent was not read"),
             (self.lost_links, "link", "to a span that was not read"),
+            (self.round_links, "link", "that would close a round and cannot be kept"),
         )
         for number, what, why in said:
             if number:

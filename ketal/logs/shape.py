@@ -128,11 +128,12 @@ class Shape:
                 _remove(record, path)
         type_ = own.get("type")
         if type_.__class__ is str and type_.startswith(CONTROL_PREFIX):
+            members = self._attributes(record).get("members")
             return Control(
                 kind=type_.removeprefix(CONTROL_PREFIX),
                 node=own.get("node"),
-                members=self._attributes(record).get("members") or (),
                 time=self._time(own.get("time")),
+                **({} if members is None else {"members": members}),
             )
         if self._clockless:
             # It gets its clock when all events are known. What else it lacks is said below.

@@ -145,7 +145,7 @@ def stamped(
     limits : Limits
         `clock_entries_max` bounds the clocks.
     rebuilding : Rebuilding
-        Where to count parents and links that are not there.
+        Where to count parents and links that are not there, and links that close a round.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def stamped(
     yield from _without_rounds(known)
     moments = _moments(known, rebuilding)
     of_span: dict[Name, list[Event]] = {}
-    for moment in _ordered(moments):
+    for moment in _ordered(moments, rebuilding):
         event = _event(moment, limits)
         if isinstance(event, EventError):
             yield rejected(event, moment.span.file, moment.span.line)
@@ -262,6 +262,7 @@ def _moments(known: dict[Name, Span], rebuilding: Rebuilding) -> list[_Moment]:
             span.data["orphan" if span.has_parent else "root"] = True
             rebuilding.orphans += span.has_parent
         begin.linked += [begins[key] for key in span.links if key in begins and key != span.key]
+        rebuilding.round_links += span.links.count(span.key)
         if lost := sum(key not in begins for key in span.links):
             span.data["lost_links"] = lost
             rebuilding.lost_links += lost
@@ -278,7 +279,7 @@ def _replied(span: Span, parent: Span) -> bool:
     return span.end_ns - span.begin_ns <= parent.end_ns - parent.begin_ns
 
 
-def _ordered(moments: list[_Moment]) -> Iterator[_Moment]:
+def _ordered(moments: list[_Moment], rebuilding: Rebuilding) -> Iterator[_Moment]:
     """Yield the moments, each after its causes and its service's earlier ones; stamp them."""
     lines: dict[str, list[_Moment]] = {}
     for moment in moments:
@@ -300,10 +301,12 @@ def _ordered(moments: list[_Moment]) -> Iterator[_Moment]:
             heapq.heappush(free, (bool(moment.linked), moment.by_time()[0], moment.number))
     while left:
         found = _next(lines, heads, ready)
-        moment = found or _ahead(moments, free)
+        moment = found or _ahead(moments, free, rebuilding)
         if found is None:
-            moment.moved = True
-            ready.append(moment.span.node)
+            # A head whose link was passed over stays where its clock has it.
+            node = moment.span.node
+            moment.moved = lines[node][heads[node]] is not moment
+            ready.append(node)
         _stamp(moment, last)
         left -= 1
         yield moment
@@ -331,7 +334,9 @@ def _next(
     return None
 
 
-def _ahead(moments: list[_Moment], free: list[tuple[int, int, int]]) -> _Moment:
+def _ahead(
+    moments: list[_Moment], free: list[tuple[int, int, int]], rebuilding: Rebuilding
+) -> _Moment:
     """Return the moment that goes ahead of its line: its causes are there.
 
     A link that closes a round is passed over: two spans cannot each have begun
@@ -345,7 +350,9 @@ def _ahead(moments: list[_Moment], free: list[tuple[int, int, int]]) -> _Moment:
         if waits and all(link.clock is not None for link in moment.linked):
             heapq.heappush(free, (0, time, number))
             continue
-        moment.linked = [link for link in moment.linked if link.clock is not None]
+        linked = [link for link in moment.linked if link.clock is not None]
+        rebuilding.round_links += len(moment.linked) - len(linked)
+        moment.linked = linked
         return moment
 
 

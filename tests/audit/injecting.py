@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +186,20 @@ class Rig:
         self.records[index]["clock"][node] = self.last[node] + self.rng.randint(2, 9)
         return index
 
+    def too_low(self, index: int) -> int | None:
+        """Lower the own entry, to any value."""
+        node, counter = self.dot(index)
+        if counter < 2:
+            return None
+        self.records[index]["clock"][node] = self.rng.randint(1, counter - 1)
+        return index
+
+    def far_too_large(self, index: int) -> int | None:
+        """Raise the own entry, so far that no two look like events after many lost ones."""
+        node, _ = self.dot(index)
+        self.records[index]["clock"][node] = self.last[node] + self.rng.randint(2, 10**6)
+        return index
+
     def _alone(self, index: int) -> bool:
         """Return whether a shuffled file leaves it open which of two events has a wrong entry."""
         node, counter = self.dot(index)
@@ -292,6 +306,35 @@ FAULTS: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
     "backwards": ("A010", Rig.backwards),
 }
 """Name → (code, injection); a restart, A011, is put in by `restarted`."""
+
+
+CROWDED: dict[str, tuple[str, Callable[[Rig, int], int | None]]] = {
+    "missing": ("A001", Rig.own_missing),
+    "too large": ("A003", Rig.far_too_large),
+    "too low": ("A003", Rig.too_low),
+}
+"""Own entries that may be wrong side by side."""
+
+
+def crowd(rig: Rig, kinds: Sequence[str], count: int) -> dict[int, str]:
+    """Put wrong own entries in beside each other; return the lines and codes to expect.
+
+    Parameters
+    ----------
+    rig : Rig
+        The log.
+    kinds : sequence of str
+        Of `CROWDED`, from which each one is chosen.
+    count : int
+        How many, if there are so many places: the last event of a node is left alone.
+    """
+    places = [i for i in range(len(rig.records)) if rig.dot(i)[1] < rig.last[rig.dot(i)[0]]]
+    expected = {}
+    for index in rig.rng.sample(places, min(count, len(places))):
+        code, spoil = CROWDED[rig.rng.choice(kinds)]
+        if spoil(rig, index) is not None:
+            expected[index] = code
+    return expected
 
 
 def inject(rig: Rig, name: str, count: int) -> dict[int, str]:

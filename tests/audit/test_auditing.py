@@ -181,6 +181,60 @@ def test_what_is_named_where_two_faults_look_the_same(
     assert bool(done.changed) is (name == "one miscounted")
 
 
+def two_nodes(own: dict[int, int]) -> list[dict[str, Any]]:
+    """Return 20 events of a, of which b learns each third; some own entries are others."""
+    rows = []
+    for n in range(1, 21):
+        rows.append(row("a", {"a": own.get(n, n)}, at=n))
+        if n % 3 == 0:
+            rows.append(row("b", {"a": n, "b": n // 3}))
+    return rows
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {5: 100, 6: 107},
+        {9: 3, 10: 4},
+        {5: 100, 6: 2, 7: 108, 12: 1},
+        {n: 30 + n * n for n in (2, 3, 4, 8, 9, 10, 11, 12, 15, 16, 18, 19)},
+    ],
+    ids=["too large", "too low", "both", "more than half"],
+)
+def test_own_entries_that_are_wrong_side_by_side(tmp_path: Path, own: dict[int, int]) -> None:
+    """Each is one fault with its line: fewer than the holes that they seem to leave."""
+    rows = two_nodes(own)
+    found = faults(tmp_path / "log.jsonl", rows)
+    lines = [at for at, one in enumerate(rows, 1) if one.get("at") in own]
+    assert found == [(at, "A003", f"a@{n}") for at, n in zip(lines, sorted(own), strict=True)]
+    # No other reading has so few, so they are corrected.
+    done = repair(tmp_path / "log.jsonl", rows)
+    assert (len(done.changed), done.left) == (len(own), ())
+    assert [item.clock for item in done.items] == [one["clock"] for one in two_nodes({})]  # type: ignore[union-attr]
+
+
+def test_more_wrong_own_entries_of_one_node_than_are_tried_one_by_one(tmp_path: Path) -> None:
+    wrong = {30 + 30 * k: 450 + 7 * k for k in range(12)}
+    rows = line_of("a", *(wrong.get(n, n) for n in range(1, 401)))
+    found = faults(tmp_path / "log.jsonl", rows)
+    assert found == [(n, "A003", f"a@{n}") for n in wrong]
+
+
+def test_own_entries_that_are_too_low_are_no_restart(tmp_path: Path) -> None:
+    """1 and 2 are there several times, and as many others are missing."""
+    rng = random.Random(7)
+    wrong = {n: 1 + n % 2 for n in rng.sample(range(3, 40), 12)}
+    found = faults(tmp_path / "log.jsonl", line_of("a", *(wrong.get(n, n) for n in range(1, 41))))
+    assert found == [(n, "A003", f"a@{n}") for n in sorted(wrong)]
+
+
+def test_two_faults_may_look_like_two_others(tmp_path: Path) -> None:
+    """An event stamped as the one before it, and a lost one; or two own entries too low."""
+    counters = [*range(1, 9), 8, 9, *range(11, 21)]
+    found = faults(tmp_path / "log.jsonl", line_of("a", *counters))
+    assert found == [(9, "A005", "a@8"), (11, "A004", "a@10")]
+
+
 def test_of_a_shuffled_file_only_own_entries_tell_like_events_apart(tmp_path: Path) -> None:
     """One event lost, one without an own entry, and nothing was learned between them."""
     rows = line_of("a", *(n for n in range(1, 25) if n not in (7, 18)))

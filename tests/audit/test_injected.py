@@ -14,8 +14,8 @@ import pytest
 
 import ketal
 from ketal.event import Event
-from ketal.logs import Log, read_log
-from tests.audit.injecting import FAULTS, MATCH, Rig, inject, restarted
+from ketal.logs import Log, Record, read_log
+from tests.audit.injecting import FAULTS, MATCH, Rig, crowd, inject, restarted
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
 
 NUMBERS = {
@@ -26,13 +26,24 @@ NUMBERS = {
     "facebook": (68, 1_013),
     "RpcClientServer": (2, 43),
     "VectorClocksTests": (24_380, 2_674_946),
+    "facebook-multiple/Execution #1": (68, 1_013),
+    "facebook-multiple/Execution #2": (62, 758),
+    "multiple-comparison/Base execution": (1, 27),
+    "multiple-comparison/Same as base": (1, 27),
+    "multiple-comparison/Different host from base": (1, 27),
+    "multiple-comparison/All events are different from base": (1, 27),
+    "multiple-comparison/Some events are different from base": (1, 27),
 }
+"""Concurrent and ordered pairs of each file, and of each execution of a file with several."""
 REGEXES = {name: regex for name, regex, *_ in SHIVIZ}
 RATES = (0.0, 0.02, 0.1)
+CROWDED_RATES = (0.02, 0.1, 0.3)
+COMPARED = "multiple-comparison"
 IMPOSSIBLE = {
     # Nobody learns of a third node by a message, so none can be forgotten.
     ("RpcClientServer", "not transitive"),
     ("reliable-broadcast", "not transitive"),
+    *((f"{COMPARED}/{part}", "not transitive") for part in dict(SEVERAL)[COMPARED]),
 }
 
 
@@ -40,6 +51,10 @@ def real_log(folder: Path, name: str) -> Log:
     if name == "VectorClocksTests":
         fields = {"type": "event", "clock": "pkt.vc", "data": "pkt"}
         return read_log(folder / "tlaplus" / f"{name}.ndjson", fields=fields)
+    name, _, part = name.partition("/")
+    if part:
+        whole = read_log(folder / "shiviz" / f"{name}.log", regex=WEB, delimiter=TRACE)
+        return whole.executions[part]
     return read_log(folder / "shiviz" / f"{name}.log", regex=REGEXES[name])
 
 
@@ -70,6 +85,27 @@ def test_several_executions_are_clean(shared_data: Path, name: str, pieces: dict
     executions = audit.statistics.executions
     assert executions is not None
     assert {part: numbers.events for part, numbers in executions.items()} == pieces
+
+
+@pytest.mark.parametrize(("name", "pieces"), SEVERAL)
+def test_faults_of_several_executions_are_named_in_their_own(
+    shared_data: Path, tmp_path: Path, name: str, pieces: dict[str, int]
+) -> None:
+    """Each execution has faults of its own, and the others know nothing of them."""
+    rng = random.Random(name)
+    records: list[Record] = []
+    expected = []
+    for part in pieces:
+        rig = Rig(list(real_log(shared_data, f"{name}/{part}")), rng)
+        injected = inject(rig, rng.choice(("own entry missing", "hole", "unknown node")), 1)
+        expected += [(part, line, code) for line, code in rig.expected(injected)]
+        rig.write(tmp_path / "spoilt.jsonl")
+        read = read_log(tmp_path / "spoilt.jsonl").records()
+        records += [(part, item, file, line) for _, item, file, line in read]
+    audit = ketal.audit(Log(lambda: iter(records)))
+    found = [(fault.execution, fault.line, fault.code) for fault in audit.faults]
+    assert sorted(found) == sorted(expected)
+    assert len(found) == len(pieces)
 
 
 def named(rig: Rig, path: Path) -> list[tuple[int | None, str]]:
@@ -110,6 +146,28 @@ def test_faults_of_several_classes_at_once(
     assert named(rig, tmp_path / "spoilt.jsonl") == rig.expected(injected), kinds
 
 
+@pytest.mark.parametrize("rate", CROWDED_RATES)
+def test_own_entries_that_are_wrong_side_by_side(
+    log: tuple[str, list[Event]], tmp_path: Path, rate: float
+) -> None:
+    """Nothing keeps them apart: up to three in ten."""
+    name, events = log
+    count = max(1, round(rate * len(events)))
+    rig = Rig(events, random.Random(f"{name} crowd {rate}"))
+    injected = crowd(rig, ["too large"], count)
+    assert injected
+    assert named(rig, tmp_path / "spoilt.jsonl") == rig.expected(injected)
+    if len(events) > 1_000 and rate > 0.1:
+        return
+    # Where they are too low, fewer or other ones may explain the log as well; not more.
+    rig = Rig(events, random.Random(f"{name} crowd {rate}"))
+    injected = crowd(rig, ["too low", "too large", "missing"], count)
+    found = named(rig, tmp_path / "spoilt.jsonl")
+    expected = rig.expected(injected)
+    assert len(found) <= len(expected)
+    assert len(set(expected) - set(found)) <= max(2, len(expected) // 20)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_restart_is_one_thing(log: tuple[str, list[Event]], seed: int) -> None:
     name, events = log
@@ -117,7 +175,8 @@ def test_a_restart_is_one_thing(log: tuple[str, list[Event]], seed: int) -> None
     last: dict[str, int] = {}
     for event in events:
         last[event.node] = max(event.counter, last.get(event.node, 0))
-    node = rng.choice(sorted(node for node, top in last.items() if top > 4))
+    longest = max(last.values())
+    node = rng.choice(sorted(node for node, top in last.items() if top > min(4, longest - 1)))
     spoilt, line = restarted(events, node, rng.randint(3, last[node] - 1))
     records = [("", event, "log", number) for number, event in enumerate(spoilt, 1)]
     audit = ketal.audit(Log(lambda: iter(records)))

@@ -265,16 +265,27 @@ CASES = {
 node and clock of each line, and what is named."""
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_read_right_only_as_a_whole(name: str) -> None:
-    text, fault = CASES[name]
+def lines_of(text: str) -> list[Line]:
     lines = []
     for at, line in enumerate(text.split(" / ")):
         node, _, entries = line.partition(":")
         clock = {n: int(value) for n, value in (one.split("=") for one in entries.split())}
         lines.append(Line(node, clock, {"at": at}))
+    return lines
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_read_right_only_as_a_whole(name: str) -> None:
+    text, fault = CASES[name]
+    lines = lines_of(text)
     assert said_of(lines, match=False) == [fault]
     assert valid([(node, clock) for node, clock, _ in lines]) is False
+
+
+def test_an_event_without_its_own_entry_that_others_contradict() -> None:
+    """What such an event knows of itself is its place, not the entry that it lacks."""
+    text = "n1: / n1: n1=2 n2=1 / n2: n1=2 / n2: n1=2 / n1: n1=3"
+    assert [code for _, code in said_of(lines_of(text), match=False)].count("A001") == 3
 
 
 def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:

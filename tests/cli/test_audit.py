@@ -70,6 +70,29 @@ def test_messages_and_repair(ketal: Ketal, write: Write) -> None:
     assert [(o["line"], o["dot"]) for o in changed] == [(2, "b@1"), (3, "b@2")]
 
 
+def test_a_key_that_fits_no_event_is_said(ketal: Ketal, write: Write) -> None:
+    """A mistyped field would match nothing, in silence."""
+    log = write("log.jsonl", FORGOT)
+    for key, wrong in (("id=msg", "id=mgs"), ("send=type:send", "send=typ:send")):
+        said = ketal("audit", "--match-messages", MATCH.replace(key, wrong), log)
+        assert said.code == 0
+        assert said.err.splitlines() == [
+            f"ketal: --match-messages: no event fits {wrong}, so no message is matched; "
+            "is it the field that the log has?"
+        ]
+    assert ketal("audit", "--match-messages", MATCH, log).err == ""
+
+
+def test_what_comes_after_the_end_is_rejected(ketal: Ketal, write: Write) -> None:
+    """`ketal run` does the same."""
+    end = '{"type":"ketal.end"}\n'
+    log = write("log.jsonl", event("a", "x", {"a": 1}) + end + event("a", "x", {"a": 3}))
+    said = ketal("audit", log)
+    assert said.code == 0
+    assert said.lines[0] == "1 event of 1 node"
+    assert said.lines[1] == "1 rejected, the first log.jsonl:3: the execution has ended (ketal.end)"
+
+
 def test_a_hole_beside_a_line_that_cannot_be_read(ketal: Ketal, write: Write) -> None:
     lines = HOLE.splitlines(keepends=True)
     said = ketal("audit", write("log.jsonl", lines[0] + "{torn\n" + lines[1]))

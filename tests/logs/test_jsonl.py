@@ -132,6 +132,9 @@ BAD = [
     ('{"type":"ketal.join"}', "ketal.join has no node"),
     ('{"type":"ketal.watermark"}', "ketal.watermark has no time"),
     ('{"type":"ketal.view","members":"a"}', "the members of ketal.view must be a list"),
+    ('{"type":"ketal.view","members":0}', "the members of ketal.view must be a list"),
+    ('{"type":"ketal.view"}', "ketal.view has no members"),
+    ('{"type":"ketal.view","members":null}', "ketal.view has no members"),
     (event(x="y" * 1_100_000), "the line is longer than line_bytes_max (1048576 bytes)"),
 ]
 
@@ -275,6 +278,7 @@ def test_control_events() -> None:
         '{"type":"ketal.leave","node":"n","clock":{"n":1}}',
         '{"type":"ketal.view","members":["a",2]}',
         '{"type":"ketal.view","data":{"members":["b"]}}',
+        '{"type":"ketal.view","members":[]}',
         '{"type":"ketal.watermark","time":"1970-01-01T00:01:00Z"}',
         '{"type":"\\u006betal.end"}',
         '{"node":"n","type":"ketal.leave","clock":{"n":1},"data":{}}',
@@ -283,6 +287,7 @@ def test_control_events() -> None:
         Control("leave", node="n"),
         Control("view", members=("a", "2")),
         Control("view", members=("b",)),
+        Control("view", members=()),
         Control("watermark", time=60.0),
         Control("end"),
         Control("leave", node="n"),

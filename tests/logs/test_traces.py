@@ -386,6 +386,8 @@ def test_documents_without_spans(tmp_path: Path, document: str) -> None:
 
 
 def test_links_that_close_a_round(tmp_path: Path) -> None:
+    """One of the two orders nothing, and is counted; nothing was moved for it."""
+
     def link(number: int) -> dict[str, str]:
         return {"traceId": TRACE, "spanId": f"{number:016x}"}
 
@@ -394,8 +396,24 @@ def test_links_that_close_a_round(tmp_path: Path) -> None:
         resource("a", span(1, 1, 2, links=[link(2)])),
         resource("b", span(2, 1, 2, links=[link(1)])),
     )
-    assert len(named(log)) == 4
+    events = named(log)
+    assert len(events) == 4
     assert not log.rejected
+    assert happened_before(events["s1 start"], events["s2 start"])
+    assert not any("moved" in event.data for event in events.values())
+    assert log.rebuilding == Rebuilding(round_links=1)
+    assert list(Rebuilding(round_links=1).sentences()) == [
+        "1 link that would close a round and cannot be kept"
+    ]
+    # The other one on the same line has to go ahead of it: that is a move.
+    itself = otlp(
+        tmp_path / "u.json",
+        resource("a", span(1, 1, 2, links=[link(1), link(3)]), span(3, 4, 5)),
+    )
+    events = named(itself)
+    assert events["s3 start"].data["moved"] is True
+    assert [name for name, event in events.items() if "moved" in event.data] == ["s3 start"]
+    assert itself.rebuilding == Rebuilding(round_links=1)
 
 
 def test_duplicates_and_contradictions(tmp_path: Path) -> None:

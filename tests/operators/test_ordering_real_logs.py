@@ -22,7 +22,7 @@ from ketal.limits import DEFAULT
 from ketal.logs import read_log
 from ketal.operators.causal_order import canonical
 from ketal.operators.ordering import Ordering, Policy, Released
-from tests.logs.test_real_logs import SHIVIZ
+from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
 
 ORDERS = int(os.environ.get("KETAL_ORDERS", "3"))
 DROPS = 10 * ORDERS
@@ -30,7 +30,12 @@ SHARES = 1 + DROPS // 500
 """Into so many tests the drops are cut, for workers to share."""
 S = 1_000_000
 CAUSAL: tuple[Policy, ...] = ("eager", "total")
-LOGS = [*(name for name, *_ in SHIVIZ), "VectorClocksTests"]
+LOGS = [
+    *(name for name, *_ in SHIVIZ),
+    "VectorClocksTests",
+    *(f"{name}/{part}" for name, pieces in SEVERAL for part in pieces),
+]
+"""Files, and each execution of a file with several."""
 
 
 @pytest.fixture(scope="module", params=LOGS)
@@ -40,6 +45,10 @@ def log(request: pytest.FixtureRequest, shared_data: Path) -> list[Event]:
         path = shared_data / "tlaplus" / "VectorClocksTests.ndjson"
         fields = {"type": "event", "clock": "pkt.vc", "data": "pkt"}
         return list(read_log(path, fields=fields))
+    name, _, part = request.param.partition("/")
+    if part:
+        whole = read_log(shared_data / "shiviz" / f"{name}.log", regex=WEB, delimiter=TRACE)
+        return list(whole.executions[part])
     regex = next(regex for name, regex, *_ in SHIVIZ if name == request.param)
     return list(read_log(shared_data / "shiviz" / f"{request.param}.log", regex=regex))
 
