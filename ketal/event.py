@@ -292,6 +292,8 @@ def event_decoder() -> msgspec.json.Decoder[Event]:
 
 
 CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
+_NOT_SAID: tuple[str, ...] = ("",)
+"""Members that nobody can have given: a name is not empty."""
 
 
 class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
@@ -306,7 +308,7 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     node : str or None
         Who joins or leaves; for a view who announces it, where that is known.
     members : sequence of str
-        The nodes of a view.
+        The nodes of a view, which must say it; an empty one has none.
     time : float, int, str, datetime or None
         The watermark.
 
@@ -318,7 +320,7 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
 
     kind: str
     node: str | None = None
-    members: tuple[str, ...] = ()
+    members: tuple[str, ...] = _NOT_SAID
     time: float | None = None
 
     def __post_init__(self) -> None:
@@ -329,6 +331,12 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
             _force(self, "node", _named(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
         elif self.kind in ("join", "leave"):
             raise EventError(f"{CONTROL_PREFIX}{self.kind} has no node")
+        if self.members is _NOT_SAID:
+            if self.kind == "view":
+                raise EventError(
+                    f"{CONTROL_PREFIX}view has no members; it lists the nodes that are there"
+                )
+            _force(self, "members", ())
         if isinstance(self.members, str) or not isinstance(self.members, Sequence):
             raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
         what = f"a member of {CONTROL_PREFIX}{self.kind}"

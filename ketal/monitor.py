@@ -145,6 +145,9 @@ class Monitor:
         `Pattern.state` for entering a state.
     execution : str
         A name for the execution, put in every verdict.
+    beside : sequence of CompiledPattern
+        The program's other patterns, which another Monitor offers the same events: whether an
+        event is late or refused is decided for all of them.
 
     Raises
     ------
@@ -167,6 +170,7 @@ class Monitor:
         trace: bool = False,
         on: Mapping[str, Handler] | None = None,
         execution: str = "",
+        beside: Sequence[CompiledPattern] = (),
     ) -> None:
         for compiled in checked_program(program).compiled:
             refuse_unavailable(compiled)
@@ -187,12 +191,16 @@ class Monitor:
         ]
         self._direct = [r for r in self._runs if not r.compiled.causal or r.compiled.order_free]
         self._ordered = [r for r in self._runs if r not in self._direct]
-        self._needs_time = any(c.window_us is not None for c in program.compiled)
-        self._admission = Admission(program.compiled, self.limits)
+        everyone = [*program.compiled, *beside]
+        self._needs_time = any(c.window_us is not None for c in everyone)
+        self._admission = Admission(program.compiled, self.limits, beside=beside)
         self._intake = self._admission.intake
         self._plain = not self._admission.closed
         self._quick = self._runs[0] if self._may_be_quick() else None
-        self._queues = Queues(self._ordered, self.limits, execution)
+        free = [run for run in self._direct if run.compiled.causal]
+        self._queues = Queues(
+            self._ordered, self.limits, execution, free=free, arrived=self._intake
+        )
         self._tally = Tally()
         self._watermark_us: int | None = None
         self._closed = False
@@ -271,12 +279,15 @@ class Monitor:
         try:
             status, event = admission.take(event)
         except EventError as error:
+            # Looking at it may have begun a membership, which a saved state then has.
+            self._restore_clocks()
             self._tally.rejected += 1
             return [self._rejected(event, place, error.reason)]
         self._restore_clocks(event if status is NEW else None)
         if status is not NEW:
             return self._not_new(event, status, place)
-        return self._taken(event, [self._runs[number] for number in refusing])
+        here = len(self._runs)
+        return self._taken(event, [self._runs[number] for number in refusing if number < here])
 
     def _taken(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Hand a new event to the patterns and the queues."""
@@ -291,14 +302,14 @@ class Monitor:
                 out += self._queues.leave(node)
             if admission.reads_clocks:
                 known = admission.membership.so_far(event)
-        if (
-            self._watermark_us is not None
-            and self._needs_time
-            and event.time_us is not None
-            and event.time_us < self._watermark_us
-        ):
+        if self._queues.awaited:
+            out += self._queues.note(event)
+        if self._watermark_us is not None and self.passed(event):
             self._tally.late += 1
             late = came_late(event, self.execution, "its time is before the watermark")
+            for run in self._direct:
+                if run.compiled.causal and run not in refusing:
+                    run.miss(event.dot)
             # Its dependants must not wait for it, though no pattern is offered it.
             return [*out, late, *self._queues.push(event, withheld=True, refusing=refusing)]
         self._tally.accepted += 1
@@ -482,6 +493,20 @@ class Monitor:
         """The time that the stream has passed, in microseconds; None as long as it is not known."""
         return self._watermark_us
 
+    def passed(self, event: Event) -> bool:
+        """Whether the watermark has passed the time of an event, which is late then."""
+        return (
+            self._watermark_us is not None
+            and self._needs_time
+            and event.time_us is not None
+            and event.time_us < self._watermark_us
+        )
+
+    def refuses(self, event: Event) -> bool:
+        """Whether no pattern of the program has a place for the node of an event."""
+        admission = self._admission
+        return bool(admission.refusal(event, admission.refusing(event)))
+
     def seen(self) -> dict[str, tuple[int, list[int]]]:
         """Return of each node up to which counter all was seen, and what was seen beyond."""
         return self._intake.seen()
@@ -657,11 +682,15 @@ class Monitor:
             self._tally = Tally(*core["tally"])
             self._watermark_us, self._closed = core["watermark_us"], core["closed"]
             self._queues.watermark_us = self._watermark_us
+
+            def membered() -> None:
+                self._restore_clocks(saved=True)
+
             if anew:
-                begin_anew(recorder, read, unchanged, self._restore_clocks)
+                begin_anew(recorder, read, unchanged, membered)
                 self._replaced = tuple(key for key in records if not key.startswith(OTHERS))
             else:
-                recorder.restore(read, lambda: self._restore_clocks(saved=True))
+                recorder.restore(read, membered)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
         if self._queues.waiting > self.limits.held_back_max:

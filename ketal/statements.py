@@ -8,6 +8,7 @@ The one rule: a finding says which statement is to be changed, or removed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 
@@ -16,6 +17,9 @@ from ketal.errors import Span
 from ketal.wellformed import Finding
 
 Params = Mapping[str, ast.ParamDecl]
+
+# How the name of an incarnation ends, as `ketal.operators.domains.home` reads it.
+_INCARNATION = re.compile(r"#\d+\Z")
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
@@ -39,6 +43,7 @@ def statement_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding
     """Yield what is wrong with the statements of a pattern, its declarations and body apart."""
     yield from _order(pattern, params)
     yield from _topology(pattern)
+    yield from _mode(pattern)
     yield from _bounds(pattern, params)
     if pattern.kind == "check":
         yield from _of_check(pattern)
@@ -124,6 +129,12 @@ def _topology(pattern: ast.Pattern) -> Iterator[Finding]:
     seen = set()
     for edge in topology.edges:
         ends = (edge.source, edge.target)
+        for end in ends:
+            if (base := _INCARNATION.sub("", end)) != end:
+                yield (
+                    "K129", "error", f"`{end}` is an incarnation of a node", edge.span,
+                    f"name the node, `{base}`: its incarnations are one node of a topology",
+                )  # fmt: skip
         if edge.source == edge.target:
             yield (
                 "K129", "error", f"an edge leads from `{edge.source}` to itself", edge.span,
@@ -135,6 +146,26 @@ def _topology(pattern: ast.Pattern) -> Iterator[Finding]:
                 "remove one",
             )  # fmt: skip
         seen.add(ends)
+
+
+def _mode(pattern: ast.Pattern) -> Iterator[Finding]:
+    """Tell what says how a stream waits, where every order of a finite log is asked for."""
+    order, topology = pattern.order, pattern.topology
+    if pattern.mode is None or order.kind == "arrival":
+        return
+    for name in ("total", "frontier", "idle", "overflow"):
+        if getattr(order, name) not in (None, False):
+            yield (
+                "K134", "error", f"`mode` asks for every order, so `{name}` has no meaning",
+                order.span,
+                f"a mode is for a finite log, in which nothing waits: leave out `{name}`, or "
+                "the mode",
+            )  # fmt: skip
+    if topology is not None and topology.open:
+        yield (
+            "K134", "error", "`mode` asks for every order, so `topology open` has no meaning",
+            topology.span, "leave it out; a closed one says whose events count",
+        )  # fmt: skip
 
 
 def _bounds(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:

@@ -8,7 +8,10 @@ waits for the entries of its clock that its `Reach` reads. These become more whe
 a dot is declared lost that the clock names, for what the lost event would have
 waited for is then waited for here, and when a newcomer makes domains grow.
 
-The one rule: what is held waits for something that is missing.
+Clocks that know each other in a circle are no execution: such events wait for
+each other, until the end or until a full queue gives them up.
+
+The one rule: what is held waits for something that is missing, or in a circle.
 """
 
 from __future__ import annotations
@@ -64,6 +67,8 @@ class Eager(Queue):
             now = [c for c in waiting if c <= line.settled]
         for counter in now:
             for held in waiting.pop(counter):
+                if self._lines[held.event.node].held.get(held.event.counter) is not held:
+                    continue  # it went before its turn
                 unsettled = self._unsettled(held.event)
                 if unsettled is None:
                     heapq.heappush(self._ready, held)
@@ -73,12 +78,15 @@ class Eager(Queue):
             line.waiting = {}
 
     def _relieve(self, out: Out) -> None:
-        # Whatever is held here is held for something missing, so there is a hole.
-        while True:
+        while self._steps:
             _, node, upto = self._steps.popleft()
             if self._lines[node].reach < upto:
                 self._declare(node, upto, out)
                 return
+        # What is held for nothing missing has a clock that is in a circle, or behind one.
+        held = min(held for line in self._lines.values() for held in line.held.values())
+        line = self._lines[held.event.node]
+        self._release(line.held[min(line.held)].event, out)
 
 
 class Within(Eager):

@@ -146,7 +146,7 @@ class Frontier:
             self.marks.add(node, counter)
         else:
             self._arrivals += 1
-            self._hold(Timed(self._arrivals, event, time_us), due)
+            self._hold(Timed(self._arrivals, event, time_us), (due, canonical_key(event)))
         self._flow(out)
         while self.count > self.settings.held_back_max:
             out.given_up += 1
@@ -192,16 +192,17 @@ class Frontier:
         held = self._in_order()
         self.count, self._held, self._stairs, self._heap = 0, {}, {}, []
         for item in held:
-            self._hold(item._replace(time_us=first), first)
+            turn = first, canonical_key(item.event)
+            self._hold(item._replace(time_us=first), turn)
 
-    def _hold(self, item: Timed, due: int) -> None:
+    def _hold(self, item: Timed, turn: tuple[int, Key]) -> None:
         event = item.event
         node, counter = event.node, event.clock[event.node]
         self._held.setdefault(node, {})[counter] = item
         self.count += 1
         if item.time_us > _EARLIEST:
             self._stairs.setdefault(node, Stair()).add(counter, item.time_us)
-        heapq.heappush(self._heap, (due, canonical_key(event)))
+        heapq.heappush(self._heap, turn)
 
     def _due(self, event: Event, time_us: int) -> int:
         if self.restorer is not None:
@@ -289,7 +290,10 @@ class Frontier:
             if stair is not None and watermark_us is not None:
                 stair.forget(watermark_us)
         if self.restorer is not None:
-            event = self.restorer.restore(event)
+            whole = self.restorer.restore(event)
+            if whole is not event:
+                out.raised.append(event.dot)
+            event = whole
         seen = self._seen
         for other, needed in event.clock.items():
             if needed > seen.get(other, 0):
@@ -312,8 +316,13 @@ class Frontier:
 
     def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data."""
+        # When an event is looked at decides what is known then, so that is a part of it.
+        turns = {key[1:]: [due, str(key[0])] for due, key in self._heap}
         return {
-            "held": [[number(item.event), item.time_us] for item in self._in_order()],
+            "held": [
+                [number(item.event), item.time_us, *turns[item.event.dot]]
+                for item in self._in_order()
+            ],
             "stairs": {
                 n: [list(pair) for pair in zip(s.counters, s.times, strict=True)]
                 for n, s in self._stairs.items()
@@ -336,7 +345,7 @@ class Frontier:
         self._given, self._timed = state["given"], state["timed"]
         self.marks.restore(state["marks"])
         self._ended = state["ended"]
-        for index, time_us in state["held"]:
+        for index, time_us, due, total in state["held"]:
             self._arrivals += 1
             event = events[index]
-            self._hold(Timed(self._arrivals, event, time_us), self._due(event, time_us))
+            self._hold(Timed(self._arrivals, event, time_us), (due, (int(total), *event.dot)))

@@ -451,7 +451,10 @@ class Queue:
             if not line.held:
                 line.held = {}  # a dict that was large stays large
         if self.restorer is not None:
-            event = self.restorer.restore(event)
+            whole = self.restorer.restore(event)
+            if whole is not event:
+                out.raised.append(event.dot)
+            event = whole
         out.released.append(Released(event, self.marks.after(event)))
         self._settle(line, counter)
         if line.held:
@@ -463,6 +466,16 @@ class Queue:
         """Return whether an event is held."""
         line = self._lines.get(dot.node)
         return line is not None and dot.counter in line.held
+
+    def missing(self) -> list[Dot]:
+        """Return the dots that hold events back, up to `lost_max`; of a long hole its ends."""
+        out, lost_max = Out(), self.settings.lost_max
+        for node, line in sorted(self._lines.items()):
+            for first, last in line.missing(line.known):
+                if len(out.gaps) >= lost_max:
+                    break
+                out.lose(node, first, last, lost_max)
+        return out.gaps[:lost_max]
 
     def waiting(self) -> list[Event]:
         """Return the held events in order of arrival."""

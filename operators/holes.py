@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ketal.event import Event
+from ketal.event import Dot, Event
 from ketal.operators.released import Marks, Out
+from ketal.operators.total import Key, lowest_places
 
 
 def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
@@ -34,6 +35,18 @@ def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
             if first < counter:
                 yield node, first, counter - 1
             first = counter + 1
+
+
+def lows(
+    events: Iterable[Event], lost: Iterable[tuple[str, int, int]], lost_max: int
+) -> dict[Dot, Key]:
+    """Return places in canonical order that what is lost does not come before."""
+    sums = {event.dot: sum(event.clock.values()) for event in events}
+    out: dict[Dot, Key] = {}
+    for node, first, last in lost:
+        least = sums.get(Dot(node, first - 1), first - 1)
+        out |= lowest_places(node, first, last, least, lost_max)
+    return out
 
 
 def marks(

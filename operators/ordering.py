@@ -25,7 +25,7 @@ from ketal.operators.frontier import Frontier
 from ketal.operators.hold_back import Settings
 from ketal.operators.released import Out, Released, Step, StreamTime
 from ketal.operators.shrinking import Restorer
-from ketal.operators.total import Total
+from ketal.operators.total import Key, Total
 
 __all__ = ["Ordering", "Released", "Step", "nonsense"]
 
@@ -228,6 +228,10 @@ class Ordering:
         """
         self._queue.marks.add(event.node, event.clock[event.node])
 
+    def forgive(self, event: Event) -> None:
+        """Hear that an event that was passed over comes again, and may yet have its place."""
+        self._queue.marks.discard(event.node, event.clock[event.node])
+
     def push(self, event: Event) -> Step:
         """Take in an event; its dot must not have been pushed before."""
         time_us = event.time_us
@@ -283,6 +287,20 @@ class Ordering:
     def holds(self, dot: Dot) -> bool:
         """Return whether an event is held."""
         return self._queue.holds(dot)
+
+    def lows(self) -> dict[Dot, Key]:
+        """Return, once, places that what the last step declared lost does not come before.
+
+        Where there is one order only, that of `total`: elsewhere a lost event has no place.
+        """
+        if not isinstance(self._queue, Total):
+            return {}
+        lows, self._queue.lows = self._queue.lows, {}
+        return lows
+
+    def missing(self) -> list[Dot]:
+        """Return the dots that were not received and hold events back, up to `lost_max`."""
+        return [] if isinstance(self._queue, Frontier) else self._queue.missing()
 
     @property
     def lost(self) -> frozenset[Dot]:

@@ -53,6 +53,8 @@ class Step(NamedTuple):
     unnamed : int
         Lost dots that `gaps` does not name: those inside of a hole of more
         than `lost_max` dots, of which only the first and the last are named.
+    raised : tuple of Dot
+        Those of the released events that were given another clock than they went in with.
     """
 
     released: tuple[Released, ...] = ()
@@ -61,6 +63,7 @@ class Step(NamedTuple):
     refused: tuple[Event, ...] = ()
     given_up: int = 0
     unnamed: int = 0
+    raised: tuple[Dot, ...] = ()
 
 
 NOTHING = Step()
@@ -69,7 +72,7 @@ NOTHING = Step()
 class Out:
     """Collects a step."""
 
-    __slots__ = ("gaps", "given_up", "late", "refused", "released", "unnamed")
+    __slots__ = ("gaps", "given_up", "late", "raised", "refused", "released", "unnamed")
 
     def __init__(self) -> None:
         self.released: list[Released] = []
@@ -78,6 +81,16 @@ class Out:
         self.refused: list[Event] = []
         self.given_up = 0
         self.unnamed = 0
+        self.raised: list[Dot] = []
+
+    def lose(self, node: str, first: int, last: int, lost_max: int) -> range:
+        """Name the dots of a hole as lost, its ends if they are many; return their counters."""
+        named = range(first, last + 1)
+        if last - first >= lost_max:
+            self.unnamed += last - first - 1
+            named = range(first, last + 1, last - first)
+        self.gaps += [Dot(node, counter) for counter in named]
+        return named
 
     def step(self) -> Step:
         """Return what was collected."""
@@ -88,6 +101,7 @@ class Out:
             tuple(self.refused),
             self.given_up,
             self.unnamed,
+            tuple(self.raised),
         )
 
 
@@ -128,14 +142,26 @@ class Marks:
                 del oldest[1]
                 self._sets.clear()
 
+    def discard(self, node: str, counter: int) -> None:
+        """Forget a dot that may come after all, unless others are forgotten already.
+
+        Of those a first one may stand for others, which would then be marked by none.
+        """
+        if len(self._order) >= self.lost_max:
+            return
+        counters = self._counters.get(node, [])
+        place = bisect_left(counters, counter)
+        if place == len(counters) or counters[place] != counter:
+            return
+        del counters[place]
+        if not counters:
+            del self._counters[node]
+        self._order.remove(node)
+        self._sets.clear()
+
     def lose(self, node: str, first: int, last: int, out: Out) -> None:
         """Remember the dots of a hole as lost, and say so."""
-        named = range(first, last + 1)
-        if last - first >= self.lost_max:
-            out.unnamed += last - first - 1
-            named = range(first, last + 1, last - first)
-        for counter in named:
-            out.gaps.append(Dot(node, counter))
+        for counter in out.lose(node, first, last, self.lost_max):
             self.add(node, counter)
 
     def after(self, event: Event) -> frozenset[Dot]:

@@ -62,7 +62,8 @@ class Restorer:
         Events that were given another clock.
     doubtful : int
         Events whose clock may still be too low, because an event that they
-        directly know was never released (lost, or declared lost).
+        directly know was never released (lost, or declared lost), and events that
+        were offered with a clock that was found to be too low later.
     beyond : int
         The same, because a limit (`clocks_max`, `entries_max`) was reached.
     """
@@ -76,6 +77,7 @@ class Restorer:
         self.beyond = 0
         self._last: dict[str, int] = {}
         self._released: dict[str, int] = {}
+        self._doubted: dict[str, int] = {}
         self._cut = False  # whether the last closure lacks entries for which there was no room
 
     def begin(self, highest: Mapping[str, int]) -> None:
@@ -90,12 +92,12 @@ class Restorer:
     def state(self) -> list[Any]:
         """Return the state as plain data, that of the memory apart."""
         counts = [self.raised, self.doubtful, self.beyond]
-        return [*counts, dict(self._last), dict(self._released)]
+        return [*counts, dict(self._last), dict(self._released), dict(self._doubted)]
 
     def load(self, state: list[Any]) -> None:
         """Take over a state that `state` gave."""
-        self.raised, self.doubtful, self.beyond, last, released = state
-        self._last, self._released = dict(last), dict(released)
+        self.raised, self.doubtful, self.beyond, last, released, doubted = state
+        self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
 
     def restore(self, event: Event) -> Event:
         """Return an event that is released with its clock restored; remember it for later ones."""
@@ -109,6 +111,14 @@ class Restorer:
             if missing and self.retired:
                 self._doubt(out, missing)
         return out
+
+    def found_low(self, event: Event) -> None:
+        """Hear that an event was offered with a lower clock than `restore` now gave it."""
+        node, counter = event.node, event.clock[event.node]
+        if counter > self._doubted.get(node, 0):
+            # Another queue may find it once more, and it may be in doubt already.
+            self._doubted[node] = counter
+            self.doubtful += 1
 
     def so_far(self, event: Event) -> Event:
         """Return the event with its clock restored as far as is known now, and remember that.
@@ -222,11 +232,52 @@ class Restorer:
 
     def _doubt(self, event: Event, missing: list[Dot]) -> None:
         if self.low(event):
+            self._doubted[event.node] = event.clock[event.node]
             evicted = self.memory.evicted
             if any(dot.counter <= evicted.get(dot.node, 0) for dot in missing):
                 self.beyond += 1
             else:
                 self.doubtful += 1
+
+
+def in_question(
+    memory: ClockMemory, seen: Mapping[str, tuple[int, list[int]]]
+) -> list[tuple[str, int, Clock]]:
+    """Return the events kept whose clock may have to be raised, as they arrived.
+
+    Those of whose past not everything was seen; those that show less than an event
+    that they directly know, before anybody was said to have left; and what comes
+    after any of these. The clocks of all others are whole.
+
+    Parameters
+    ----------
+    memory : ClockMemory
+    seen : mapping of str to (int, list of int)
+        Of each node the counter up to which all was seen, and those seen beyond; what
+        is kept and not in there is passed over.
+    """
+    upto = {node: upto for node, (upto, _) in seen.items()}
+    kept = [
+        (node, counter, clock)
+        for node, counter, clock in memory.items()
+        if node in seen and (counter <= upto[node] or counter in seen[node][1])
+    ]
+    first: dict[str, int] = {}
+    for node, counter, clock in kept:
+        whole = all(c <= upto.get(n, 0) for n, c in clock.items())
+        if not whole or _shows_less(memory, node, counter, clock):
+            first[node] = min(counter, first.get(node, counter))
+    if not first:
+        return []
+    return [item for item in kept if any(item[2].get(n, 0) >= c for n, c in first.items())]
+
+
+def _shows_less(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
+    """Return whether a clock lacks what one of the events shows that it directly knows."""
+    before = memory.get(node, counter - 1) or {}
+    known = [before]
+    known += [memory.get(n, c) or {} for n, c in clock.items() if c > before.get(n, 0)]
+    return any(clock.get(n, 0) < c for one in known for n, c in one.items())
 
 
 def present_order(events: Iterable[Event]) -> list[Event]:

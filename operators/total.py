@@ -8,7 +8,9 @@ hence a larger sum.
 Where a node has left, clocks shrink, and an event's place is that of its restored
 clock, which is known when its past is released. Until then it stands where the
 clock puts it that is known so far, which is never too late in the order; when it
-gets to the front it is put where it belongs, or behind what it comes after.
+gets to the front it is put where it belongs, or behind what it comes after. Clocks
+that know each other in a circle are no execution: nothing puts such events in an
+order, so they stay where they are and wait, as whole clocks in a circle do.
 
 The one rule: what is released is in canonical order; what would not be is late.
 """
@@ -16,7 +18,7 @@ The one rule: what is released is in canonical order; what would not be is late.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ketal.event import Dot, Event, canonical_key
@@ -25,6 +27,25 @@ from ketal.operators.released import Out, StreamTime
 
 Key = tuple[int, str, int]
 """A place in the canonical order: sum of the clock, node, counter."""
+
+
+def lowest_places(node: str, first: int, last: int, least: int, lost_max: int) -> dict[Dot, Key]:
+    """Return places that the lost dots of a hole which are named do not come before.
+
+    Parameters
+    ----------
+    node : str
+        Whose dots they are.
+    first, last : int
+        The counters of the hole.
+    least : int
+        What the clock of the event before the hole sums up to, at least.
+    lost_max : int
+        Of a hole of more dots the ends are named, and stand for all.
+    """
+    if last - first >= lost_max:
+        return dict.fromkeys((Dot(node, first), Dot(node, last)), (least + 1, node, first))
+    return {Dot(node, c): (least + 1 + c - first, node, c) for c in range(first, last + 1)}
 
 
 class Total(Queue):
@@ -37,6 +58,9 @@ class Total(Queue):
         self._bound: Key | None = None  # None: to be found again
         self._placed: Key | None = None  # the first of the heap, if its place is known
         self._behind: dict[Dot, int] = {}  # at least the sum of a restored clock
+        # The same as far as it was found since anything was released or placed; None: a circle.
+        self._found: dict[Dot, int | None] = {}
+        self.lows: dict[Dot, Key] = {}  # of what was declared lost in this step
 
     def _size(self, event: Event) -> int:
         whole = event if self.restorer is None else self.restorer.remembered(event)
@@ -75,6 +99,11 @@ class Total(Queue):
         heapq.heappush(self._heap, key)
         self._refer(event)
 
+    def _late(self, event: Event, out: Out) -> None:
+        super()._late(event, out)
+        # It may be in the past of the first, whose clock it then raises.
+        self._placed = None
+
     def _rehold(self, line: Line, event: Event) -> None:
         self._hold(line, event)
         heapq.heappush(self._heap, self._key(event))
@@ -98,6 +127,15 @@ class Total(Queue):
 
     def _regrouped(self) -> None:
         self._bound = None
+
+    def _declared(self, node: str, first: int, last: int) -> None:
+        line, before = self._lines[node], first - 1
+        least = before
+        if before >= line.heard:
+            least = max(least, line.sum + before - line.heard)
+        if (held := line.held.get(before)) is not None:
+            least = max(least, self._size(held.event))
+        self.lows |= lowest_places(node, first, last, least, self.settings.lost_max)
 
     # --- places that are not known yet ---
 
@@ -129,19 +167,61 @@ class Total(Queue):
     def _known_place(self, event: Event) -> Key:
         assert self.restorer is not None
         self._behind.pop(event.dot, None)
+        self._found.clear()
         return canonical_key(self.restorer.restore(event))
 
     def _place_after(self, event: Event) -> Key | None:
-        """Return a place behind what an event waits for; None if it waits for a missing dot."""
-        if self._missing(event) is not None:
+        """Return a place behind what an event waits for; None if it waits for a missing dot.
+
+        None, too, if it waits for clocks in a circle, which no place is behind.
+        """
+        if self._missing(event) is not None or self._least_sum(event) is None:
             return None
-        sums = [
-            self._key(line.held[counter].event)[0]
-            for node, needed in self._needs(event)
-            if (counter := (line := self._line(node)).last_held(needed))
-        ]
-        self._behind[event.dot] = max(sums) + 1
         return self._key(event)
+
+    def _least_sum(self, event: Event) -> int | None:
+        """Find the sum that an event's restored clock has at least; None behind a circle.
+
+        What it waits for is looked at first, once each, however the clocks refer to each
+        other: to raise one event at a time would not end in a circle, and take long else.
+        """
+        found = self._found
+        # Each with what it waits for, and how much of that has been looked at.
+        path: list[tuple[Event, list[Event], Iterator[Event]]] = []
+        fresh: Event | None = event
+        while fresh is not None or path:
+            if fresh is not None and fresh.dot not in found:
+                found[fresh.dot] = None  # until it is left, whoever gets here is in a circle
+                needs = self._held_needs(fresh)
+                path.append((fresh, needs, iter(needs)))
+            fresh = next(path[-1][2], None) if path else None
+            if fresh is None and path:
+                last, needs, _ = path.pop()
+                self._look_at(last, needs)
+        return found[event.dot]
+
+    def _look_at(self, event: Event, needs: list[Event]) -> None:
+        """Take note of the sum of an event when all that it waits for has been looked at."""
+        least = self._key(event)[0]
+        for held in needs:
+            behind = self._found[held.dot]
+            if behind is None:
+                return
+            least = max(least, behind + 1)
+        if needs:
+            self._behind[event.dot] = least
+        self._found[event.dot] = least
+
+    def _held_needs(self, event: Event) -> list[Event]:
+        """Return the held events that an event waits for; none if it waits for a missing dot."""
+        if self._missing(event) is not None:
+            return []
+        needs = ((self._line(node), needed) for node, needed in self._needs(event))
+        return [
+            line.held[counter].event
+            for line, needed in needs
+            if needed > line.settled and (counter := line.last_held(needed))
+        ]
 
     # --- releasing ---
 
@@ -162,6 +242,7 @@ class Total(Queue):
 
     def _drain_shrunk(self, out: Out) -> None:
         """Release what can go where clocks have shrunk."""
+        self._found.clear()
         waiting: list[Key] = []
         while True:
             self._place_first(out)
@@ -181,6 +262,8 @@ class Total(Queue):
     def _go(self, key: Key, out: Out) -> None:
         self._last = key
         self._placed = None
+        self._found.clear()
+        self._behind.pop(Dot(*key[1:]), None)
         self._release(self._event(key), out)
 
     def _relieve(self, out: Out) -> None:
@@ -195,7 +278,15 @@ class Total(Queue):
     def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data."""
         last = None if self._last is None else [str(self._last[0]), *self._last[1:]]
-        return {**super().state(number), "last": last}
+        behind = self._behind
+        raised = [
+            [str(key[0]), *key[1:], str(behind.get(Dot(*key[1:]), 0))]
+            for key in self._heap
+            # Where a held event stands is known again from its clock, but for these.
+            if self.restorer is not None
+            and (Dot(*key[1:]) in behind or key[0] != self._size(self._event(key)))
+        ]
+        return {**super().state(number), "last": last, "raised": sorted(raised)}
 
     def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Take on a state that `state` gave."""
@@ -203,3 +294,10 @@ class Total(Queue):
         if state["last"] is not None:
             total, node, counter = state["last"]
             self._last = (int(total), node, counter)
+        raised = {}
+        for total, node, counter, behind in state["raised"]:
+            raised[node, counter] = int(total)
+            if int(behind):
+                self._behind[Dot(node, counter)] = int(behind)
+        self._heap = [(raised.get(key[1:], key[0]), *key[1:]) for key in self._heap]
+        heapq.heapify(self._heap)

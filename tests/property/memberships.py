@@ -155,21 +155,22 @@ def dressed(rng: random.Random, run: Run) -> Run:
     return run
 
 
-def arrival(rng: random.Random, run: Run) -> list[int | str]:
+def arrival(rng: random.Random, run: Run, *, anywhere: bool = False) -> list[int | str]:
     """Return the places of the events, and the names of who leaves, as they may arrive.
 
     A node's leave comes after its events, and before clocks that lack its entry or have
-    it too low. An incarnation comes after the one before it, and before who knows of it.
+    it too low; `anywhere`, it comes at any place. An incarnation comes after the one
+    before it, and before who knows of it.
     """
     items: list[int | str] = [*range(len(run.true)), *sorted(run.left)]
     needed: dict[int | str, set[int | str]] = {item: set() for item in items}
     own: dict[str, list[int | str]] = {}
     for place, true in enumerate(run.true):
         own.setdefault(true.node, []).append(place)
-    for name in run.left:
+    for name in () if anywhere else run.left:
         needed[name].update(own[name])
     for place, (stamped, true) in enumerate(zip(run.stamped, run.true, strict=True)):
-        for name in run.left & true.clock.keys() - {true.node}:
+        for name in set() if anywhere else run.left & true.clock.keys() - {true.node}:
             if stamped.clock.get(base(name), 0) < true.clock[name]:
                 needed[place].add(name)
         for name in true.clock:
