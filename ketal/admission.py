@@ -52,6 +52,9 @@ class Admission:
         `dots_max` and `counters_max` bound what is remembered.
     events_max : int, optional
         More than `dots_max`, where all events are in memory anyway.
+    beside : sequence of CompiledPattern
+        The program's other patterns, which another admission offers the same events: what
+        all patterns refuse is refused, whichever are here.
 
     Attributes
     ----------
@@ -62,7 +65,7 @@ class Admission:
     reads_clocks : bool
         Whether some pattern reads clocks, so that a node that leaves matters.
     closed : tuple of (int, frozenset of str)
-        The patterns with a closed topology, by number, and its nodes.
+        The patterns with a closed topology, by number, those beside last, and its nodes.
     """
 
     def __init__(
@@ -71,18 +74,20 @@ class Admission:
         limits: Limits,
         *,
         events_max: int | None = None,
+        beside: Sequence[CompiledPattern] = (),
     ) -> None:
         self.limits = limits
         self.intake = Intake(limits, contents_max=events_max)
         self.membership: Membership | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
-        topologies = [(n, c.pattern.topology) for n, c in enumerate(patterns)]
+        everyone = [*patterns, *beside]
+        topologies = [(n, c.pattern.topology) for n, c in enumerate(everyone)]
         self.closed = tuple(
             (number, nodes_of(topology))
             for number, topology in topologies
             if topology is not None and not topology.open
         )
-        self._names = [c.name for c in patterns]
+        self._names = [c.name for c in everyone]
         self._clocks_max = events_max or limits.dots_max
         self._last: dict[str, Clock] = {}
 
@@ -204,7 +209,7 @@ class Admission:
         self,
         state: dict[str, Any],
         *,
-        beyond: Iterable[tuple[str, int]],
+        beyond: Iterable[tuple[str, list[int]]],
         contents: Iterable[tuple[str, int, bytes, Clock | None]],
         clocks: Iterable[Iterable[Any]],
         last: Mapping[str, Clock],

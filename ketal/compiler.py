@@ -303,13 +303,47 @@ class _Pattern:
             except PatternError as error:
                 for said in error.diagnostics:
                     self.say("error", said.code, said.message, said.span, said.hint)
-        if order.total and order.nodes is None:
+        if self._order_free():
+            self._warn_of_no_wait(order)
+        elif order.total and order.nodes is None:
             self.say(
                 "warning",
                 "K222",
                 "on a stream, `total` without `nodes` cannot know who is still to join",
                 order.span,
                 "declare `nodes = [...]`; a joiner's event whose place has passed is `late`",
+            )
+
+    def _order_free(self) -> bool:
+        """Return whether the answer needs no release order at all (DESIGN 5)."""
+        p = self.pattern
+        counted = p.window is not None and isinstance(p.window.length, int)
+        return (
+            p.kind == "find"
+            and p.order.kind == "causal"
+            and p.strategy == "any"
+            and not any(isinstance(node, syntax.Absent) for node in syntax.walk(p.body))
+            and not counted
+            and p.limit is None
+        )
+
+    def _warn_of_no_wait(self, order: syntax.Order) -> None:
+        """Warn of options that say how events wait, where none waits for its turn."""
+        given = {
+            "total": order.total,
+            "nodes": order.nodes is not None and (order.total or order.idle is not None),
+            "idle": order.idle is not None,
+            "overflow": order.overflow is not None,
+        }
+        void = [f"`{name}`" for name, there in given.items() if there]
+        if void:
+            self.say(
+                "warning",
+                "K224",
+                f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
+                f"{'has' if len(void) == 1 else 'have'} no effect on what it finds",
+                order.span,
+                "write `order CausalOrder;`, with `gap` where it is to tell what is lost",
             )
 
     def _refuse(self) -> None:
@@ -447,14 +481,7 @@ class _Pattern:
         window = p.window.length if p.window is not None else None
         window_us = window.microseconds if isinstance(window, syntax.Duration) else None
         window_events = window if isinstance(window, int) else None
-        order_free = (
-            p.kind == "find"
-            and p.order.kind == "causal"
-            and p.strategy == "any"
-            and not self.not_guards
-            and window_events is None
-            and p.limit is None
-        )
+        order_free = self._order_free()
         sensitive = order_sensitivity(p, automaton, alphabet, theory, order_free)
         if sensitive is not None and not p.order.total:
             # Under `total` there is one order: nothing is left to depend on.

@@ -21,7 +21,7 @@ import msgspec
 
 from ketal.admission import Admission
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.event import Control, Dot, Event, checked_log
+from ketal.event import Control, Dot, Event, canonical_key, checked_log
 from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Tally
 from ketal.limits import Limits
 from ketal.modal import in_mode
@@ -31,6 +31,7 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.domains import home, nodes_of
 from ketal.operators.membership import restored_with_doubts
 from ketal.operators.released import Marks
+from ketal.operators.total import Key
 from ketal.program import Program, checked_program
 from ketal.queues import came_late, overflowed
 from ketal.scopes import NEVER_US, Counts, PatternRun
@@ -407,11 +408,11 @@ class _Execution:
         """Find what each pattern's order has lost, and name it once."""
         found: list[tuple[str, int, int]] | None = None
         told: set[Dot] = set()
-        made: dict[Any, tuple[Marks, list[Dot]]] = {}
+        made: dict[Any, tuple[Marks, list[Dot], dict[Dot, Key]]] = {}
         for number, run in enumerate(self.runs):
             pattern = run.compiled.pattern
-            if not run.compiled.causal or run.compiled.order_free:
-                continue  # it waits for nothing on a stream, so it misses nothing there
+            if not run.compiled.causal:
+                continue
             order = pattern.order, pattern.topology
             if order not in made:
                 lost: list[tuple[str, int, int]] = []
@@ -423,16 +424,21 @@ class _Execution:
                         nodes = nodes_of(pattern.topology)
                         lost = [hole for hole in found if home(hole[0]) in nodes]
                 marks, out = holes.marks(self._late, lost, self.limits.lost_max)
-                made[order] = marks, out.gaps
+                lows: dict[Dot, Key] = {}
+                if lost and pattern.order.total:
+                    lows = holes.lows([*self.events, *self._late], lost, self.limits.lost_max)
+                made[order] = marks, out.gaps, lows
                 self.gaps += out.unnamed
-            marks, gaps = made[order]
+            marks, gaps, lows = made[order]
             if not marks:
                 continue
-            self._marks[number] = marks
+            if not run.compiled.order_free:  # of such a pattern a match stands on its own events
+                self._marks[number] = marks
             for event in self._late:
-                run.miss(event.dot)
+                place = canonical_key(event)
+                run.miss(event.dot, place, place)
             for dot in gaps:
-                run.miss(dot)
+                run.miss(dot, lows.get(dot))
                 if dot not in told:
                     told.add(dot)
                     self.gaps += 1
@@ -453,6 +459,8 @@ class _Execution:
         for last, verdict in in_mode(run, known):
             doubted = self._doubted(verdict, number)
             said.setdefault(None if last is None else last.dot, []).append(doubted)
+        if number in self._marks:
+            run.counts.uncertain = run.counts.matches + run.counts.violations
         return said
 
     def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:

@@ -13,6 +13,7 @@ The one rule: `read` is the sum of the other counts.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import itertools
 from collections import deque
@@ -51,6 +52,9 @@ WHOLE_CLOCK_ENTRIES = 8
 
 GIVEN_UP_SHARE = 16
 """Where more counters are beyond holes than are kept, one in so many of them is given up."""
+
+_LOOKED_AT = 4
+"""So many counters are looked at to find one that is beyond a hole, before all are sorted."""
 
 NEW, DUPLICATE, CONTRADICTION, FORGOTTEN = "new", "duplicate", "contradiction", "forgotten"
 
@@ -109,11 +113,11 @@ class Intake:
         node = event.node
         counter = event.clock[node]
         dot = (node, counter)
-        upto = self.upto.get(node, 0)
-        if counter == upto + 1 and node not in self.beyond:
-            self.upto[node] = counter
-        elif counter <= upto or counter in self.beyond.get(node, ()):
+        upto, beyond = self.upto.get(node, 0), self.beyond.get(node)
+        if counter <= upto or (beyond is not None and counter in beyond):
             return self._again(event, dot)
+        if counter == upto + 1 and beyond is None:
+            self.upto[node] = counter
         else:
             self._out_of_order(node, counter)
         self._contents[dot] = event
@@ -170,15 +174,27 @@ class Intake:
         """
         left = self._beyond_count - max(1, self.counters_max // GIVEN_UP_SHARE)
         for node in sorted(self.beyond, key=lambda n: -len(self.beyond[n])):
-            lowest = sorted(self.beyond[node])
             # Of each node the same share, rounded up.
-            count = min(-(-len(lowest) // GIVEN_UP_SHARE), self._beyond_count - left)
+            share = -(-len(self.beyond[node]) // GIVEN_UP_SHARE)
+            count = min(share, self._beyond_count - left)
+            lowest = self._lowest(node, count)
             self.upto[node] = self.forgotten[node] = lowest[count - 1] - 1
             self.beyond[node].difference_update(lowest[: count - 1])
             self._beyond_count -= count - 1
             self._close_up(node)
             if self._beyond_count <= left:
                 return
+
+    def _lowest(self, node: str, count: int) -> list[int]:
+        """Return at least so many of a node's counters beyond holes, the lowest ones, sorted."""
+        beyond, first = self.beyond[node], self.upto.get(node, 0) + 1
+        found: list[int] = []
+        # They are looked for where they are likely to be; to sort them all takes longer.
+        for start in range(first, first + _LOOKED_AT * len(beyond), _LOOKED_AT * count):
+            found += sorted(beyond.intersection(range(start, start + _LOOKED_AT * count)))
+            if len(found) >= count:
+                return found
+        return sorted(beyond)
 
     def _close_up(self, node: str) -> None:
         beyond = self.beyond[node]
@@ -304,7 +320,7 @@ class Intake:
     def restore(
         self,
         state: dict[str, Any],
-        beyond: Iterable[tuple[str, int]],
+        beyond: Iterable[tuple[str, list[int]]],
         contents: Iterable[tuple[str, int, bytes, dict[str, int] | None]],
     ) -> None:
         """Take on a state, in a fresh intake.
@@ -313,17 +329,19 @@ class Intake:
         ----------
         state : dict
             What `state` gave.
-        beyond : iterable of (str, int)
-            Counters beyond holes; those that are not any more count for nothing.
+        beyond : iterable of (str, list of int)
+            Some of a node's counters beyond holes, in order; those that are not any more count
+            for nothing.
         contents : iterable of (str, int, bytes, dict or None)
             Node, counter, digest and clock of what is kept, as it came.
         """
         self.upto, self.forgotten = state["upto"], state["forgotten"]
         self.firsts, self.evicted = state["firsts"], state["evicted"]
         self.beyond = {node: set() for node in state["beyond"]}
-        for node, counter in beyond:
-            if node in self.beyond and counter > self.upto.get(node, 0):
-                self.beyond[node].add(counter)
+        for node, counters in beyond:
+            if node in self.beyond:
+                upto = self.upto.get(node, 0)
+                self.beyond[node].update(counters[bisect.bisect_right(counters, upto) :])
         self._beyond_count = sum(map(len, self.beyond.values()))
         for node, counter, digest, clock in contents:
             self._contents[node, counter] = digest

@@ -25,10 +25,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal import pattern as syntax
-from ketal.event import Dot, Event
+from ketal.event import Dot, Event, canonical_key
 from ketal.limits import Limits
+from ketal.operators.awaited import Arrivals, Awaited
+from ketal.operators.domains import home, nodes_of
 from ketal.operators.ordering import Ordering, Step
-from ketal.operators.shrinking import Restorer, present_order
+from ketal.operators.shrinking import Restorer, in_question, present_order
 from ketal.scopes import PatternRun
 from ketal.verdicts import Gap, Late, Overflow, Verdict
 
@@ -72,6 +74,38 @@ def _by_order(
         pattern = run.compiled.pattern
         groups.setdefault((pattern.order, pattern.topology), []).append(run)
     return groups
+
+
+def _awaited(runs: Iterable[PatternRun], limits: Limits, arrived: Arrivals) -> list[Awaited]:
+    """Return what is awaited by runs that wait for nothing and have a `gap`, each once."""
+    made: dict[str, Awaited] = {}
+    for run in runs:
+        pattern = run.compiled.pattern
+        gap = pattern.order.gap
+        if gap is None:
+            continue
+        assert isinstance(gap, syntax.Duration), "parameters have been put in"
+        closed = pattern.topology is not None and not pattern.topology.open
+        nodes = nodes_of(pattern.topology) if closed and pattern.topology is not None else None
+        awaited = Awaited(arrived, gap.microseconds, limits.lost_max, nodes)
+        run.awaited = made.setdefault(awaited.name, awaited).dots
+    return list(made.values())
+
+
+def _without(
+    seen: Mapping[str, tuple[int, list[int]]], events: Iterable[Event]
+) -> dict[str, tuple[int, list[int]]]:
+    """Return what was seen, as `Ordering.begin` takes it, but for some events."""
+    some: dict[str, set[int]] = {}
+    for event in events:
+        some.setdefault(event.node, set()).add(event.counter)
+    out = dict(seen)
+    for node, counters in some.items():
+        upto, beyond = seen[node]
+        first = min(upto, min(counters) - 1)
+        more = [c for c in (*range(first + 1, upto + 1), *beyond) if c not in counters]
+        out[node] = (first, more)
+    return out
 
 
 @dataclass
@@ -155,6 +189,11 @@ class Queues:
         for the refused events that may come again.
     execution : str
         The execution's name.
+    free : sequence of PatternRun
+        The patterns that need no order. No queue holds anything back for them, but what
+        their `gap` declares lost is told here.
+    arrived : Arrivals, optional
+        What has come, where some pattern needs no order.
 
     Raises
     ------
@@ -162,7 +201,15 @@ class Queues:
         If the domains of a topology pass a limit.
     """
 
-    def __init__(self, runs: Sequence[PatternRun], limits: Limits, execution: str) -> None:
+    def __init__(
+        self,
+        runs: Sequence[PatternRun],
+        limits: Limits,
+        execution: str,
+        *,
+        free: Sequence[PatternRun] = (),
+        arrived: Arrivals | None = None,
+    ) -> None:
         self.limits = limits
         self.execution = execution
         self.groups = [
@@ -175,9 +222,10 @@ class Queues:
         self.watermark_us: int | None = None
         self.restorer: Restorer | None = None
         self.told: dict[tuple[str, Dot], None] = {}
+        self.awaited = _awaited(free, limits, arrived) if arrived is not None else []
 
     def __bool__(self) -> bool:
-        return bool(self.groups)
+        return bool(self.groups or self.awaited)
 
     def restore_by(
         self,
@@ -194,17 +242,44 @@ class Queues:
         free : sequence of PatternRun
             The patterns that need no order; they have been offered what was seen.
         seen : mapping
-            What was seen so far, as `Ordering.begin` takes it.
+            What was seen so far, as `Ordering.begin` takes it; None if a saved state says it.
         """
         self.restorer = restorer
-        for (order, topology), runs in _by_order(free).items():
-            ordering = Ordering.restoring(order, self.limits, topology=topology)
-            ordering.begin(seen or {})
-            self.groups.append(Group(ordering, runs, free=True))
+        groups = [
+            Group(Ordering.restoring(order, self.limits, topology=topology), runs, free=True)
+            for (order, topology), runs in _by_order(free).items()
+        ]
+        self.groups += groups
         for group in self.groups:
             group.ordering.restore_by(restorer)
+        if seen is not None:
+            for group in groups:
+                self._look_back(group, restorer, seen)
+
+    def _look_back(
+        self, group: Group, restorer: Restorer, seen: Mapping[str, tuple[int, list[int]]]
+    ) -> None:
+        """Let a queue take what was offered before, to hear whether its clocks were whole."""
+        topology = group.runs[0].compiled.pattern.topology
+        nodes = None if topology is None or topology.open else nodes_of(topology)
+        events = [
+            Event(node=node, type="offered", clock=clock)
+            for node, _, clock in in_question(restorer.memory, seen)
+        ]
+        group.ordering.begin(_without(seen, events))
+        for event in events:
+            if nodes is None or home(event.node) in nodes:
+                group.withheld.add(event.dot)
+                self._heard_free(group, group.ordering.push(event), [])
 
     # --- what happens ---
+
+    def note(self, event: Event) -> list[Verdict]:
+        """Take note of what a new event knows, before any pattern is offered it."""
+        out: list[Verdict] = []
+        for awaited in self.awaited:
+            self._lost(awaited.note(event), out)
+        return out
 
     def push(
         self,
@@ -231,19 +306,24 @@ class Queues:
             if limit := group.ordering.meet(event):
                 given_up = "the relaxed edges: from now on each event waits for its whole past"
                 out.append(overflowed(event, self.execution, limit, given_up))
+            taken = event
             if withheld:
                 group.withheld.add(event.dot)
                 group.ordering.pass_over(event)
+                place = canonical_key(event)
                 for run in group.runs:
-                    run.miss(event.dot)
+                    run.miss(event.dot, place, place)
             elif group.free and (whole := self._whole(event)) is not None:
                 group.withheld.add(event.dot)
                 for run in group.runs:
                     out += run.offer(whole)
-            step = group.ordering.push(event)
+                taken = whole
+            step = group.ordering.push(taken)
             if group.timed:
                 group.note_time(event)
             self._heard(group, step, out)
+        for awaited in self.awaited:
+            self._lost(awaited.advance(), out)
         return out
 
     def had_no_room(self, dot: Dot) -> bool:
@@ -257,6 +337,9 @@ class Queues:
         for group in self.groups:
             if event.dot in group.refused:
                 del group.refused[event.dot]
+                group.ordering.forgive(event)
+                for run in group.runs:
+                    run.unmiss(event.dot)
                 step = group.ordering.push(event)
                 if group.timed:
                     group.note_time(event)
@@ -273,6 +356,8 @@ class Queues:
         """Hear that no event with an earlier time will come; end the windows that this ends."""
         self.watermark_us = watermark_us
         out: list[Verdict] = []
+        for awaited in self.awaited:
+            self._lost(awaited.advance(watermark_us), out)
         for group in self.groups:
             step = group.ordering.advance(watermark_us)
             self._heard(group, step, out)
@@ -288,21 +373,36 @@ class Queues:
 
     def join(self, node: str) -> list[Verdict]:
         """Hear that a node is there."""
+        for awaited in self.awaited:
+            awaited.join(node)
         return self._each(lambda queue: queue.join(node))
 
     def leave(self, node: str) -> list[Verdict]:
         """Hear that a node left."""
-        return self._each(lambda queue: queue.leave(node))
+        out: list[Verdict] = []
+        for awaited in self.awaited:
+            self._lost(awaited.leave(node), out)
+        return out + self._each(lambda queue: queue.leave(node))
 
     def view(self, members: Iterable[str]) -> list[Verdict]:
         """Hear which nodes are there."""
         named = tuple(members)
-        return self._each(lambda queue: queue.view(named))
+        out: list[Verdict] = []
+        for awaited in self.awaited:
+            self._lost(awaited.view(named), out)
+        return out + self._each(lambda queue: queue.view(named))
 
     def end(self) -> list[Verdict]:
         """Hear that nothing comes any more."""
-        out = self._each(lambda queue: queue.end())
+        out: list[Verdict] = []
+        for awaited in self.awaited:
+            self._lost(awaited.end(), out)
+        out += self._each(lambda queue: queue.end())
         for group in self.groups:
+            # What is still held back, and what it waits for, some run may have waited for.
+            for dot in () if group.free else group.ordering.missing():
+                for run in group.runs:
+                    run.miss(dot)
             if group.free:
                 # As of a finite log, whose holes hold nothing back.
                 left = [event for event, _ in group.ordering.held_back()]
@@ -316,6 +416,14 @@ class Queues:
             self._heard(group, act(group.ordering), out)
         return out
 
+    def _lost(self, step: Step, out: list[Verdict]) -> None:
+        """Tell which dots are lost, each once."""
+        for dot in step.gaps:
+            if self._first("gap", dot):
+                self.gaps += 1
+                out.append(Gap(pattern="", fingerprint="", execution=self.execution, dot=dot))
+        self.gaps += step.unnamed
+
     def _heard(self, group: Group, step: Step, out: list[Verdict]) -> None:
         if group.free:
             self._heard_free(group, step, out)
@@ -325,13 +433,11 @@ class Queues:
             self._end_windows(group, out)
 
     def _heard_ordered(self, group: Group, step: Step, out: list[Verdict]) -> None:
+        lows = group.ordering.lows()
         for dot in step.gaps:
             for run in group.runs:
-                run.miss(dot)
-            if self._first("gap", dot):
-                self.gaps += 1
-                out.append(Gap(pattern="", fingerprint="", execution=self.execution, dot=dot))
-        self.gaps += step.unnamed
+                run.miss(dot, lows.get(dot))
+        self._lost(step, out)
         withheld = group.withheld
         for event, after in step.released:
             if withheld and event.dot in withheld:
@@ -340,8 +446,9 @@ class Queues:
             for run in group.runs:
                 out += run.offer(event, after)
         for event in step.late:
+            place = canonical_key(event)
             for run in group.runs:
-                run.miss(event.dot)
+                run.miss(event.dot, place, place)
             if self._judged(group, event) and self._first("late", event.dot):
                 self.late += 1
                 reason = "its place in the causal order has passed"
@@ -350,6 +457,10 @@ class Queues:
             if not self._judged(group, event):
                 continue
             group.refused[event.dot] = None
+            group.ordering.pass_over(event)
+            place = canonical_key(event)
+            for run in group.runs:
+                run.miss(event.dot, place, place)
             if len(group.refused) > self.limits.dots_max:
                 del group.refused[next(iter(group.refused))]
             if self._first("refused", event.dot):
@@ -369,7 +480,7 @@ class Queues:
             )
 
     def _judged(self, group: Group, event: Event) -> bool:
-        """Return whether an event that comes out is to be judged."""
+        """Return whether an event that comes out is to be judged: it was not, nor is withheld."""
         if event.dot in group.withheld:
             group.withheld.remove(event.dot)
             return False
@@ -378,6 +489,8 @@ class Queues:
     def _heard_free(self, group: Group, step: Step, out: list[Verdict]) -> None:
         assert self.restorer is not None
         for event, after in step.released:
+            if event.dot in group.withheld and event.dot in step.raised:
+                self._found_low(group, event)
             if self._judged(group, event):
                 doubt = after if self.restorer.low(event) else frozenset[Dot]()
                 for run in group.runs:
@@ -388,14 +501,22 @@ class Queues:
         """Offer events whose clocks cannot be restored any better."""
         assert self.restorer is not None
         for event in events:
+            restored = self.restorer.restore(event)
+            if event.dot in group.withheld and restored is not event:
+                self._found_low(group, event)
             if self._judged(group, event):
-                restored = self.restorer.restore(event)
                 for run in group.runs:
                     out += run.offer(restored)
 
+    def _found_low(self, group: Group, event: Event) -> None:
+        """Count an event that was offered with a clock that was too low."""
+        assert self.restorer is not None
+        if event.dot not in group.ordering.lost:  # it was late, and never offered
+            self.restorer.found_low(event)
+
     def _first(self, what: str, dot: Dot) -> bool:
         """Return whether no other queue said this before."""
-        if len(self.groups) == 1:
+        if len(self.groups) + len(self.awaited) == 1:
             return True
         if (what, dot) in self.told:
             return False
@@ -431,11 +552,18 @@ class Queues:
 
     # --- state ---
 
-    def counts(self) -> list[int]:
-        """Return what was counted, as plain data."""
-        return [self.late, self.refused, self.gaps]
+    def counts(self) -> list[Any]:
+        """Return what was counted, as plain data, and what is awaited where anything is."""
+        awaited = {awaited.name: awaited.state() for awaited in self.awaited}
+        return [self.late, self.refused, self.gaps, *([awaited] if awaited else [])]
 
-    def restore(self, counts: Sequence[int], told: dict[tuple[str, Dot], None]) -> None:
+    def restore(self, counts: Sequence[Any], told: dict[tuple[str, Dot], None]) -> None:
         """Take on the counts and what was told; the groups are restored one by one."""
-        self.late, self.refused, self.gaps = counts
+        self.late, self.refused, self.gaps, *rest = counts
         self.told = told
+        for awaited in self.awaited:
+            saved = rest[0].get(awaited.name) if rest else None
+            if saved is None:
+                awaited.begin(self.watermark_us)
+            else:
+                awaited.restore(saved)

@@ -64,6 +64,7 @@ SEEN_SPAN = 128
 """Contents in one chunk: the last one is written again until it is full."""
 BEYOND_SPAN = 1_024
 """Counters in one chunk, a bit each."""
+_BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 CLOCKS_SPAN = 64
 """Clocks in one chunk, which is written again when one of them is closed."""
 
@@ -326,17 +327,17 @@ class _Beyond:
         """Write what the new dots add; None: look at all."""
         if not intake.beyond and not self._nodes:
             return
+        new: dict[str, Iterable[int]] = {}
         if dots is None:
-            dots = [(n, counter) for n, seen in intake.beyond.items() for counter in sorted(seen)]
-        touched: dict[tuple[str, int], None] = {}
-        for node, counter in dots:
-            if counter > intake.upto.get(node, 0):
-                chunk, at = divmod(counter, BEYOND_SPAN)
-                chunks = self._nodes.setdefault(node, {})
-                before = chunks.get(chunk, 0)
-                chunks[chunk] = before | 1 << at
-                if chunks[chunk] != before:
-                    touched[node, chunk] = None
+            new.update(intake.beyond)
+        else:
+            some: dict[str, list[int]] = {}
+            for node, counter in dots:
+                some.setdefault(node, []).append(counter)
+            new.update(some)
+        touched: list[tuple[str, int]] = []
+        for node, counters in new.items():
+            touched += self._add(node, counters, intake.upto.get(node, 0))
         for node, chunk in touched:
             bits = self._nodes[node][chunk]
             body = [node, chunk, bits.to_bytes((bits.bit_length() + 7) // 8, "little")]
@@ -350,17 +351,32 @@ class _Beyond:
             if not chunks:
                 del self._nodes[node]
 
-    def restored(self, bodies: Iterable[Any]) -> Iterator[tuple[str, int]]:
-        """Yield the counters of which there are records."""
+    def _add(self, node: str, counters: Iterable[int], upto: int) -> list[tuple[str, int]]:
+        """Put in a node's counters that are beyond a hole; return the chunks that this changes."""
+        added: dict[int, bytearray] = {}
+        for counter in counters:
+            if counter > upto:
+                chunk, at = divmod(counter, BEYOND_SPAN)
+                bits = added.get(chunk)
+                if bits is None:
+                    bits = added[chunk] = bytearray(-(-BEYOND_SPAN // 8))
+                bits[at >> 3] |= 1 << (at & 7)
+        chunks = self._nodes.setdefault(node, {}) if added else {}
+        changed = []
+        for chunk, bits in added.items():
+            before = chunks.get(chunk, 0)
+            chunks[chunk] = before | int.from_bytes(bits, "little")
+            if chunks[chunk] != before:
+                changed.append((node, chunk))
+        return changed
+
+    def restored(self, bodies: Iterable[Any]) -> Iterator[tuple[str, list[int]]]:
+        """Yield the counters of which there are records, as `Intake.restore` takes them."""
         for node, chunk, body in bodies:
-            bits = int.from_bytes(body, "little")
-            self._nodes.setdefault(node, {})[chunk] = bits
-            # Backwards, so that the place of a digit is that of its bit.
-            digits = bin(bits)[:1:-1]
-            at = digits.find("1")
-            while at >= 0:
-                yield node, chunk * BEYOND_SPAN + at
-                at = digits.find("1", at + 1)
+            self._nodes.setdefault(node, {})[chunk] = int.from_bytes(body, "little")
+            first = chunk * BEYOND_SPAN
+            bits = [8 * at + bit for at, byte in enumerate(body) for bit in _BITS[byte]]
+            yield node, [first + bit for bit in bits]
 
 
 class _Clocks:

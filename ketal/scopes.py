@@ -13,13 +13,14 @@ The one rule: every event handed in is offered, or counted as `unscoped`,
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.atoms import evaluate
 from ketal.automaton import ANONYMOUS, CompiledPattern
-from ketal.event import Dot, Event
+from ketal.event import Dot, Event, canonical_key
 from ketal.finding import Setup
 from ketal.finds import FindRun, find_run
 from ketal.limits import Limits
@@ -40,6 +41,8 @@ from ketal.verdicts import (
 )
 from ketal.windows import EarliestAfter
 
+Key = tuple[int, str, int]
+"""A place in canonical order."""
 NO_DOTS: frozenset[Dot] = frozenset()
 NEVER_US = 2**62
 """Later than any time that an event can have."""
@@ -64,6 +67,7 @@ class Counts:
     listed: int = 0
     guard_failures: int = 0
     marks_forgotten: int = 0
+    uncertain: int = 0
 
     def to_dict(self) -> dict[str, int]:
         """Return the counts of the summary; the rarer ones where they are not zero."""
@@ -79,6 +83,7 @@ class Counts:
                 "guard_failures",
                 "overflows",
                 "strangers",
+                "uncertain",
                 "marks_forgotten",
             )
             if getattr(self, n)
@@ -106,6 +111,8 @@ class Scope:
         Whether there is a record of it.
     clean : bool
         Whether that record says how it is now.
+    key_text : str
+        The key as a record has it; empty before the first one.
     """
 
     key: ScopeKey
@@ -117,6 +124,7 @@ class Scope:
     told: frozenset[str] = frozenset()
     saved: bool = False
     clean: bool = False
+    key_text: str = ""
 
 
 @dataclass(slots=True)
@@ -212,6 +220,13 @@ class PatternRun:
         self.after: dict[Dot, frozenset[Dot]] = {}
         self.faded: dict[str, tuple[int, frozenset[Dot]]] = {}
         self.missing: dict[Dot, None] = {}
+        # Of these, where there is one order: places that they are not before, and not after.
+        self.places: dict[Dot, tuple[Key, Key | None]] = {}
+        self._unplaced: dict[str, list[int]] = {}  # counters whose second is not known yet, heaps
+        self._has_places = compiled.pattern.order.total and not compiled.order_independent
+        self._now: Key | None = None  # the place of what is offered, where copies learn of it later
+        # What a stream knows of and has not seen, where the run waits for none of it.
+        self.awaited: Callable[[], frozenset[Dot]] | None = None
         self._mask: Callable[[Event], int] = self.machine.compiled.mask
         self._member: dict[int, bool] = {}
         self._deployment = compiled.pattern.deployment
@@ -250,6 +265,8 @@ class PatternRun:
         """
         if after:
             self._mark(event, after)
+        if self.places:
+            self._place(event)
         mask = self._mask(event)
         if self._plain:
             # One scope, nothing to look up: the path that most events of a log take.
@@ -269,16 +286,69 @@ class PatternRun:
             return out
         return self._deployed(event, mask)
 
-    def miss(self, dot: Dot) -> None:
+    def miss(self, dot: Dot, low: Key | None = None, high: Key | None = None) -> None:
         """Hear that an event was declared lost: it might have been what a run waits for.
 
         What ends for want of an event is in doubt from now on; beyond the limit the
         oldest losses are not named any more, and counted.
+
+        Parameters
+        ----------
+        dot : Dot
+            What is missed.
+        low, high : Key or None
+            Places of canonical order that it does not come before, and not after; None:
+            not known.
         """
+        if low is not None and self._has_places:
+            self.put_place(dot, low, high)
         self.missing[dot] = None
         if len(self.missing) > self.limits.lost_max:
             del self.missing[next(iter(self.missing))]
             self.counts.marks_forgotten += 1
+
+    def unmiss(self, dot: Dot) -> None:
+        """Hear that an event that was missed comes again."""
+        self.missing.pop(dot, None)
+        self.places.pop(dot, None)
+
+    def put_place(self, dot: Dot, low: Key, high: Key | None) -> None:
+        """Remember between which places a missed event stood; beyond the limit one for two."""
+        self.places[dot] = low, high
+        if high is None:
+            heapq.heappush(self._unplaced.setdefault(dot.node, []), dot.counter)
+        if len(self.places) > self.limits.lost_max:
+            oldest, other = itertools.islice(self.places, 2)
+            low = min(self.places.pop(oldest)[0], self.places[other][0])
+            self.places[other] = low, None  # where the last of both stood is not asked any more
+
+    def _place(self, event: Event) -> None:
+        """Take note of missed events that stood before this one, which is the first to know."""
+        place = canonical_key(event)
+        if self._deployment is not None and not self._deployment.everything:
+            self._now = place
+        for node in self._unplaced.keys() & event.clock.keys():
+            counters = self._unplaced[node]
+            while counters and counters[0] <= event.clock[node]:
+                dot = Dot(node, heapq.heappop(counters))
+                if dot in self.places and self.places[dot][1] is None:
+                    self.places[dot] = self.places[dot][0], place
+            if not counters:
+                del self._unplaced[node]
+
+    def _between(self, first: Key | None, last: Key) -> frozenset[Dot]:
+        """Return the missed events that may have stood between two places (None: the beginning).
+
+        A node's copy is offered what the node learned of in another order: there all that
+        may have come before now stand between.
+        """
+        if self._now is not None:
+            first, last = None, self._now
+        return frozenset(
+            dot
+            for dot, (low, high) in self.places.items()
+            if low < last and (first is None or high is None or high > first)
+        )
 
     def _mark(self, event: Event, after: frozenset[Dot]) -> None:
         """Remember what an event is after; beyond the limit, of each node's first only.
@@ -565,6 +635,10 @@ class PatternRun:
         out: list[RunVerdict] = []
         if refused is not None:
             self.counts.violations += 1
+            lost = scope.lost
+            if self.places:
+                lost |= self._between(None, canonical_key(seen.event))
+            self.counts.uncertain += bool(lost)
             if self.listing:
                 event = seen.event
                 out.append(
@@ -574,7 +648,7 @@ class PatternRun:
                         expected=refused.expected,
                         state=self.names(refused.states),
                         reason=refused.reason,
-                        **self._common(scope.key, _time(event), scope.lost),
+                        **self._common(scope.key, _time(event), lost),
                     )
                 )
         if self.trace and (refused is None or refused.resumed):
@@ -620,6 +694,10 @@ class PatternRun:
         counts = self.counts
         counts.matches += len(found.matches)
         counts.timed_out += len(found.timed_out)
+        doubts = self._doubts(scope) if found.timed_out else NO_DOTS
+        counts.uncertain += len(found.timed_out) if doubts else 0
+        if self.after or self.places:
+            counts.uncertain += sum(bool(self._lost_of(taken)) for taken in found.matches)
         if self.listing and not self._returns_count:
             limit = self.compiled.pattern.limit
             for taken in found.matches:
@@ -632,7 +710,7 @@ class PatternRun:
             out += [
                 TimedOut(
                     steps=self._steps(taken),
-                    **self._common(scope.key, _time(taken[-1][1].event), self._doubts(scope)),
+                    **self._common(scope.key, _time(taken[-1][1].event), doubts),
                 )
                 for taken in found.timed_out
             ]
@@ -655,7 +733,22 @@ class PatternRun:
 
     def _doubts(self, scope: Scope) -> frozenset[Dot]:
         """Return the lost dots that may be what a scope waited for in vain."""
-        return scope.lost.union(self.missing) if self.missing else scope.lost
+        lost = scope.lost.union(self.missing) if self.missing else scope.lost
+        return lost if self.awaited is None else lost.union(self.awaited())
+
+    def _lost_of(self, taken: Taken) -> frozenset[Dot]:
+        """Return the lost dots that a match could be otherwise without.
+
+        It stands on its events: what is in none of their pasts changes nothing, or, where
+        the order matters, what did not stand between them.
+        """
+        if not self.after and not self.places:
+            return NO_DOTS
+        lost = NO_DOTS.union(*(self._lost(seen.dot) for _, seen in taken))
+        if self.places:
+            keys = [canonical_key(seen.event) for _, seen in taken]
+            lost |= self._between(min(keys), max(keys))
+        return lost
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
         names = self.machine.automaton.steps
@@ -670,14 +763,10 @@ class PatternRun:
             names = self.machine.automaton.steps
             bound = {names[step]: seen.event for step, seen in taken}
             returns = {name: value(bound) for name, value in self.compiled.returns}
-        lost = frozenset[Dot]()
-        if self.after:
-            # A match stands on its events: what is in none of their pasts changes nothing.
-            lost = lost.union(*(self._lost(seen.dot) for _, seen in taken))
         return Match(
             steps=self._steps(taken),
             returns=returns,
-            **self._common(scope.key, _time(event), lost),
+            **self._common(scope.key, _time(event), self._lost_of(taken)),
         )
 
     # --- time and the end ---
@@ -752,12 +841,14 @@ class PatternRun:
             if run.halted or run.complete():
                 continue
             self.counts.incomplete += 1
+            doubts = self._doubts(scope)
+            self.counts.uncertain += bool(doubts)
             if self.listing:
                 out.append(
                     Incomplete(
                         state=self.names(run.states()),
                         expected=run.expected(),
-                        **self._common(scope.key, None, self._doubts(scope)),
+                        **self._common(scope.key, None, doubts),
                     )
                 )
         return out

@@ -151,6 +151,10 @@ def pattern_state(run: PatternRun) -> dict[str, Any]:
         "scopes_seen": run.scopes_seen,
         "missing": [list(dot) for dot in run.missing],
         "faded": [[n, c, sorted(map(list, lost))] for n, (c, lost) in run.faded.items()],
+        "places": [
+            [list(dot), *(None if key is None else [str(key[0]), *key[1:]] for key in keys)]
+            for dot, keys in run.places.items()
+        ],
         "copies": [[node, dict(copy.known)] for node, copy in run.copies.items()],
         "kept_of": list(run.kept),
     }
@@ -245,6 +249,9 @@ def restore_pattern(run: PatternRun, state: dict[str, Any]) -> None:
     run.scopes_seen = state["scopes_seen"]
     run.missing = {Dot(*dot): None for dot in state["missing"]}
     run.faded = {node: (counter, _dots(lost)) for node, counter, lost in state["faded"]}
+    for dot, low, high in state.get("places", ()):
+        last = None if high is None else (int(high[0]), *high[1:])
+        run.put_place(Dot(*dot), (int(low[0]), *low[1:]), last)
     run.copies = {node: Copy(known) for node, known in state["copies"]}
     run.kept = {node: {} for node in state["kept_of"]}
 

@@ -229,6 +229,7 @@ class Queue:
         elif self._passed(event):
             self._late(event, out)
             self._pass_by(line, event)
+            self._refer(event)  # What only it knows of is missing all the same.
             self._drain(out)
         else:
             if self._away:

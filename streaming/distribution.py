@@ -4,9 +4,16 @@ A part is offered the events of some scopes, so it sees the counters of every no
 hold-back queue that waits for what another part is offered would wait for ever, and a copy at a
 node would not hear what its node learns elsewhere. What is left: patterns under `order arrival`,
 those whose answer needs no order (`find any` under CausalOrder without `not`), and `frontier`,
-which waits for time and not for counters.
+which waits for time and not for counters. A `gap` declares lost what does not come, and to a part
+nothing comes of what the others are offered: that is refused as well.
 
-The one rule: a program runs in parts only if each part gives the answer that the whole would give.
+Of `frontier` a part gives the answer of the whole for all but late events. An event is late there
+if an event that depends on it was released, and one in another part cannot be: the whole would call
+the event late, and the part judges it. This takes an event that is behind the watermark, or one
+whose time is after that of what depends on it.
+
+The one rule: a program runs in parts only if each part gives the answer that the whole would give;
+only which events `frontier` calls late may be another matter.
 """
 
 from __future__ import annotations
@@ -35,6 +42,11 @@ def unfit(compiled: CompiledPattern) -> str | None:
         return (
             "runs at nodes, and a node's copy hears of all that the node learns: only `partition "
             "by` without `at` runs in parts"
+        )
+    if pattern.order.gap is not None:
+        return (
+            "declares lost what does not come within `gap`, and a part sees counters with holes: "
+            "leave `gap` out"
         )
     if not compiled.causal or compiled.order_free or pattern.order.frontier is not None:
         return None

@@ -730,6 +730,28 @@ def test_order_independent_patterns_are_proven(statements: tuple[str, ...]) -> N
     assert ketal.compile(text).one.order_independent
 
 
+@pytest.mark.parametrize(
+    ("find", "order", "void"),
+    [
+        ("find any A B", "total", "`total` has"),
+        ("find any A B", 'total, nodes = ["p"]', "`total` and `nodes` have"),
+        ("find any A+", "gap = 1 s, idle = 1 s", "`idle` has"),
+        ("find any A B", "overflow = lost", "`overflow` has"),
+        ("find any A B", "gap = 1 s", ""),
+        ("find any A B", "frontier = 1 s", ""),
+        ("find any A not N B", 'total, nodes = ["p"], idle = 1 s, overflow = lost', ""),
+        ("find any A B; limit 1", 'total, nodes = ["p"]', ""),
+        ("find any A B; within 3 events", 'total, nodes = ["p"]', ""),
+        ("find next A B", 'total, nodes = ["p"]', ""),
+    ],
+)
+def test_options_of_waiting_where_nothing_waits_are_told(find: str, order: str, void: str) -> None:
+    linted = ketal.lint(p(find, order=f"CausalOrder({order})"))
+    said = [d for d in linted if d.code != "K108"]  # of letters that are not used
+    assert [d.code for d in said] == ["K224"] * bool(void)
+    assert all(d.severity == "warning" and f"so {void} no effect" in d.message for d in said)
+
+
 def test_the_two_steps_that_do_not_commute_are_named() -> None:
     (said,) = ketal.compile(p("check (A B)*", order="CausalOrder", letters=AB)).warnings
     assert said.message == "order-sensitive: in state q0, `A` and `B` do not commute"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from ketal.event import Event
 from ketal.intake import DUPLICATE, FORGOTTEN, NEW, Intake
 from ketal.limits import Limits
@@ -42,3 +46,24 @@ def test_many_nodes_lose_a_share_each() -> None:
             intake.admit(event(f"n{node}", counter))
     assert KEPT * 0.8 < sum(map(len, intake.beyond.values())) <= KEPT
     assert set(intake.forgotten.values()) == {2}
+
+
+@pytest.mark.parametrize("apart", [2, 16, 1_000])
+def test_what_is_given_up_is_the_lowest_however_far_apart_counters_are(apart: int) -> None:
+    chance = random.Random(apart)
+    intake = Intake(Limits(counters_max=KEPT, dots_max=1))
+    seen: set[int] = set()
+    for counter in sorted(chance.sample(range(2, apart * 500), 400)):
+        before = intake.forgotten.get("a", 0)
+        seen.add(counter)
+        intake.admit(event("a", counter))
+        if intake.forgotten.get("a", 0) != before:
+            # The next one of those that were kept is seen; what is below it is not told apart.
+            upto = intake.forgotten["a"] + 1
+            assert upto in seen
+            seen = {one for one in seen if one >= upto}
+            share = KEPT // 16
+            assert KEPT - share <= len(seen) <= KEPT
+        kept = {one for one in seen if one > intake.upto.get("a", 0)}
+        assert intake.beyond.get("a", set()) == kept
+    assert intake.forgotten

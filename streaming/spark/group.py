@@ -5,19 +5,24 @@ time is in each, what was counted. Rows of control events (`ketal.*`) come to ev
 the copies is counted. What belongs to no group, a malformed message, comes to one group of each
 family, and the first family tells it.
 
+Of the groups that an event comes to, one in each family, every one decides for the whole program
+whether it is late or refused, so the first family tells that. Two events with one dot and different
+content may meet in a group of a later family alone: then that one tells it. For this a later family
+keeps, of each dot, to which groups of the families before it its event went (`homes`).
+
 The one rule: a group depends on its state and its rows; every row is told or counted by one group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ketal.errors import EventError, StateError
-from ketal.event import Control, Event, canonical_key
+from ketal.event import Control, Dot, Event, canonical_key
 from ketal.limits import Limits
 from ketal.logs.jsonl import brief_reason
 from ketal.logs.shape import Shape
@@ -25,7 +30,7 @@ from ketal.logs.source import Source
 from ketal.monitor import Monitor
 from ketal.program import Program
 from ketal.streaming.messages import Reader
-from ketal.verdicts import Rejected, Verdict
+from ketal.verdicts import Late, Rejected, Verdict
 
 FORMAT = 1
 FIGURES = "ketal.figures"
@@ -35,11 +40,14 @@ LINE = "line"
 """A further column of a job: the verdict as a line for people."""
 PLAIN = ("copy", "topic", "partition", "offset", "value")
 """The columns of a row, where no field is in a message's key or headers."""
+HOMES = "homes"
+"""A further column, where several families are partitioned: a row's group in each of them."""
 ALONE, HOME, COPY = 0, 1, 2
 """A row that one group of each family has; of a control event's rows the one that counts, and the
 others."""
 
 Partition = tuple[str, int] | None
+Homes = tuple[int, ...]
 Row = tuple[Any, ...]
 
 
@@ -95,10 +103,18 @@ class Work:
         )
         return (*row, str(verdict)) if self.figures else row
 
-    def family(self, group: int) -> tuple[int, Program]:
-        """Return which family a group is of, by its place, and the patterns."""
-        of = [n for n, (first, _) in enumerate(self.programs) if first <= group][-1]
-        return of, self.programs[of][1]
+    def family(self, group: int) -> int:
+        """Return which family a group is of, by its place."""
+        return [n for n, (first, _) in enumerate(self.programs) if first <= group][-1]
+
+    def monitor(self, family: int, held: Mapping[bytes, bytes] | None) -> Monitor:
+        """Return the monitor of one of a family's groups, with the state that it had."""
+        program = self.programs[family][1]
+        others = (other for n, (_, other) in enumerate(self.programs) if n != family)
+        beside = [compiled for other in others for compiled in other.compiled]
+        if held is None:
+            return Monitor(program, limits=self.limits, beside=beside)
+        return Monitor.from_records(program, held, limits=self.limits, beside=beside)
 
 
 class Message:
@@ -135,8 +151,8 @@ class Group:
     def __init__(self, work: Work, number: int, held: bytes | None) -> None:
         self.number = number
         self._work = work
-        family, program = work.family(number)
-        self._tells = family == 0
+        self._family = work.family(number)
+        self._tells = self._family == 0
         self._at = {name: place for place, name in enumerate(work.columns)}
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(work.headers)]
         self._message = Message()
@@ -149,8 +165,12 @@ class Group:
         self._marks_s: dict[Partition, float] = {}
         self._closed = False
         self._held: dict[bytes, bytes] = {}
+        # A column that the first family has no use for: it tells what it sees.
+        self._homes: dict[Dot, Homes] | None = None
+        if HOMES in self._at and not self._tells:
+            self._homes = {}
         if held is None:
-            self.monitor = Monitor(program, limits=work.limits)
+            self.monitor = work.monitor(self._family, None)
             return
         try:
             known = msgspec.msgpack.decode(held)
@@ -164,9 +184,11 @@ class Group:
             self._marks_s = {None if one is None else (one[0], one[1]): mark
                              for one, mark in known["marks"]}  # fmt: skip
             self._held = dict(known["monitor"])
+            if self._homes is not None:
+                self._homes |= {Dot(node, count): tuple(at) for node, count, *at in known[HOMES]}
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as fault:
             raise StateError(f"the state of a key group is damaged: {fault}") from None
-        self.monitor = Monitor.from_records(program, self._held, limits=work.limits)
+        self.monitor = work.monitor(self._family, self._held)
 
     def state(self) -> bytes:
         """Return the state: `Group(work, number, blob)` goes on from it."""
@@ -177,6 +199,7 @@ class Group:
                 "ended": sorted(self._ended, key=repr),
                 "marks": sorted(self._marks_s.items(), key=repr),
                 "monitor": sorted(self._records().items()),
+                HOMES: [(*dot, *at) for dot, at in (self._homes or {}).items()],
             }
         )
 
@@ -205,6 +228,7 @@ class Group:
         if "offset" not in self._at:
             rows = self._in_canonical_order(rows)
         feed, read, message = self.monitor.feed, self._reader.item, self._message
+        homes = self._homes
         for row in rows:
             if self._plain and row[0] == ALONE and not self._ended:
                 # The way of almost every row; `_item` says what is done here.
@@ -220,7 +244,9 @@ class Group:
                 continue
             verdicts = feed(item) if item.__class__ is Event else self._unusual(item)
             if verdicts:
-                yield from self._placed(verdicts)
+                yield from self._told_here(verdicts, item, row)
+            if homes is not None and item.__class__ is Event:
+                self._note_homes(homes, item.dot, row)
 
     def _item(self, row: Row) -> Any:
         """Return the item of a row; None where another group tells what it is."""
@@ -293,13 +319,37 @@ class Group:
             return ""
         return f"{message.topic}/{message.partition}/{message.offset}"
 
-    def _placed(self, verdicts: list[Verdict]) -> Iterator[Verdict]:
-        """Yield verdicts; say where what the monitor rejected was read, once."""
+    def _told_here(self, verdicts: list[Verdict], item: Any, row: Row) -> Iterator[Verdict]:
+        """Yield the verdicts that no other group tells; of a rejection say where it was read."""
         for verdict in verdicts:
-            if verdict.__class__ is not Rejected:
+            if isinstance(verdict, Rejected):
+                if self._tells or self._seen_here_alone(item, row):
+                    yield msgspec.structs.replace(verdict, place=self._place or verdict.place)
+            elif not (isinstance(verdict, Late) and self._told_as_late(item)):
                 yield verdict
-            elif self._tells:
-                yield msgspec.structs.replace(verdict, place=self._place or verdict.place)
+
+    def _told_as_late(self, item: Any) -> bool:
+        """Return whether the first family tells that an event is late: the watermark says so."""
+        return not self._tells and isinstance(item, Event) and self.monitor.passed(item)
+
+    def _homes_of(self, row: Row) -> Homes:
+        return tuple(map(int, row[self._at[HOMES]][: self._family]))
+
+    def _note_homes(self, homes: dict[Dot, Homes], dot: Dot, row: Row) -> None:
+        """Keep where the first event of a dot went, as long as a monitor keeps its content."""
+        if dot not in homes:
+            homes[dot] = self._homes_of(row)
+            if len(homes) > self._work.limits.dots_max:
+                del homes[next(iter(homes))]
+
+    def _seen_here_alone(self, item: Any, row: Row) -> bool:
+        """Return whether no family before this one rejects what this one does."""
+        if self._homes is None or not isinstance(item, Event):
+            return False
+        if self._closed or self.monitor.refuses(item):
+            return False
+        before = self._homes.get(item.dot, ())
+        return not any(map(int.__eq__, before, self._homes_of(row)))
 
     def _unusual(self, item: Any) -> list[Verdict]:
         """Take what is no event."""

@@ -1,13 +1,17 @@
 """What runs on the executors: the functions that Spark calls with a key group's rows.
 
 A group's state is one binary value: the monitor's records, which partitions have ended, and the
-counts. Spark hands over the columns of the group's new rows; the operator puts them in the order
-of topic, partition and offset, feeds them, and only then takes up the watermark, so that what is in
-a batch is judged before what the batch ends. Verdicts go back as columns.
+counts. Spark hands over the columns of the group's new rows; the operator takes up the watermark,
+puts the rows in the order of topic, partition and offset, and feeds them. Verdicts go back as
+columns.
 
-The one rule: what a group says never depends on the worker that it is on. A worker that is used
-again keeps the program, and what it keeps of a group is used only if it is the very state that
-Spark hands over.
+Spark's watermark in a batch is of the batches before it, and each call has it, so it comes first:
+to take it up after the rows would have a group judge by the watermark of the last batch in which it
+was called, which is an old one where a group was quiet and nothing in it waited for time.
+
+The one rule: what a group says never depends on the worker that it is on, nor on the batches in
+which it had no rows. A worker that is used again keeps the program, and what it keeps of a group is
+used only if it is the very state that Spark hands over.
 """
 
 from __future__ import annotations
@@ -69,13 +73,12 @@ class Operator:
         work = _work(self.shipped, self.digest)
         group = self._group(work, int(key[0]), state.get[0] if state.exists else None)
         said: list[tuple[str | None, ...]] = []
+        mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
+        said += map(work.row, group.advance(mark_ms))
         if not state.hasTimedOut:
             said += map(work.row, group.take(_sorted(frames, work.columns)))
-        if work.timed:
-            mark_ms = state.getCurrentWatermarkMs()
-            said += map(work.row, group.advance(mark_ms))
-            if group.waits:
-                state.setTimeoutTimestamp(max(0, mark_ms) + 1)
+        if work.timed and group.waits:
+            state.setTimeoutTimestamp(max(0, mark_ms) + 1)
         if work.figures:
             said.append(group.figures())
         blob = group.state()

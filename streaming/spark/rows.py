@@ -9,6 +9,8 @@ have to meet in one group: numbers are hashed as doubles, so 17 and 17.0 meet; t
 too does no harm. Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed
 and no JSON is read, which costs a third less.
 
+Where several families are partitioned, a row of each has the groups of all of them (`homes`).
+
 Spark itself drops rows that are late by its watermark, and says so in no verdict. The column of
 event time therefore ends before the operator, and a null column that bears its mark goes on: Spark
 has a watermark, compares it with null, drops nothing, and the operator tells what is late.
@@ -29,9 +31,9 @@ from ketal import pattern as syntax
 from ketal.errors import SettingError
 from ketal.event import CONTROL_PREFIX
 from ketal.logs.shape import KAFKA, Shape
-from ketal.logs.source import INCARNATION, OWN_FIELDS, Source
-from ketal.streaming.spark.families import Family, Partition
-from ketal.streaming.spark.group import ALONE, COPY, HOME
+from ketal.logs.source import OWN_FIELDS, Source
+from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
+from ketal.streaming.spark.group import ALONE, COPY, HOME, HOMES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -112,6 +114,10 @@ def shaped(
     control = of.control()
     groups = [_group(of, family) for family in families]
     count = sum(family.groups for family in families)
+    further: dict[str, Column] = {}
+    if len(families) > 1 and families[0].partition:
+        # A family that is not partitioned sees all that any other sees, and tells it.
+        further[HOMES] = F.array(*groups).alias(HOMES)
     selected = {name: column.alias(name) for name, column in columns.items()}
     if lateness_ms is not None:
         selected["mark"] = (
@@ -133,9 +139,10 @@ def shaped(
             F.explode(where).alias("group"),
             control.alias("_control"),
             groups[0].alias("_home"),
+            *further.values(),
             *selected.values(),
-        ).select("group", copy.cast("byte").alias("copy"), *selected)
-    return Shaped(out, ("copy", *columns), of.headers, of.source)
+        ).select("group", copy.cast("byte").alias("copy"), *selected, *further)
+    return Shaped(out, ("copy", *columns, *further), of.headers, of.source)
 
 
 def _group(of: _Kafka | _Events, family: Family) -> Column:
@@ -178,7 +185,7 @@ class _Kafka:
 
     def __init__(self, events: DataFrame, source: Source) -> None:
         self.source: Source | None = source
-        self._keyed_by = source.keyed_by
+        self._source = source
         paths = Shape(source, kafka=True).paths
         self._paths = paths
         self._text = F.col("value").cast("string")
@@ -203,7 +210,10 @@ class _Kafka:
 
     def _own(self, name: str) -> Column:
         """Return a field's text."""
-        path = self._paths[name]
+        return self._at(self._paths[name])
+
+    def _at(self, path: Path) -> Column:
+        """Return the text at a path."""
         if path[0] != KAFKA:
             return F.get_json_object(self._text, json_path(path))
         return F.col("key").cast("string") if path[1] == "key" else _header(path[2]).cast("string")
@@ -217,24 +227,14 @@ class _Kafka:
         return F.coalesce(told, F.lit(False))
 
     def partition(self, partition: Partition) -> list[Column]:
-        if self._keyed_by is not None and self._keyed_by in {_name(of) for of in partition}:
+        if by_key(partition, self._source):
             return [F.col("key")]
-        return [_canonical(self._value(of)) for of in partition]
-
-    def _value(self, of: syntax.Attribute | syntax.Field) -> Column:
-        if isinstance(of, syntax.Field):
-            return self._own(of.name)
-        if of.path == (INCARNATION,) and INCARNATION in self._paths:
-            return self._own(INCARNATION)
-        beside = F.get_json_object(self._text, json_path(of.path))
-        data = self._paths.get("data")
-        if data is None or data[0] == KAFKA:
-            return beside
-        inside = F.get_json_object(self._text, json_path((*data, *of.path)))
-        return F.coalesce(inside, beside)
+        found = [paths_of(of, self._paths) for of in partition]
+        return [_canonical(F.coalesce(*map(self._at, paths))) for paths in found]
 
     def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
-        at = _time(self._own("time"), self._divisor)
+        # What is no event has no time: `ketal.watermark` says one of its own.
+        at = F.when(~self.control(), _time(self._own("time"), self._divisor))
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 
@@ -242,10 +242,6 @@ def _header(name: str) -> Column:
     """Return the bytes of a header; of several of one name the last, as everywhere."""
     of = F.filter(F.col("headers"), lambda one: one["key"] == F.lit(name))
     return F.try_element_at(of, F.lit(-1))["value"]
-
-
-def _name(of: syntax.Attribute | syntax.Field) -> str:
-    return of.name if isinstance(of, syntax.Field) else of.path[-1]
 
 
 class _Events:
@@ -320,7 +316,7 @@ class _Events:
             raise SettingError("the program goes by time, and the events have no column time")
         if self._marked:
             return frame
-        at = _time(_cast("time", self._types["time"]).cast("string"), 1)
+        at = F.when(~self.control(), _time(_cast("time", self._types["time"]).cast("string"), 1))
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 

@@ -244,6 +244,20 @@ def test_write_does_not_write_over_what_is_read(ketal: Ketal, tmp_path: Path, na
     assert (tmp_path / "conflict.ketal").read_text() == CONFLICT
 
 
+def test_verdicts_that_are_only_counted_are_said_to_be_in_doubt(ketal: Ketal, write: Write) -> None:
+    write("gap.ketal", "pattern P { order CausalOrder(gap = 1 s); event E = true; "
+          "find next E; return count; }")  # fmt: skip
+    write("gap.jsonl", event("a", "x", {"a": 2}) + event("b", "x", {"b": 1}))
+    for live in ((), ("--live",)):
+        said = ketal("run", "gap.ketal", "gap.jsonl", *live)
+        assert said.lines[:4] == [
+            "gap a@1 declared lost",
+            "2 read = 2 accepted",
+            "P: 2 matches",
+            "P: in doubt: 1 verdict of these could be otherwise, had no event been lost",
+        ]
+
+
 def test_write_where_nothing_can_be_written(ketal: Ketal) -> None:
     said = ketal("run", "conflict.ketal", "run.jsonl", "--write", "no/where.txt")
     assert (said.code, said.err) == (

@@ -154,6 +154,11 @@ class Obvious:
         self.out.append(event)
         self.released.append(Released(event, frozenset(past(event) & self.named)))
 
+    def knowing(self) -> list[Event]:
+        """Return, as they arrived, the events whose past has to come or to be declared lost."""
+        events = {e.dot: e for e in self.held} | self.passed
+        return [events[dot] for dot in self.moments if dot in events]
+
     # --- who is there ---
 
     def hear(self, node: str) -> None:
@@ -169,7 +174,7 @@ class Obvious:
     def gone_away(self, node: str, returns: bool) -> None:
         self.live = [(n, t) for n, t in self.live if n != node]
         self.away[node] = returns
-        needed = {d for e in self.held for d in self.missing(e) if d.node == node}
+        needed = {d for e in self.knowing() for d in self.missing(e) if d.node == node}
         self.lose_dots(sorted(needed))
 
     def news(self, event: Event) -> None:
@@ -201,6 +206,8 @@ class Obvious:
             self.named.add(event.dot)
             self.gone.add(event.dot)
             self.passed[event.dot] = event
+            self.moments[event.dot] = self.now
+            self.news(event)
             self.flow()
         else:
             self.admit(event)
@@ -260,7 +267,7 @@ class Obvious:
     def expire(self) -> None:
         over = [
             (place, dot)
-            for place, event in enumerate(self.held)
+            for place, event in enumerate(self.knowing())
             for dot in self.missing(event)
             if self.gap_us is not None and self.over(self.since[event.dot, dot], self.gap_us)
         ]
@@ -322,7 +329,7 @@ class Obvious:
                 self.release(event)
             return self.step()
         while self.gap_us is not None:
-            over = [(p, dot) for p, e in enumerate(self.held) for dot in self.missing(e)]
+            over = [(p, dot) for p, e in enumerate(self.knowing()) for dot in self.missing(e)]
             if not over:
                 break
             self.lose_dots(dict.fromkeys(dot for _, dot in sorted(over)))

@@ -465,13 +465,23 @@ def test_what_precedes_a_late_event_is_waited_for_by_what_depends_on_it() -> Non
 
 
 def test_what_precedes_a_late_event_can_be_lost_and_marks_what_depends_on_it() -> None:
-    queue = after_a_late_event(gap_us=3 * S)
+    # It is missing since q@2 came, the first to know of it.
+    queue = after_a_late_event(gap_us=4 * S)
     assert queue.push(NEXT) == Step()
     step = queue.advance(8 * S)
     assert gaps(step) == ["q@1"]
     assert out(step) == ["p@4|q@1", "p@5|q@1"]
     assert late(queue.push(e("q@1", "x", time=9))) == ["q@1"]
     assert out(queue.end()) == ["q@3|q@1|q@2"]
+
+
+def test_what_a_late_event_alone_knows_of_is_lost_too() -> None:
+    queue = Ordering(policy="total", gap_us=4 * S)
+    for event in LATE[:4]:
+        queue.push(event)
+    assert gaps(queue.advance(8 * S - 1)) == []
+    assert gaps(queue.advance(8 * S)) == ["q@1"]
+    assert queue.end() == Step()
 
 
 def test_at_the_end_what_precedes_a_late_event_is_lost() -> None:

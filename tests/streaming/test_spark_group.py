@@ -6,13 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 import ketal
-from ketal.errors import StateError
+from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.streaming.spark.families import families, shared
-from ketal.streaming.spark.group import ALONE, COPY, FIGURES, HOME, PLAIN, Group, Work
+from ketal.streaming.spark.group import ALONE, COPY, FIGURES, HOME, HOMES, PLAIN, Group, Work
 from tests.streaming.test_spark_detect import FORKS
 
 TIMED = FORKS.replace("Second;\n}", "Second; within 10 s;\n}")
@@ -37,6 +38,11 @@ def work(text: str = FORKS, *, key_groups: int = 4, partitions: int | None = 2) 
 
 def rows(*values: bytes, partition: int = 0, copy: int = ALONE, first: int = 0) -> list[Any]:
     return [(copy, "t", partition, first + n, value) for n, value in enumerate(values)]
+
+
+def homed(homes: tuple[int, ...], given: list[Any]) -> list[Any]:
+    """Return rows with the group that they go to in each family."""
+    return [(*row, list(homes)) for row in given]
 
 
 def took(group: Group, given: list[Any]) -> list[dict[str, Any]]:
@@ -119,6 +125,100 @@ def test_what_all_groups_see_is_told_and_counted_by_one() -> None:
     twice = rows(accept("z", 5), accept("z", 5, time=1), first=20)
     assert [v["place"] for v in took(home, twice)] == ["t/0/21"]
     assert took(second, twice) == []
+
+
+def homed_work(text: str) -> Work:
+    return replace(work(text), columns=(*PLAIN, HOMES))
+
+
+def test_an_event_is_late_for_all_families_or_for_none() -> None:
+    """Also for one without a window; the first family tells it and counts it, whichever that is."""
+    untimed = FORKS.replace("Forks", "Untimed").replace("by height", "by hash")
+    for text in (TIMED + untimed, untimed + TIMED):
+        at = homed_work(text)
+        for number, told in ((0, ["late"]), (4, [])):
+            group = Group(at, number, None)
+            assert kinds(group, homed((0, 4), rows(accept("a", time=1)))) == []
+            group.advance(50_000)
+            group = Group(at, number, group.state())
+            assert kinds(group, homed((0, 4), rows(accept("b", time=2), first=1))) == told
+            events = figures(group)["events"]
+            assert (events["accepted"], events["late"]) == (1, 1)
+
+
+def test_what_no_pattern_of_any_family_takes_is_refused_once() -> None:
+    """A pattern whose topology lacks the node refuses for itself alone."""
+    closed = FORKS.replace("partition", "topology { a -> b; } partition")
+    other = closed.replace("Forks", "Other").replace("by height", "by hash")
+    anyone = other.replace("topology { a -> b; }", "")
+    for text, told in ((closed + other, "rejected"), (closed + anyone, None)):
+        at = homed_work(text)
+        first, second = Group(at, 0, None), Group(at, 4, None)
+        assert kinds(first, homed((0, 4), rows(accept("z")))) == ([told] if told else [])
+        assert kinds(second, homed((0, 4), rows(accept("z")))) == []
+
+
+def test_a_contradiction_is_told_by_the_first_family_that_sees_it() -> None:
+    third = FORKS.replace("Forks", "Third").replace("by height", "by node")
+    at = homed_work(SEVERAL + third)
+    before, again = accept("z", 5), accept("z", 5, time=1)
+    # The groups of the two events in the three families, and which family tells.
+    for homes, teller in (((0, 4, 8), 0), ((1, 4, 8), 1), ((1, 5, 8), 2)):
+        for family, number in enumerate((0, 4, 8)):
+            group = Group(at, number, None)
+            assert took(group, homed((0, 4, 8), rows(before))) == []
+            group = Group(at, number, group.state())
+            if homes[family] != number:
+                continue
+            said = took(group, homed(homes, rows(again, first=7)))
+            assert [one["place"] for one in said] == (["t/0/7"] if family == teller else [])
+    # It is kept of as many events as their content is.
+    group = Group(replace(at, limits=ketal.Limits(dots_max=2)), 4, None)
+    took(group, homed((0, 4, 8), rows(*(accept("z", n) for n in range(1, 6)))))
+    assert msgspec.msgpack.decode(group.state())["homes"] == [["z", 4, 0], ["z", 5, 0]]
+
+
+TURNS = """
+pattern Turns {
+    order CausalOrder(frontier = 5 s); partition by height;
+    event Red = hash == "r"; event Blue = hash == "b";
+    find next Red Blue;
+}
+"""
+
+
+def test_a_part_judges_what_is_late_to_a_frontier_in_another_part() -> None:
+    """The exception that the pages name; what depends on the late event went elsewhere."""
+
+    def event(node: str, time: int, height: int, kind: str, **past: int) -> bytes:
+        data = {"height": height, "hash": kind}
+        return accept(node, time=time, clock={node: 1, **past}, data=data)
+
+    late, elsewhere = event("a", 10, 1, "r"), event("c", 12, 2, "r", a=1)
+    for before, found in (([elsewhere], ["late"]), ([], ["match"])):
+        group = Group(work(TURNS), 0, None)
+        assert took(group, rows(*before)) == []
+        group.advance(50_000)
+        assert (
+            kinds(group, rows(late, event("b", 60, 1, "b"), first=5))
+            + [verdict.kind for verdict in group.advance(100_000)]
+            == found
+        )
+    # An event that is not behind the watermark is judged alike.
+    for before in ([elsewhere], []):
+        group = Group(work(TURNS), 0, None)
+        assert took(group, rows(*before, late, first=1)) == []
+        assert [v.kind for v in group.advance(50_000)] == []
+        assert kinds(group, rows(event("b", 60, 1, "b"), first=5)) == []
+        assert [v.kind for v in group.advance(100_000)] == ["match"]
+
+
+def test_a_gap_is_refused_in_parts() -> None:
+    """What comes to other groups would be declared lost in each."""
+    gap = ketal.compile(FORKS.replace("CausalOrder;", "CausalOrder(gap = 5 s);"))
+    with pytest.raises(SettingError, match=r"4 key groups: it declares lost.*leave `gap` out"):
+        families(gap, 4)
+    assert len(families(gap, 1)) == 1
 
 
 def test_a_type_that_is_there_twice_is_no_event() -> None:
