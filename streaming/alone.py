@@ -3,6 +3,11 @@
 Each session begins with a commit of its own, which fences an earlier process of the job and says
 whose the offsets are now; a process that finds another one's name there was replaced, and ends.
 
+The folder is of one group, and says which, and which topics its state is of: two jobs that went by
+one name would remove each other's logs. It says too that something was committed; where Kafka then
+knows of nothing, its offsets have expired, and to begin as if nothing had been would be to say all
+verdicts again.
+
 The one rule: the snapshot that the committed offsets name is the state, or it is a StateError.
 """
 
@@ -16,8 +21,8 @@ from ketal.errors import StateError
 from ketal.streaming import clients
 from ketal.streaming.clients import LostError
 from ketal.streaming.parts import Part
-from ketal.streaming.saved import Saved
-from ketal.streaming.sessions import Session, metadata
+from ketal.streaming.saved import Claim, Saved
+from ketal.streaming.sessions import ChangedError, Session, metadata
 
 
 class Alone(Session):
@@ -26,6 +31,8 @@ class Alone(Session):
     def open(self) -> None:
         """Connect, fence whoever was here before, take up the state, and claim it."""
         self._check_owner()
+        # Before the transactional id fences the job that the folder may be of.
+        claim = Claim(self.job.state, self.job.group_id, self.job.topics)
         self.connect(f"ketal-{self.job.group_id}")
         partitions = self.inputs()
         self.consumer.assign(partitions)
@@ -34,10 +41,12 @@ class Alone(Session):
         for one, offset in positions.items():
             self.consumer.seek(one, offset)
         part = self.part(positions, Saved(self.job.state))
-        self._take_up(part, committed)
+        self._take_up(part, committed, claim)
         self.note_ends(partitions)
+        self.note_unread(partitions)
         self.hold([part])
         self.commit([part])
+        claim.committed()
         self.opened()
 
     def _check_owner(self) -> None:
@@ -57,15 +66,16 @@ class Alone(Session):
         finally:
             clients.close_consumer(consumer)
 
-    def _take_up(self, part: Part, committed: dict[TopicPartition, Any]) -> None:
+    def _take_up(self, part: Part, committed: dict[TopicPartition, Any], claim: Claim) -> None:
         """Restore the state that the offsets name, or begin with none."""
         held = [metadata(one.metadata) for one in committed.values() if one is not None]
         names = [str(one.get("snapshot", "")) for one in held]
-        if not held:
-            return
-        assert isinstance(part.store, Saved)
         # What this process has committed is of its own program.
         on_change = "stop" if self.engine.claimed else self.job.on_change
+        if not held:
+            self._begin(claim, on_change)
+            return
+        assert isinstance(part.store, Saved)
         try:
             if "" in names:
                 raise StateError(
@@ -87,6 +97,22 @@ class Alone(Session):
                 "the old patterns finish; another group_id starts at the beginning of the topics"
             ) from None
 
+    def _begin(self, claim: Claim, on_change: str) -> None:
+        """Begin where nothing is committed, unless something was."""
+        if not claim.begun:
+            return
+        fault = (
+            f"group {self.job.group_id} has no offsets at {self.job.bootstrap_servers}, and "
+            f"{self.job.state} holds the state of what it had committed: they have expired or were "
+            "deleted, or this is another Kafka"
+        )
+        if on_change != "fresh":
+            raise StateError(
+                f"{fault}\n  hint: --on-change fresh begins anew, where [kafka] start says; "
+                "another group_id and another [state] store do so too, and leave what is there"
+            )
+        self.engine.hooks.tell(f"{fault}; beginning anew at the {self.job.start} messages")
+
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return messages."""
         batches: dict[TopicPartition, list[Any]] = self.consumer.poll(timeout_ms=timeout_ms)
@@ -99,4 +125,4 @@ class Alone(Session):
     def check_partitions(self) -> None:
         """Begin again if a topic has other partitions than before."""
         if set(self.inputs()) != set(self.part_of):
-            raise TimeoutError("a topic has other partitions than before")
+            raise ChangedError("the topics have other partitions than before")

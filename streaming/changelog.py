@@ -30,6 +30,7 @@ from ketal.errors import SettingError, StateError
 from ketal.records import Changes
 from ketal.streaming import clients
 from ketal.streaming.job import Job
+from ketal.streaming.messages import place_of
 from ketal.streaming.parts import OFFSETS
 
 FORMAT = 1
@@ -50,10 +51,19 @@ class Loaded:
         The records, by name.
     pieces : dict
         The number of pieces of each record that has several.
+    names : set
+        The names of all records, whole or not.
+    foreign : list of bytes
+        The keys of messages that are no state of ketal's.
+    fault : StateError, optional
+        Why it is not to be used.
     """
 
     records: dict[bytes, bytes] = field(default_factory=dict)
     pieces: dict[bytes, int] = field(default_factory=dict)
+    names: set[bytes] = field(default_factory=set)
+    foreign: list[bytes] = field(default_factory=list)
+    fault: StateError | None = None
 
 
 class Changelog:
@@ -67,19 +77,18 @@ class Changelog:
         The number of the part.
     parts : int
         How many parts there are.
-    pieces : mapping of bytes to int
-        The number of pieces of each record that has several.
+    loaded : Loaded
+        What its partition of the topic holds; by default nothing.
     """
 
-    def __init__(
-        self, job: Job, number: int, parts: int, pieces: Mapping[bytes, int] | None = None
-    ) -> None:
+    def __init__(self, job: Job, number: int, parts: int, loaded: Loaded | None = None) -> None:
         assert job.changelog is not None
         self._topic = job.changelog
         self._bytes_max = job.limits.message_bytes_max
         self._number = number
         self._parts = parts
-        self._pieces = dict(pieces or {})
+        self._pieces = {} if loaded is None else dict(loaded.pieces)
+        self._foreign = [] if loaded is None else list(loaded.foreign)
         self._messages: list[Message] = []
         self._commits = 0
         self._life = uuid.uuid4().hex[:12]
@@ -89,7 +98,7 @@ class Changelog:
         offsets = changes[OFFSETS]
         assert offsets is not None
         topics = json.dumps({"format": FORMAT, "partitions": self._parts}).encode()
-        self._messages = []
+        self._messages = [(key, None, []) for key in self._foreign]
         for name, value in {**changes, TOPICS: topics}.items():
             self._messages += self._sent(name, value, offsets)
         self._commits += 1
@@ -121,7 +130,7 @@ class Changelog:
 
     def committed(self, name: str) -> None:
         """Forget what was sent."""
-        self._messages = []
+        self._messages, self._foreign = [], []
 
     def close(self) -> None:
         """Let go of nothing: what is open is the session's."""
@@ -132,8 +141,10 @@ class Changelog:
         Raises
         ------
         StateError
-            If there are none, or they are of another number of partitions.
+            If there are none, or they are damaged, or of another number of partitions.
         """
+        if loaded.fault is not None:
+            raise loaded.fault
         where = f"the changelog {self._topic}/{self._number}"
         if TOPICS not in loaded.records:
             raise StateError(f"{where} holds no state, and there are offsets committed")
@@ -162,14 +173,12 @@ def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict
     numbers : iterable of int
         The numbers of the parts.
     stopping : callable
-        Returns whether to give up: nothing is returned then.
+        Returns whether to give up: nothing is returned then. It is called several times a second.
 
     Raises
     ------
     TimeoutError
         If nothing more comes and it is not the end: a transaction is still open.
-    StateError
-        If a record is not whole.
     """
     assert job.changelog is not None
     wanted = [TopicPartition(job.changelog, number) for number in numbers]
@@ -192,14 +201,14 @@ def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict
 
 
 Pieces = dict[bytes, tuple[bytes, int, bytes]]
-"""Key of a message → (value, number of pieces, offsets)."""
+"""Key of a message → (value, number of pieces, offsets); of one that is foreign, its place, 0."""
 
 
 def _read(
     job: Job, reader: Any, ends: Mapping[TopicPartition, int], stopping: Callable[[], bool]
 ) -> dict[int, Pieces] | None:
     out: dict[int, Pieces] = {}
-    patience_s = (clients.TRANSACTION_TIMEOUT_MS + job.call_timeout_ms) / 1e3
+    patience_s = (clients.transaction_timeout_ms(job) + job.call_timeout_ms) / 1e3
     until_s = time.monotonic() + patience_s
     while not stopping():
         batches = reader.poll(timeout_ms=POLL_MS)
@@ -229,10 +238,7 @@ def _take(held: Pieces, record: Any) -> None:
     try:
         held[record.key] = (record.value, int(headers["pieces"]), headers["offsets"])
     except (KeyError, ValueError):
-        raise StateError(
-            f"{record.topic}/{record.partition}/{record.offset} is no state of ketal's: a "
-            "changelog is of one job alone"
-        ) from None
+        held[record.key] = (place_of(record).encode(), 0, b"")
 
 
 def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
@@ -240,19 +246,28 @@ def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
     loaded = Loaded()
     for key, (value, count, offsets) in pieces.items():
         at, _, name = key.partition(b"/")
+        if count == 0:
+            loaded.foreign.append(key)
+            loaded.fault = StateError(
+                f"{value.decode()} is no state of ketal's: a changelog is of one job alone"
+            )
+            continue
+        loaded.names.add(name)
+        if count > 1:
+            loaded.pieces[name] = max(count, loaded.pieces.get(name, 0))
         if at != b"0":
             continue
         values = [value]
         for n in range(1, count):
             other = pieces.get(_key(n, name))
             if other is None or other[1:] != (count, offsets):
-                raise StateError(
+                loaded.fault = StateError(
                     f"the changelog {job.changelog}/{number} is damaged: a record lacks piece {n}"
                 )
+                break
             values.append(other[0])
-        loaded.records[name] = b"".join(values)
-        if count > 1:
-            loaded.pieces[name] = count
+        else:
+            loaded.records[name] = b"".join(values)
     return loaded
 
 

@@ -1,6 +1,6 @@
 """Kafka's clients, and what a job must know of them (kafka-python 3.0.12).
 
-Five traps, each with its answer here or in `member`:
+Six traps, each with its answer here or in `member`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `within` gives every such call a deadline.
@@ -10,6 +10,9 @@ Five traps, each with its answer here or in `member`:
 4. Listeners of a consumer run on its own thread: `member` says how that is made safe.
 5. A consumer that joins its group anew because its leader saw other metadata forgets that it does
    if `poll` returns meanwhile, and is given nothing ever after: `keep_joining` reminds it.
+6. `group_metadata` is of the moment. Once heartbeats find that the group has given the consumer
+   up, it is that of no member, generation -1, and offsets that are sent with it are not fenced:
+   `member` notes it when partitions are assigned, and commits as that one.
 
 The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
 a place that the topic no longer has, which is saved state that does not fit; anything else, after
@@ -168,6 +171,11 @@ def producer_of(job: Job, transactional_id: str) -> Any:
         close_producer(producer)
         raise
     return producer
+
+
+def transaction_timeout_ms(job: Job) -> int:
+    """Return after which time Kafka gives up a transaction of the job that does not end."""
+    return int(job.properties.get("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS))
 
 
 def end_when_fenced(producer: Any) -> None:

@@ -34,7 +34,7 @@ KEYS = {
     "output": ("verdicts", "rejected"),
     "state": ("store", "commit_interval_ms"),
     "time": ("lateness_ms", "idle_ms"),
-    "spark": ("key_groups", "trigger_ms"),
+    "spark": ("key_groups", "trigger_ms", "batch_messages_max"),
 }
 """Table → its keys; `[source]` and `[limits]` are those of every log."""
 _FOR_FILES = ("regex", "delimiter", "rebuild")
@@ -105,6 +105,8 @@ class Job:
         `process` or `spark`.
     key_groups, trigger_ms : int
         Of Spark: into how many groups partitions are hashed; the least time between two batches.
+    batch_messages_max : int
+        Of Spark: how many messages a batch reads at most.
     """
 
     pattern: str
@@ -131,6 +133,7 @@ class Job:
     engine: str = "process"
     key_groups: int = 16
     trigger_ms: int = 1_000
+    batch_messages_max: int = 500_000
 
     @property
     def outputs(self) -> tuple[Target, ...]:
@@ -237,6 +240,7 @@ def _job(
         engine=engine,
         key_groups=tables["spark"].number("key_groups", 16, 1),
         trigger_ms=tables["spark"].number("trigger_ms", 1_000, 1),
+        batch_messages_max=tables["spark"].number("batch_messages_max", 500_000, 1),
     )
 
 

@@ -10,11 +10,15 @@ work at a time. What the listener may do there is commit, through the producer, 
 what asks the consumer itself something waits until `poll` has returned, and until then the
 partitions are paused. What fails there is raised where `poll` returns.
 
-A commit bears the member's generation (KIP-447): one that was given up for dead, and comes back, is
-refused, and what it had sent is aborted. Its own transactional id serves one process alone.
+A commit bears the generation in which the parts were given (KIP-447): one that was given up for
+dead, and comes back, is refused, and what it had sent is aborted. The generation is noted when the
+parts come. What the consumer says of itself at the commit would not do: its heartbeats, on a thread
+of their own, may have learnt meanwhile that it is a member no more, and a commit of no member at
+all is one that the broker takes. Its own transactional id serves one process alone.
 
 A part that comes back as the process has left it is still here, and goes on. Any other is read from
-the changelog.
+the changelog, and the group is polled meanwhile. What it reads is the state of the offsets that it
+asked for only if these are the same afterwards; if not, the session begins again.
 
 The one rule: a part is committed by whom the group gave it to, or by nobody.
 """
@@ -26,6 +30,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafka import ConsumerRebalanceListener, TopicPartition
+from kafka import errors as faults
 
 from ketal.errors import SettingError, StateError
 from ketal.streaming.changelog import Changelog, Loaded, check_topic, load
@@ -49,6 +54,8 @@ class Member(Session):
         self.count = 0
         self.given: set[TopicPartition] | None = None
         self.resting: dict[int, Part] = {}
+        self.given_as: Any = None
+        """As which member of which generation the parts were given."""
         self.fault: BaseException | None = None
         self.closing = False
         self.waiting_since_s = time.monotonic()
@@ -133,6 +140,9 @@ class Member(Session):
         if self.closing:
             return
         self.given = set(partitions)
+        self.given_as = self.consumer.group_metadata()
+        if self.given_as.generation_id < 0:
+            self.fault = faults.UnknownMemberIdError("given up for dead while parts were given")
         self.waiting_since_s = time.monotonic()
         for one in self.given:
             self.consumer.pause(one)
@@ -142,6 +152,16 @@ class Member(Session):
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return messages of the parts that are open; open what the group has given."""
+        batches = self._polled(timeout_ms)
+        if self.given is not None:
+            self._open_parts(self.given)
+            return {}
+        if not self.settled and time.monotonic() - self.waiting_since_s > self._patience_s():
+            raise TimeoutError(f"the group {self.job.group_id} does not come together")
+        return {one: records for one, records in batches.items() if one in self.part_of}
+
+    def _polled(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return what the consumer has; raise what failed in the listener."""
         try:
             batches: dict[TopicPartition, list[Any]] = self.consumer.poll(timeout_ms=timeout_ms)
         except CLIENT_ERRORS:
@@ -150,12 +170,11 @@ class Member(Session):
             raise
         if self.fault is not None:
             raise self.fault
-        if self.given is not None:
-            self._open_parts(self.given)
-            return {}
-        if not self.settled and time.monotonic() - self.waiting_since_s > self._patience_s():
-            raise TimeoutError(f"the group {self.job.group_id} does not come together")
-        return {one: records for one, records in batches.items() if one in self.part_of}
+        return batches
+
+    def membership(self) -> Any:
+        """Return the member that was given the parts, whatever the consumer is by now."""
+        return self.given_as
 
     def _patience_s(self) -> float:
         """Return how long a group may take: each member may be at work until it polls again."""
@@ -175,9 +194,14 @@ class Member(Session):
         committed = self.committed(sorted(given))
         positions = self.beginnings(committed)
         new = [n for n in numbers if not self._rests(n, committed)]
-        loaded = load(self.job, new, lambda: self.engine.stopping)
-        if self.engine.stopping:
+        loaded = load(self.job, new, lambda: not self._keeps(given))
+        if not self._keeps(given):
             return
+        if new and self.committed(sorted(given)) != committed:
+            raise TimeoutError(
+                f"the group {self.job.group_id} moved on while this consumer read the state"
+            )
+        self.note_unread(sorted(given))
         parts = []
         for number in numbers:
             own = {one: positions[one] for one in sorted(given) if one.partition == number}
@@ -198,6 +222,15 @@ class Member(Session):
         self.sum_up()
         said = ", ".join(str(number) for number in numbers) or "none"
         self.engine.hooks.tell(f"has {len(parts)} of {self.count} parts: {said}")
+
+    def _keeps(self, given: set[TopicPartition]) -> bool:
+        """Stay in the group; return whether these parts are still to be taken up.
+
+        Whatever is given is paused, so that there is nothing to read here.
+        """
+        if not self.engine.stopping:
+            self._polled(0)
+        return not self.engine.stopping and self.given is given
 
     def _is_whole(self, numbers: list[int], given: set[TopicPartition]) -> bool:
         """Return whether each part is here whole; a leader may have to learn of a topic first."""
@@ -233,13 +266,13 @@ class Member(Session):
         loaded: Loaded,
     ) -> Part:
         """Return a part with the state that belongs to the offsets that are committed."""
-        store = Changelog(self.job, number, self.count, loaded.pieces)
+        store = Changelog(self.job, number, self.count, loaded)
         part = self.part(positions, store)
         part.dirty = None in committed.values()
         held = [metadata(one.metadata) for one in committed.values() if one is not None]
         try:
             if not held:
-                if loaded.records:
+                if loaded.names:
                     raise StateError(
                         f"the changelog {self.job.changelog}/{number} holds state, and group "
                         f"{self.job.group_id} has committed nothing: it is of another group"
@@ -263,7 +296,7 @@ class Member(Session):
                 ) from None
             self.engine.hooks.tell(f"{fault}; part {number} starts anew at the stored offsets")
             part = self.part(positions, store)
-            part.forget(loaded.records)
+            part.forget(loaded.names)
             part.dirty = True
         return part
 

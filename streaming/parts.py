@@ -204,6 +204,10 @@ class Part:
         """Whether nothing more is to come in any partition."""
         return self.watermarks.all_ended
 
+    def wake(self) -> None:
+        """Say that its messages are read from now on; no partition is idle yet."""
+        self.watermarks.wake(now_ms())
+
     def heard(self, partitions: Iterable[TopicPartition]) -> None:
         """Say that there are messages in these partitions."""
         self.dirty = True

@@ -41,7 +41,8 @@ def lines(job: Job, program: Program) -> Iterator[str]:
 def _engine(job: Job, program: Program) -> str:
     if job.engine == "spark":
         count = sum(family.groups for family in families(program, job.key_groups))
-        return f"spark, {count} key groups, a batch each {job.trigger_ms} ms at most"
+        batch = f"a batch each {job.trigger_ms} ms at most, of {job.batch_messages_max:,} messages"
+        return f"spark, {count} key groups, {batch} at most"
     return f"process, {consumers(job, program)} (group {job.group_id})"
 
 

@@ -23,6 +23,7 @@ from ketal.streaming.clients import CLIENT_ERRORS, OUT_OF_RANGE, LostError
 from ketal.streaming.job import Job
 from ketal.streaming.member import Member
 from ketal.streaming.metrics import Figures, Hooks
+from ketal.streaming.sessions import ChangedError
 from ketal.streaming.sharing import Watch, check_shared
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
@@ -86,6 +87,9 @@ class Engine:
                 wait_s = RETRY_FIRST_S
                 session.live()
                 return
+            except ChangedError as reason:
+                self.figures.restarts += 1
+                self.hooks.tell(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
                 raise _gone(self.job, error) from None
             except CLIENT_ERRORS as error:

@@ -9,6 +9,8 @@ whole or torn, never was. Append and compact, as in "The design and implementati
 log-structured file system" (Rosenblum and Ousterhout, 1992): once the frames that were added are
 larger than the state, a new log begins, and the one before is kept beside it.
 
+A folder is of one group: its file `group.json` says so, and which topics were read (`Claim`).
+
 Each process, and each session of it, begins a log of its own. One that was stopped and goes on
 later writes to a file that nobody else has, and what it removes it has seen when it began, or has
 written itself.
@@ -20,11 +22,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import struct
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +49,7 @@ _DIGEST_BYTES = 12
 _HEAD = struct.Struct(f">Q{_DIGEST_BYTES}s")
 _NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.state)@(\d{12})-([0-9a-f]{24})")
 _KEPT = "what was committed before holds, and the job goes on from there"
+_CLAIM = "group.json"
 
 
 class Frame(NamedTuple):
@@ -94,6 +98,86 @@ def _digest(before: bytes, body: bytes) -> bytes:
 def _number_of(name: str) -> int:
     number = name.partition("-")[0]
     return int(number) if number.isdigit() else 0
+
+
+class Claim:
+    """Whose folder it is: of the group that has committed with state of it.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the state is; made if it is not there.
+    group_id : str
+        Who reads.
+    topics : sequence of str
+        What is read.
+
+    Attributes
+    ----------
+    begun : bool
+        Whether something was committed with state of this folder.
+
+    Raises
+    ------
+    SettingError
+        If it is another group's, or of a job of other topics alone; or it cannot be read or made.
+    """
+
+    def __init__(self, folder: Path, group_id: str, topics: Sequence[str]) -> None:
+        self._folder = folder
+        self._group_id = group_id
+        held = self._read()
+        self.begun = bool(held)
+        self._before = before = held.get("topics", [])
+        if held.get("group_id", group_id) != group_id:
+            raise SettingError(
+                f"{folder} holds the state of group {held['group_id']}, and this job's group is "
+                f"{group_id}: give this job a folder of its own, [state] store dir:PATH"
+            )
+        if before and not set(before) & set(topics):
+            raise SettingError(
+                f"{folder} holds the state of a job of group {group_id} that reads "
+                f"{', '.join(before)}, and this one reads {', '.join(topics)}: they are two jobs, "
+                "so give this one a --group-id of its own, and a --state where that is set"
+            )
+        self._topics = sorted({*before, *topics})
+
+    def committed(self) -> None:
+        """Say that something is committed with state of this folder."""
+        if self._topics != self._before:
+            self._write()
+            self.begun, self._before = True, self._topics
+
+    def _read(self) -> dict[str, Any]:
+        path = self._folder / _CLAIM
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            held = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except OSError as fault:
+            raise SettingError(f"{path}: {fault.strerror or fault}") from None
+        except ValueError:
+            held = None
+        if not isinstance(held, dict) or not {"group_id", "topics"} <= held.keys():
+            raise SettingError(f"{path} is not the file that says whose state this is")
+        return held
+
+    def _write(self) -> None:
+        held = {"group_id": self._group_id, "topics": self._topics}
+        path = self._folder / _CLAIM
+        whole = path.with_name(f"{_CLAIM}.{uuid.uuid4().hex[:8]}")
+        try:
+            with open(whole, "x", encoding="utf-8") as file:
+                json.dump(held, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(whole, path)
+            _sync_folder(self._folder)
+        except OSError as fault:
+            with contextlib.suppress(OSError):
+                whole.unlink()
+            raise SettingError(f"{path}: {fault.strerror or fault}") from None
 
 
 class Saved:

@@ -24,6 +24,7 @@ from ketal.streaming import clients
 from ketal.streaming.clients import CLIENT_ERRORS, within
 from ketal.streaming.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.parts import Part, Store, total
+from ketal.streaming.watermarks import LOOK_MS
 from ketal.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -34,10 +35,14 @@ SAVING_SHARE = 5
 """Saving takes a fifth of the time at most: a large state is saved less often."""
 RECOMMIT_S = 3_600
 """Offsets that are committed no more expire, after days; a quiet job says them again."""
-LOOK_S = 1.0
+LOOK_S = LOOK_MS / 1e3
 PARTITIONS_S = 30.0
 STEADY_S = 10.0
 """So long without a fault, and with nothing to commit, a session has recovered."""
+
+
+class ChangedError(Exception):
+    """The session is of topics as they were; the next one is to begin. Nothing has failed."""
 
 
 class Session:
@@ -59,6 +64,8 @@ class Session:
         self.outputs = Outputs(self.job, engine.hooks.say, engine.hooks.flush)
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
+        self.ends_known: dict[TopicPartition, int] = {}
+        """Where partitions ended when their part began; what a client fetches says it later."""
         self.settled = False
         self.began_s = self.listed_s = time.monotonic()
         self.committed_s = 0.0
@@ -83,6 +90,10 @@ class Session:
         """Raise if the topics have other partitions than before."""
         raise NotImplementedError
 
+    def membership(self) -> Any:
+        """Return as whom the offsets are committed."""
+        return self.consumer.group_metadata()
+
     # --- begin and end ---
 
     def connect(self, transactional_id: str) -> None:
@@ -97,6 +108,14 @@ class Session:
         self.parts = parts
         self.part_of = {one: part for part in parts for one in part.positions}
         self.settled = True
+        for part in parts:
+            part.wake()
+
+    def note_unread(self, partitions: list[TopicPartition]) -> None:
+        """Ask where partitions end: what is there already is not idle, though none was fetched."""
+        timeout_ms = self.job.call_timeout_ms
+        if partitions:
+            self.ends_known = self.consumer.end_offsets(partitions, timeout_ms=timeout_ms)
 
     def part(self, positions: dict[TopicPartition, int], store: Store) -> Part:
         """Return a part without state."""
@@ -244,8 +263,8 @@ class Session:
         """Look at the clock: idle partitions, new partitions, figures."""
         behind = {}
         for one in self.part_of:
-            high = self.consumer.highwater(one)
-            behind[one] = 0 if high is None else max(0, high - self._position(one))
+            fetched, known = self.consumer.highwater(one), self.ends_known.get(one, 0)
+            behind[one] = max(0, max(fetched or 0, known) - self._position(one))
         for part in self.parts:
             self._add(part.look(behind))
             if drained := part.drained():
@@ -320,7 +339,7 @@ class Session:
                 "sending offsets",
                 self.producer.send_offsets_to_transaction,
                 offsets,
-                self.consumer.group_metadata(),
+                self.membership(),
             )
             within(self.call_s, "the commit", self.producer.commit_transaction)
         except CLIENT_ERRORS as error:

@@ -5,6 +5,11 @@ Each partition has a mark: the largest time seen there less the lateness, or wha
 partitions that are not idle; where all are idle, the largest of all marks, for nothing is under way
 that could come before it. It never goes back.
 
+A partition is idle once nothing came for a while in which somebody looked. A process that was busy
+did not look: of the time between two looks only so much counts as a look lasts. One that stood
+still does not know what came meanwhile, not even in a partition that was idle before, and gives
+each of them time to say so.
+
 The one rule: time is an argument, the events' and the clock's, in milliseconds.
 """
 
@@ -15,6 +20,12 @@ from typing import Any
 
 Partition = tuple[str, int]
 """(topic, number)."""
+LOOK_MS = 1_000
+"""So often a job looks which partitions are idle."""
+LOOKED_MS_MAX = 2 * LOOK_MS
+"""So much of the time between two looks counts: in a longer one the process did not look."""
+STOOD_MS = 5 * LOOK_MS
+"""After a longer time between two looks, each partition has so long again to bring something."""
 
 
 class Watermarks:
@@ -37,6 +48,7 @@ class Watermarks:
         self._idle_ms = idle_ms
         self._marks_s: dict[Partition, float | None] = dict.fromkeys(partitions)
         self._heard_ms = dict.fromkeys(self._marks_s, now_ms)
+        self._looked_ms = now_ms
         self._idle: set[Partition] = set()
         self._ended: set[Partition] = set()
         self.watermark_s: float | None = None
@@ -55,17 +67,46 @@ class Watermarks:
 
     def heard(self, partitions: Iterable[Partition], now_ms: float) -> None:
         """Say that these partitions have messages."""
+        self._passed(now_ms)
         for partition in partitions:
             self._heard_ms[partition] = now_ms
             self._idle.discard(partition)
 
     def look(self, behind: Collection[Partition], now_ms: float) -> None:
-        """Find which partitions are idle; those `behind` have messages that were not read yet."""
+        """Find which partitions are idle; those `behind` have messages that were not read yet.
+
+        Parameters
+        ----------
+        behind : collection of Partition
+            They are not idle.
+        now_ms : float
+            What the clock says; the time since the last look counts up to `LOOKED_MS_MAX`.
+        """
+        self._passed(now_ms)
         for partition, heard_ms in self._heard_ms.items():
             if partition in behind:
                 self._heard_ms[partition] = now_ms
+                self._idle.discard(partition)
             elif now_ms - heard_ms >= self._idle_ms:
                 self._idle.add(partition)
+
+    def _passed(self, now_ms: float) -> None:
+        """Leave out the time in which nobody looked."""
+        between_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        if between_ms <= LOOKED_MS_MAX:
+            return
+        unseen_ms, least_ms = between_ms - LOOKED_MS_MAX, 0.0
+        if between_ms > STOOD_MS:
+            self._idle.clear()
+            least_ms = now_ms - max(0, self._idle_ms - STOOD_MS)
+        for partition, heard_ms in self._heard_ms.items():
+            self._heard_ms[partition] = min(now_ms, max(heard_ms + unseen_ms, least_ms))
+
+    def wake(self, now_ms: float) -> None:
+        """Begin anew to wait for every partition: nobody looked until now."""
+        self._looked_ms = now_ms
+        self._heard_ms = dict.fromkeys(self._marks_s, now_ms)
+        self._idle.clear()
 
     def end(self, partition: Partition) -> bool:
         """Say that a partition has ended; return whether that was the last one."""

@@ -4,10 +4,14 @@
     checkpoint-0/       Spark's own; `--on-change fresh` begins checkpoint-1 beside it
     checkpoint-0.json   the last batch whose output is written, and the figures of each key group
 
+A batch is known by its number and by what Spark noted of it before it began: which offsets it
+reads. Where a checkpoint has lost its last batches, others come under their numbers.
+
 The program is named by the snapshot of a monitor that has seen nothing: restoring that says whether
 a program is the same, and what changed if it is not, as it does for every other snapshot.
 
-The one rule: a checkpoint is read by the program that wrote it or by none.
+The one rule: a checkpoint is read by the program that wrote it, with each key in its group, or by
+none.
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ from __future__ import annotations
 import base64
 import binascii
 import fcntl
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -25,8 +31,11 @@ from ketal.monitor import Monitor
 from ketal.program import Program
 from ketal.streaming.folders import replaced
 from ketal.streaming.job import Job
+from ketal.streaming.spark.families import HASHING, families, placement
 
-FORMAT = 1
+FORMAT = 2
+_EARLIEST, _LATEST = -2, -1
+"""What Spark calls the ends of a partition."""
 HINT = (
     "  hint: --on-change fresh starts anew at the stored offsets, another [state] store at the "
     "beginning of the topics"
@@ -41,11 +50,14 @@ class Progress:
     ----------
     batch : int
         The last batch whose output is written; -1 for none.
+    offsets : str
+        A digest of what that batch was to read.
     groups : dict
         The figures of each key group, by its number.
     """
 
     batch: int = -1
+    offsets: str = ""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -69,14 +81,18 @@ class Checkpoint:
 
     def __init__(self, job: Job, program: Program) -> None:
         self.folder = job.state
-        self.starting: str = job.start
-        """Where to begin where the checkpoint holds nothing: as Spark's `startingOffsets`."""
         self.anew: str = ""
-        """Why the state was left behind; empty where it was not."""
+        """Why the state is left behind; empty where it is not."""
+        self.lost: str = ""
+        """What the checkpoint no longer has of what its note knows; empty where it has all."""
+        self._job = job
+        self._starting: str = job.start
+        self._pending: dict[str, Any] | None = None
         self._lock = self._locked()
         try:
             self._generation = self._taken_up(job, program)
             self.progress = self._read_progress()
+            self.lost = self._lost()
         except BaseException:
             self.close()
             raise
@@ -105,6 +121,8 @@ class Checkpoint:
             "format": FORMAT,
             "generation": 0,
             "key_groups": job.key_groups,
+            "hashing": HASHING,
+            "groups_by": placement(families(program, job.key_groups), job.source),
             "topics": sorted(job.topics),
             "starting": job.start,
             "program": base64.b64encode(blank).decode(),
@@ -117,7 +135,7 @@ class Checkpoint:
         try:
             held = json.loads(path.read_bytes())
             generation = int(held["generation"])
-            self.starting = str(held["starting"])
+            self._starting = str(held["starting"])
             changed = _changed(held, said, program, job)
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
@@ -129,10 +147,28 @@ class Checkpoint:
             if job.on_change != "fresh":
                 raise StateError(f"{why}\n{HINT}")
             self.anew = why
-        # What never came to the end of a batch has nothing that could be lost.
-        self.starting = offsets or job.start
-        self._write(path, {**said, "generation": generation + 1, "starting": self.starting})
+        # What never came to the end of a batch has nothing that could be lost but its beginning.
+        if offsets or not self._starting.startswith("{"):
+            self._starting = offsets or job.start
+        self._pending = {**said, "generation": generation + 1, "starting": self._starting}
         return generation + 1
+
+    def begin(self, counts: Mapping[str, int]) -> str:
+        """Return where a query begins whose checkpoint holds nothing: Spark's `startingOffsets`.
+
+        The state of another job is left behind here and not before: the topics are there, and
+        where each partition begins is known.
+
+        Parameters
+        ----------
+        counts : mapping
+            How many partitions each topic has.
+        """
+        starting = _filled(self._starting, self._job, counts)
+        if self._pending is not None:
+            self._write(self.folder / "job.json", self._pending)
+            self._pending = None
+        return starting
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
         try:
@@ -151,11 +187,39 @@ class Checkpoint:
         done = [int(one.name) for one in (folder / "commits").glob("[0-9]*") if one.name.isdigit()]
         if not done:
             return ""
-        *_, offsets = (folder / "offsets" / str(max(done))).read_text().splitlines()
-        json.loads(offsets)
+        path = folder / "offsets" / str(max(done))
+        try:
+            # Spark's version, the batch's own, and the offsets of the one source.
+            _, _, offsets = path.read_text().splitlines()
+            json.loads(offsets)
+        except (OSError, ValueError) as fault:
+            raise StateError(f"{path} is damaged: {fault!r}") from None
         return offsets
 
     # --- progress ---
+
+    def _lost(self) -> str:
+        held = (one.name for one in (self.path / "offsets").glob("[0-9]*"))
+        last = max((int(name) for name in held if name.isdigit()), default=-1)
+        if self.progress.batch <= last:
+            return ""
+        return (
+            f"{self.path} has lost batches up to {self.progress.batch}, whose verdicts were "
+            "written: those that come again have the same ids"
+        )
+
+    def _digest(self, batch: int) -> str:
+        """Return what tells batches of one number apart; empty if it is not there."""
+        try:
+            noted = (self.path / "offsets" / str(batch)).read_bytes()
+        except OSError:
+            return ""
+        return hashlib.blake2b(noted, digest_size=16).hexdigest()
+
+    def has_written(self, batch: int) -> bool:
+        """Return whether the output of this very batch is written."""
+        noted = self.progress
+        return batch == noted.batch and noted.offsets != "" and noted.offsets == self._digest(batch)
 
     @property
     def _progress_path(self) -> Path:
@@ -165,7 +229,7 @@ class Checkpoint:
         path = self._progress_path
         try:
             held = json.loads(path.read_bytes())
-            return Progress(int(held["batch"]), dict(held["groups"]))
+            return Progress(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
         except FileNotFoundError:
             return Progress()
         except (OSError, ValueError, KeyError, TypeError) as fault:
@@ -173,8 +237,14 @@ class Checkpoint:
 
     def wrote(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:
         """Take note that the output of a batch is written, with the figures that came with it."""
-        self.progress = Progress(batch, {**self.progress.groups, **groups})
-        said = {"batch": batch, "groups": self.progress.groups}
+        # Before the first batch there was nothing, whatever a note says of a lost checkpoint.
+        before = self.progress.groups if batch else {}
+        self.progress = Progress(batch, self._digest(batch), {**before, **groups})
+        said = {
+            "batch": batch,
+            "offsets": self.progress.offsets,
+            "groups": self.progress.groups,
+        }
         try:
             replaced(self._progress_path, json.dumps(said).encode(), durable=True)
         except OSError as fault:
@@ -183,14 +253,37 @@ class Checkpoint:
             ) from None
 
 
+def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
+    """Return offsets for just the partitions that there are, as Spark wants them.
+
+    A partition that was added to a topic begins with its first message, a new topic where the job
+    says that one begins.
+    """
+    if not starting.startswith("{"):
+        return starting
+    held: dict[str, dict[str, int]] = json.loads(starting)
+    out = {}
+    for topic in sorted(job.topics):
+        first = _EARLIEST if topic in held or job.start == "earliest" else _LATEST
+        known = held.get(topic, {})
+        out[topic] = {str(n): known.get(str(n), first) for n in range(counts[topic])}
+    return json.dumps(out)
+
+
 def _changed(held: dict[str, Any], said: dict[str, Any], program: Program, job: Job) -> str:
     """Return what of a job is not what its checkpoint says."""
     if held["format"] != FORMAT:
         return f"it has format {held['format']}, and this version reads format {FORMAT}"
     out = [
         f"{name} was {held[name]}, and is {said[name]}"
-        for name in ("key_groups", "topics")
+        for name in ("key_groups", "hashing", "topics")
         if held[name] != said[name]
+    ]
+    before, now = held["groups_by"], said["groups_by"]
+    out += [
+        f"the groups of `partition by {name}` went by {before[name]}, and go by {now[name]}"
+        for name in now
+        if name in before and before[name] != now[name]
     ]
     try:
         blob = base64.b64decode(held["program"], validate=True)

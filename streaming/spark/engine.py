@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 WAIT_S = 0.2
 LOOK_S = 1.0
 RETRY_S = 3.0
-_STATE = re.compile(r"ketal\.errors\.StateError: (.*)")
+_OURS = re.compile(r"ketal\.errors\.(\w+): (.*)")
+_WORKER = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)")
+_PASSING = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
+            "Timeout", "Blocking", "Interrupted")  # fmt: skip
+"""What ends a traceback in a worker that another try may do without."""
 _GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
@@ -95,8 +99,8 @@ class Engine:
         """
         checkpoint = Checkpoint(self.job, self.program)
         try:
-            if checkpoint.anew:
-                self.hooks.tell(f"{checkpoint.anew}; starting anew at the stored offsets")
+            if checkpoint.lost:
+                self.hooks.tell(checkpoint.lost)
             if self._over(checkpoint):
                 return
             outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
@@ -128,7 +132,11 @@ class Engine:
             while not self.stopping:
                 try:
                     counts = partitions_of(session, self.job, self._options)
-                    query = self._started(session, checkpoint, sink, counts)
+                    starting = checkpoint.begin(counts)
+                    if checkpoint.anew:
+                        self.hooks.tell(f"{checkpoint.anew}; starting anew at the stored offsets")
+                        checkpoint.anew = ""
+                    query = self._started(session, checkpoint, sink, counts, starting)
                     self._live(query, checkpoint)
                     break
                 except LostError as lost:
@@ -161,7 +169,12 @@ class Engine:
     # --- a query ---
 
     def _started(
-        self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, counts: dict[str, int]
+        self,
+        session: SparkSession,
+        checkpoint: Checkpoint,
+        sink: Sink,
+        counts: dict[str, int],
+        starting: str,
     ) -> StreamingQuery:
         job = self.job
         wants_headers = any(p.startswith("kafka.header.") for p in job.source.fields.values())
@@ -169,7 +182,8 @@ class Engine:
             session.readStream.format("kafka")
             .options(**self._options)
             .option("subscribe", ",".join(job.topics))
-            .option("startingOffsets", checkpoint.starting)
+            .option("startingOffsets", starting)
+            .option("maxOffsetsPerTrigger", job.batch_messages_max)
             .option("kafka.isolation.level", "read_committed")
             .option("includeHeaders", str(wants_headers).lower())
             .load()
@@ -202,7 +216,8 @@ class Engine:
         writer = (
             found.writeStream.foreachBatch(write)
             .queryName(f"ketal {job.group_id}")
-            .option("checkpointLocation", str(checkpoint.path.absolute()))
+            # A path alone would be one of the cluster's file system.
+            .option("checkpointLocation", f"file://{checkpoint.path.absolute()}")
         )
         if job.until_end:
             writer = writer.trigger(availableNow=True)
@@ -242,8 +257,10 @@ class Engine:
         failure = self._failure
         if failure is not None and not _of_spark(failure):
             return failure
-        if found := _STATE.search(said):
-            return StateError(f"{found[1]}\n{HINT}")
+        if failure is not None:
+            said = f"{said}\n{failure}"
+        if (worker := _of_worker(said)) is not None:
+            return worker
         if _GONE.search(said):
             return StateError(
                 "the messages that the checkpoint is to go on with are no longer in the topic; "
@@ -348,6 +365,20 @@ def _offsets(said: Any) -> dict[str, dict[str, int]]:
 def _of_spark(failure: BaseException) -> bool:
     """Return whether what a batch raised came from Spark, so that its text says what it means."""
     return not isinstance(failure, KetalError | OSError | ClosedPipeError)
+
+
+def _of_worker(said: str) -> BaseException | None:
+    """Return what an executor's Python raised, if the next try would raise it again."""
+    if found := _OURS.search(said):
+        if found[1] == "StateError":
+            return StateError(f"{found[2]}\n{HINT}")
+        return SettingError(found[2])
+    for name, what in _WORKER.findall(said):
+        if name in ("ImportError", "ModuleNotFoundError"):
+            return SettingError(f"the executors cannot import what they need: {what}")
+        if not name.startswith(_PASSING):
+            return RuntimeError(f"an executor failed: {name}: {what}")
+    return None
 
 
 def _brief(said: str) -> str:

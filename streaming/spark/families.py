@@ -2,22 +2,32 @@
 
 Patterns that are partitioned by the same attributes are a *family*: an event goes to one group of
 each family, by the hash of its partition. A pattern that is not partitioned has one group for all
-events. The groups of all families are numbered through; the number is the operator's key.
+events. The groups of all families are numbered through; the number is the operator's key. Families
+come in an order of their own, whatever the order of the patterns in their file: a checkpoint knows
+groups by their numbers, and the first family tells for all.
 
 With `key_groups=1` there is nothing to divide: the whole program is one family of one group, which
 is offered every event, holds the hold-back queue and all scopes. Any program runs that way.
+
+Whether an event is late by the watermark, or has no place in any topology, is decided in every
+group for the patterns of all families. What a group cannot see is what happened in another one: two
+events with one dot, and under `frontier` an event that was released and depends on a late one
+(`ketal.streaming.distribution`); `docs/spark.md` says what follows.
 
 The one rule: each group gives the answer that the whole would give, or the job does not start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ketal import pattern as syntax
 from ketal.errors import SettingError
 from ketal.limits import Limits
+from ketal.logs.shape import KAFKA, Shape
+from ketal.logs.source import INCARNATION, Source
 from ketal.monitor import refuse_unavailable
 from ketal.program import Program
 from ketal.streaming.distribution import unfit
@@ -26,6 +36,10 @@ KEY_GROUPS = 16
 KEY_GROUPS_MAX = 32_768
 """So many are more than any cluster has tasks for, and Flink's most."""
 
+HASHING = 1
+"""How a partition becomes the number of a group (`rows`); another way, another number."""
+
+Path = tuple[str, ...]
 Partition = tuple[syntax.Attribute | syntax.Field, ...]
 """What patterns are partitioned by; empty where all events are one scope."""
 
@@ -39,7 +53,7 @@ class Family:
     program : Program
         The patterns.
     partition : Partition
-        What decides an event's group.
+        What decides an event's group, in canonical order.
     first : int
         The number of its first group.
     groups : int
@@ -79,14 +93,63 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
                 "  hint: key_groups = 1 is one ordering stage: one group holds the hold-back queue "
                 "and all scopes"
             )
-        by.setdefault(tuple(compiled.pattern.partition), []).append(compiled.name)
+        partition = tuple(sorted(compiled.pattern.partition, key=_named))
+        by.setdefault(partition, []).append(compiled.name)
     out: list[Family] = []
     first = 0
-    for partition, names in sorted(by.items(), key=lambda item: bool(item[0])):
+    # What is not partitioned comes first.
+    for partition, names in sorted(by.items(), key=lambda item: [_named(of) for of in item[0]]):
         groups = key_groups if partition else 1
         out.append(Family(_part(program, names), partition, first, groups))
         first += groups
     return tuple(out)
+
+
+def _named(of: syntax.Attribute | syntax.Field) -> str:
+    """Return what one part of a partition is called; what is called alike is the same."""
+    if isinstance(of, syntax.Field):
+        return of.name
+    keys = [key if key.isidentifier() else json.dumps(key) for key in of.path]
+    own = keys[0] in syntax.EVENT_FIELDS or len(keys) > 1
+    return ".".join(("data", *keys) if own else keys)
+
+
+def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> tuple[Path, ...]:
+    """Return where a part of a partition is in a message; the first that is there counts."""
+    if isinstance(of, syntax.Field):
+        return (paths[of.name],)
+    if of.path == (INCARNATION,) and INCARNATION in paths:
+        return (paths[INCARNATION],)
+    data = paths.get("data")
+    return (of.path,) if data is None or data[0] == KAFKA else ((*data, *of.path), of.path)
+
+
+def by_key(partition: Partition, source: Source) -> bool:
+    """Return whether the messages' key is hashed instead of the partition."""
+    return source.keyed_by in {
+        of.name if isinstance(of, syntax.Field) else of.path[-1] for of in partition
+    }
+
+
+def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
+    """Return what decides about the group of a message in each family that is partitioned.
+
+    Together with the number of groups and `HASHING`. Where it changes, keys move to other groups,
+    and what their old ones hold of them would be lost.
+    """
+    paths = Shape(source, kafka=True).paths
+    out: dict[str, str] = {}
+    for family in found:
+        if family.partition:
+            where = [" or ".join(map(_written, paths_of(of, paths))) for of in family.partition]
+            keyed = by_key(family.partition, source)
+            names = ", ".join(map(_named, family.partition))
+            out[names] = "the messages' key" if keyed else ", ".join(where)
+    return out
+
+
+def _written(path: Path) -> str:
+    return ".".join(("kafka", *path[1:]) if path[0] == KAFKA else path)
 
 
 def _part(program: Program, names: list[str]) -> Program:

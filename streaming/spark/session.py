@@ -32,6 +32,8 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Of the batches before the last one a job never has need; Spark would keep 100.
+    "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.session.timeZone": "UTC",
 }
 _OF_OWN = {
@@ -70,22 +72,29 @@ def spark_session(job: Job) -> tuple[SparkSession, bool]:
         If pyspark is not installed.
     JavaError
         If there is no Java for it.
+    LostError
+        If it does not start.
     """
     try:
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as missing:
-        if missing.name != "pyspark":
+        if missing.name not in ("py4j", "pyspark"):
             raise
         raise SettingError("pyspark is not installed: pip install 'ketal[spark]'") from None
     # A session is active in one thread only; a process has one context.
     own = SparkContext._active_spark_context is None and _SUBMITTED not in os.environ
-    session = _started(job) if own else SparkSession.builder.getOrCreate().newSession()
-    for name, value in SETTINGS.items():
-        session.conf.set(name, value)
-    tasks = session.sparkContext.defaultParallelism
-    # A checkpoint keeps the number that it began with.
-    session.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    try:
+        session = _started(job) if own else SparkSession.builder.getOrCreate().newSession()
+        for name, value in SETTINGS.items():
+            session.conf.set(name, value)
+        tasks = session.sparkContext.defaultParallelism
+        # A checkpoint keeps the number that it began with.
+        session.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    except (Py4JError, ConnectionError) as fault:
+        # Its JVM may be gone before it has answered once.
+        raise LostError(f"Spark did not start: {fault or type(fault).__name__}") from None
     return session, own
 
 

@@ -1,9 +1,12 @@
 """Where a batch's verdicts go: the function of `foreachBatch`.
 
 Spark calls it again with the same batch after a crash that came before the batch's commit. The
-operator then says the same, with the same ids. The number of the last batch that was written is
-kept with the checkpoint, so a batch that was written whole is run for its state alone; what a crash
-left half written is written again: at least once.
+operator then says the same, with the same ids. The last batch that was written is noted beside the
+checkpoint, its number and its offsets, so the very batch is run for its state alone; what a crash
+left half written is written again, and so is what a checkpoint has lost: at least once.
+
+A batch is computed once, by all tasks, and kept by the executors; what goes to a file or to
+standard output then comes to the driver piece by piece.
 
 Rows of figures are taken out here, and kept by key group: each is the sum since the beginning, so
 one that comes twice is no more than one.
@@ -18,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ketal.streaming.job import Job
-from ketal.streaming.outputs import Outputs
+from ketal.streaming.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.group import FIGURES
 from ketal.verdicts import Rejected
@@ -84,39 +87,43 @@ class Sink:
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch; it is computed once, and always, for that is what makes its state."""
-        if number <= self._checkpoint.progress.batch:
+        if self._checkpoint.has_written(number):
             batch.write.format("noop").mode("overwrite").save()
             return
-        to_kafka = any(target.kind == "kafka" for target in self._job.outputs)
-        if to_kafka:
-            batch = batch.persist()
+        batch = batch.persist()
         try:
-            self._written(batch, number, to_kafka)
+            self._written(batch, number)
         finally:
-            if to_kafka:
-                batch.unpersist()
+            batch.unpersist()
 
-    def _written(self, batch: DataFrame, number: int, to_kafka: bool) -> None:
+    def _written(self, batch: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
         local = batch
-        if to_kafka:
+        if any(target.kind == "kafka" for target in self._job.outputs):
             batch = batch.withColumn("topic", self._topic())
             remote = batch.where(F.col("topic").isNotNull())
             for row in remote.groupBy("verdict").count().collect():
                 self._count(row["verdict"], row["count"])
             self._send(remote)
             local = batch.where(F.col("topic").isNull())
+        else:
+            batch.write.format("noop").mode("overwrite").save()
         groups: dict[str, dict[str, Any]] = {}
-        for row in local.select("verdict", "id", "json", "line").collect():
+        for row in local.select("verdict", "id", "json", "line").toLocalIterator():
             if row["verdict"] == FIGURES:
                 groups[row["id"]] = json.loads(row["json"])
             else:
                 self._count(row["verdict"], 1)
                 self._outputs.add(_verdict(row["json"], row["line"]))
+                if self._outputs.bytes >= PENDING_BYTES_MAX:
+                    self._write_out()
+        self._write_out()
+        self._checkpoint.wrote(number, groups)
+
+    def _write_out(self) -> None:
         self._outputs.write_files()
         self._outputs.clear()
-        self._checkpoint.wrote(number, groups)
 
     def _topic(self) -> Column:
         """Return the topic of a row; null for what goes elsewhere."""

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import ConsumerRebalanceListener, KafkaProducer
+from kafka import ConsumerRebalanceListener, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 import ketal
 from ketal.cli import main
@@ -30,7 +31,7 @@ from ketal.streaming import changelog, clients
 from ketal.streaming.broker import Broker
 from ketal.streaming.changelog import Changelog, Loaded
 from ketal.streaming.job import Job, Target
-from ketal.streaming.parts import OFFSETS
+from ketal.streaming.parts import OFFSETS, Part
 from ketal.streaming.process import Engine
 from ketal.streaming.sharing import Watch, check_shared
 from tests.streaming.conftest import make_topic
@@ -357,6 +358,87 @@ def test_state_that_does_not_belong_is_refused_or_left(
     assert [v["events"] for v in committed(broker, sink, least=1)] == [["b@1", "c@1"]]
 
 
+@pytest.mark.parametrize(
+    ("key", "headers", "said"),
+    [
+        (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
+        (b"0/record", [("pieces", b"2"), ("offsets", b"[]")], "damaged: a record lacks piece 1"),
+    ],
+)
+def test_a_changelog_that_cannot_be_read_is_refused_or_left(
+    key: bytes, headers: list[tuple[str, bytes]], said: str,
+    broker: Broker, topic: Topic, tmp_path: Path,
+) -> None:  # fmt: skip
+    """What does not belong there is removed by the commit with which `fresh` begins."""
+    program, source = ketal.compile(FORKS), topic(PARTITIONS)
+    produce(broker, [(source, 0, accept("a", 1, 4))])
+    job = shared(broker, [source], tmp_path)
+    assert job.changelog is not None
+    run(job, program)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(job.changelog, key=key, value=b"?", headers=headers, partition=0)
+    with pytest.raises(StateError, match=f"{said}(.|\n)*hint: --on-change fresh"):
+        run(job, program)
+    told = Told()
+    run(replace(job, on_change="fresh"), program, told)
+    assert any("part 0 starts anew at the stored offsets" in said for said in told.sentences)
+    run(job, program)
+
+
+def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody commits between the two; the session is dropped, and the next one is served."""
+    program, source, told = ketal.compile(FORKS), topic(PARTITIONS), Told()
+    job, first = shared(broker, [source], tmp_path), TopicPartition(source, 0)
+    run(job, program)
+    loads = []
+
+    def load(*given: Any) -> Any:
+        loads.append(given)
+        if len(loads) == 1:
+            reader, predecessor = clients.consumer_of(job), clients.producer_of(job, "predecessor")
+            held = reader.committed(first, metadata=True)
+            said = json.dumps({**json.loads(held.metadata), "commit": "later"})
+            predecessor.begin_transaction()
+            offsets = {first: OffsetAndMetadata(held.offset, said, -1)}
+            predecessor.send_offsets_to_transaction(offsets, job.group_id)
+            predecessor.commit_transaction()
+            clients.close_producer(predecessor)
+            clients.close_consumer(reader)
+        return changelog.load(*given)
+
+    monkeypatch.setattr("ketal.streaming.member.load", load)
+    engine = run(job, program, told)
+    assert (len(loads), engine.figures.restarts) == (2, 1)
+    assert any("moved on while this consumer read the state" in said for said in told.sentences)
+
+
+def test_whoever_reads_a_large_state_stays_in_the_group(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading takes longer than a member may be silent."""
+    program, source = ketal.compile(FORKS), topic(PARTITIONS)
+    patience_ms = 1_500
+    job = shared(
+        broker, [source], tmp_path, lost_after_ms=0,
+        properties={"max_poll_interval_ms": patience_ms},
+    )  # fmt: skip
+
+    def load(job: Job, numbers: Any, stopping: Callable[[], bool]) -> Any:
+        until_s = time.monotonic() + 2 * patience_ms / 1e3
+        while time.monotonic() < until_s:
+            assert not stopping()
+            time.sleep(0.05)
+        return changelog.load(job, numbers, stopping)
+
+    monkeypatch.setattr("ketal.streaming.member.load", load)
+    told = Told()
+    engine = run(job, program, told)
+    assert engine.figures.restarts == 0
+    assert told.sentences == [f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3"]
+
+
 def test_a_consumer_that_was_given_up_for_dead_says_nothing_twice(
     broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
 ) -> None:
@@ -379,6 +461,68 @@ def test_a_consumer_that_was_given_up_for_dead_says_nothing_twice(
     wanted = ids(ketal.compile(FORKS), lines, tmp_path)
     said = committed(broker, sink, least=len(wanted))
     assert sorted(v["id"] for v in said) == wanted
+
+
+def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It judged, stood still, and another has its part by now: its heartbeats know, it does not."""
+    source, sink = topic(), topic()
+    lines = pairs(range(1, 6))
+    produce(broker, [(source, 0, line) for _, line in lines])
+    wanted = ids(ketal.compile(FORKS), lines, tmp_path)
+    job = shared(
+        broker, [source], tmp_path, compacted(broker, 1), until_end=False,
+        verdicts=Target("kafka", sink), properties={"max_poll_interval_ms": 2_000},
+    )  # fmt: skip
+    stands, goes_on = threading.Event(), threading.Event()
+    take = Part.take
+
+    def judge(self: Part, *given: Any) -> int:
+        taken = take(self, *given)
+        if threading.current_thread() is slow.thread and not stands.is_set():
+            stands.set()
+            assert goes_on.wait(PATIENCE_S)
+        return taken
+
+    monkeypatch.setattr(Part, "take", judge)
+    slow, other = Consumer(job), Consumer(job)
+    with slow, other:
+        slow.thread.start()
+        assert stands.wait(PATIENCE_S)
+        other.thread.start()
+        committed(broker, sink, least=len(wanted))
+        goes_on.set()
+        slow.await_told(2, "parts: ")
+    assert slow.engine.figures.restarts == 1
+    assert any("(CommitFailedError" in said for said in slow.told.sentences)
+    said = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in said) == wanted
+
+
+class Consumer:
+    """A job's engine, on a thread."""
+
+    def __init__(self, job: Job) -> None:
+        self.told = Told()
+        self.engine = Engine(job, ketal.compile(FORKS), self.told.hooks())
+        self.thread = threading.Thread(target=self.engine.run, daemon=True)
+
+    def await_told(self, times: int, what: str) -> None:
+        """Wait until it has told something so often."""
+        until_s = time.monotonic() + PATIENCE_S
+        while sum(what in said for said in self.told.sentences) < times:
+            assert self.thread.is_alive(), self.told.sentences
+            assert time.monotonic() < until_s, self.told.sentences
+            time.sleep(0.02)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.engine.stop()
+        if self.thread.ident is not None:
+            self.thread.join(PATIENCE_S)
 
 
 class Stranger(threading.Thread):
@@ -554,7 +698,9 @@ def test_pieces_that_a_record_no_longer_has_are_gone() -> None:
 
 def test_a_record_that_lacks_a_piece_is_damage() -> None:
     pieces = {b"0/a": (b"x", 2, b"[]"), b"1/a": (b"y", 2, b"[]")}
-    assert changelog._whole(job(), 0, pieces) == Loaded({b"a": b"xy"}, {b"a": 2})
+    assert changelog._whole(job(), 0, pieces) == Loaded({b"a": b"xy"}, {b"a": 2}, {b"a"})
     pieces[b"1/a"] = (b"y", 2, b"[1]")
+    loaded = changelog._whole(job(), 0, pieces)
+    assert (loaded.records, loaded.pieces, loaded.names) == ({}, {b"a": 2}, {b"a"})
     with pytest.raises(StateError, match="state/0 is damaged: a record lacks piece 1"):
-        changelog._whole(job(), 0, pieces)
+        Changelog(job(), 0, 4, loaded).take(loaded)

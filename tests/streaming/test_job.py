@@ -42,6 +42,7 @@ idle_ms = 2000
 held_back_max = 10
 [spark]
 key_groups = 16
+batch_messages_max = 1000
 """
 PATTERN = 'pattern P { partition by key; event A = type == "a"; check A*; }'
 
@@ -65,7 +66,7 @@ def test_a_file_is_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert job.rejected == Target("file", str(tmp_path / "rejected.jsonl"))
     assert job.state == tmp_path / "state"
     assert (job.commit_interval_ms, job.lateness_ms, job.idle_ms) == (200, 1_000, 2_000)
-    assert job.limits.held_back_max == 10
+    assert (job.limits.held_back_max, job.batch_messages_max) == (10, 1_000)
 
 
 def test_flags_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +114,7 @@ def test_flags_alone_are_a_job() -> None:
         ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
         ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),
+        ("messages_max = 1000", "messages_max = 0", "batch_messages_max must be"),
     ],
 )
 def test_what_is_wrong_is_said(

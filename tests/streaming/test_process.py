@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 import ketal
 from ketal.errors import SettingError, StateError
 from ketal.streaming import clients, sessions
+from ketal.streaming.alone import Alone
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Target
 from ketal.streaming.process import Engine
@@ -133,7 +135,7 @@ def test_a_job_that_is_started_again_goes_on(broker: Broker, topic: Topic, tmp_p
         "overflow": 0,
     }  # fmt: skip
     assert second.summary["kafka"] == {"messages": 4, "control": 0}
-    assert len(list((tmp_path / "state").iterdir())) == 2
+    assert len(list((tmp_path / "state").glob("*.state"))) == 2
 
 
 def test_windows_close_by_the_watermark_of_all_partitions(
@@ -211,7 +213,7 @@ def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path, until_end=True)
     run(job, program)
-    newest = max((tmp_path / "state").iterdir())
+    newest = max((tmp_path / "state").glob("*.state"))
     content = newest.read_bytes()
     newest.write_bytes(content[:-1])
     with pytest.raises(StateError, match="damaged"):
@@ -221,6 +223,59 @@ def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
         run(job, program)
     newest.write_bytes(content)
     run(job, program)
+
+
+def test_offsets_that_expired_are_no_reason_to_begin_again(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The folder knows that something was committed; only `fresh` says it all again."""
+    source, program, told = topic(), ketal.compile(FORKS), Told()
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    run(job, program)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_groups([job.group_id])
+    with pytest.raises(StateError, match=r"has no offsets (.|\n)*hint: --on-change fresh"):
+        run(job, program)
+    assert len(written(tmp_path / "verdicts.jsonl")) == 1
+    run(replace(job, on_change="fresh"), program, told)
+    assert any("beginning anew at the earliest messages" in said for said in told.sentences)
+    first, again = written(tmp_path / "verdicts.jsonl")
+    assert first["id"] == again["id"]
+
+
+def test_a_job_of_other_topics_leaves_a_folder_alone(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Jobs of one pattern file go by its name, and so by one folder, unless they are told apart."""
+    source, other, program = topic(), topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    run(job, program)
+    for topics, group_id, said in (
+        ([other], job.group_id, "they are two jobs, so give this one a --group-id"),
+        ([source], "another", f"the state of group {job.group_id}, and this job's group is anot"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            run(replace(job, topics=topics, group_id=group_id), program)
+    produce(broker, [(source, 0, accept("b", 1))])
+    run(replace(job, topics=[other, source]), program)
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
+
+
+def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """A client knows the end of a partition once it has fetched; time must not go on before."""
+    source = topic(2)
+    produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
+    job = job_of(broker, [source], tmp_path)
+    engine = Engine(job, ketal.compile(FORKS), Told().hooks())
+    session = Alone(engine)
+    try:
+        session.open()
+        session._look()
+    finally:
+        session.close()
+    assert engine.figures.lag == {f"{source}/0": 0, f"{source}/1": 2}
 
 
 def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:
@@ -282,8 +337,6 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the job began at the end: what is in it came later."""
-    from kafka import KafkaAdminClient
-
     monkeypatch.setattr(sessions, "PARTITIONS_S", 0.1)
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(
@@ -302,8 +355,11 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(
             done.append("ended")
             produce(broker, [(source, 0, END), (source, 1, END)])
 
-    Engine(job, program, Told().hooks(look)).run()
+    told = Told()
+    Engine(job, program, told.hooks(look)).run()
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
+    (said,) = told.sentences
+    assert said.startswith("the topics have other partitions than before; going on")
 
 
 def test_a_fenced_producer_ends_and_does_not_harm_its_successor(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from ketal.errors import SettingError, StateError
 from ketal.streaming import saved as saved_module
-from ketal.streaming.saved import Saved, frames
+from ketal.streaming.saved import Claim, Saved, frames
 
 
 def content(path: Path) -> list[str]:
@@ -169,3 +170,26 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingError, match="file"):
         Saved(tmp_path / "file" / "state")
+
+
+def test_a_folder_is_of_one_group_and_knows_its_topics(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    assert not Claim(folder, "somebody who never committed", ["z"]).begun
+    first = Claim(folder, "g", ["a"])
+    assert not first.begun
+    first.committed()
+    assert first.begun
+    # Topics may come and go, one by one.
+    for topics in (["a", "b"], ["b"], ["a", "c"]):
+        again = Claim(folder, "g", topics)
+        assert again.begun
+        again.committed()
+    for group_id, topics, said in (("h", ["a"], "group g, and"), ("g", ["d"], "reads a, b, c")):
+        with pytest.raises(SettingError, match=said):
+            Claim(folder, group_id, topics)
+    (path,) = folder.iterdir()
+    assert json.loads(path.read_text())["topics"] == ["a", "b", "c"]
+    for damaged in ("", "[]", "{"):
+        path.write_text(damaged)
+        with pytest.raises(SettingError, match="not the file that says whose state this is"):
+            Claim(folder, "g", ["a"])

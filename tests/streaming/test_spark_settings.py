@@ -38,7 +38,7 @@ def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
     job = read_job(path, {"engine": "spark"})
     assert (job.engine, job.key_groups, job.trigger_ms) == ("spark", 8, 250)
     said = "\n".join(plan.lines(job, ketal.compile(FORKS)))
-    assert "engine: spark, 8 key groups, a batch each 250 ms" in said
+    assert "engine: spark, 8 key groups, a batch each 250 ms at most, of 500,000 messages" in said
     assert f"Spark's checkpoint in {job.state}" in said
     assert "exactly once" not in said
     assert "in 8 key groups, by the hash of its partition" in said
