@@ -15,6 +15,7 @@ from typing import Any, Literal
 from hypothesis import strategies as st
 
 from ketal import pattern as ast
+from ketal.values import base_node
 from ketal.wellformed import nullable
 
 Kind = Literal["number", "string", "boolean"]
@@ -290,7 +291,8 @@ def _orders(draw: st.DrawFn, known: Known) -> ast.Order:
 
 @st.composite
 def _topologies(draw: st.DrawFn) -> ast.Topology:
-    pair = st.tuples(texts(), texts()).filter(lambda ends: ends[0] != ends[1])
+    nodes = texts().filter(lambda name: base_node(name) == name)
+    pair = st.tuples(nodes, nodes).filter(lambda ends: ends[0] != ends[1])
     pairs = draw(st.lists(pair, min_size=1, max_size=3, unique=True))
     edges = tuple(ast.TopologyEdge(p, q, draw(st.booleans())) for p, q in pairs)
     return ast.Topology(edges, draw(st.booleans()))
@@ -337,6 +339,12 @@ def patterns(draw: st.DrawFn, shared: Known, name: str = "P") -> ast.Pattern:
     body = draw(bodies(kind, known))
     order = draw(_orders(known))
     plain = order.kind == "causal" and order.frontier is None and not order.total
+    topology = draw(st.none() | _topologies()) if plain else None
+    # A mode asks for every order; what says how a stream waits has no meaning beside it.
+    waits = order.total or order.frontier or order.idle or order.overflow
+    modes: tuple[str | None, ...] = (None, "possibly", "definitely")
+    if order.kind == "causal" and (waits or (topology is not None and topology.open)):
+        modes = (None,)
     keys = st.lists(_fields("string") | attributes(), max_size=2, unique_by=_key).map(tuple)
     found: dict[str, Any] = {}
     if kind == "find":
@@ -360,8 +368,8 @@ def patterns(draw: st.DrawFn, shared: Known, name: str = "P") -> ast.Pattern:
         order=order,
         deployment=deployment,
         partition=draw(keys),
-        mode=draw(st.sampled_from((None, "possibly", "definitely"))),
-        topology=draw(st.none() | _topologies()) if plain else None,
+        mode=draw(st.sampled_from(modes)),
+        topology=topology,
         **found,
     )
 
