@@ -26,7 +26,6 @@ from ketal.limits import Limits
 _Tree: TypeAlias = Tree[Token]
 _N = TypeVar("_N", bound=ast.Node)
 
-STRATEGIES = ("strict", "next", "any")
 _OPTIONS = ("total", "nodes", "frontier", "gap", "idle", "overflow")
 
 

@@ -239,7 +239,7 @@ class _Pattern:
         theory = Theory(atoms, self.limits)
         self._check_covered(formulas, nots, alphabet, theory)
         self._check_relations(positions, formulas, atoms, theory)
-        groups = self._groups(atoms, formulas, nots)
+        groups = self._groups(atoms)
         variants = sorted(
             {(positions.steps[q], ns) for _, ns, q in positions.edges}, key=lambda v: (v[0], v[1])
         )
@@ -459,9 +459,7 @@ class _Pattern:
                 if len(kinds) > 1:
                     yield kinds
 
-    def _groups(
-        self, atoms: Sequence[Atom], formulas: list[Formula], nots: list[Formula]
-    ) -> tuple[int, ...]:
+    def _groups(self, atoms: Sequence[Atom]) -> tuple[int, ...]:
         """Return each step's group: its register where one is kept, else anonymous."""
         if self.pattern.kind == "find":
             return tuple(range(len(self.steps)))

@@ -26,8 +26,9 @@ from itertools import pairwise
 from typing import TypeVar
 
 from ketal.contradictions import find_contradictions
-from ketal.dots import Move, Reading, Recount, give_dots, possible_moves, recounts
+from ketal.dots import give_dots
 from ketal.execution import Execution, Stamped
+from ketal.readings import Move, Reading, Recount, possible_moves, recounts
 from ketal.references import find_unknown_references
 
 _REREAD_MAX = 200_000

@@ -12,7 +12,7 @@ from ketal.bars import broken
 from ketal.index import PriorIndex
 from ketal.kept import Kept, Uses
 from ketal.limits import Limits
-from ketal.partials import Found, Live, Partial, Taken, rank
+from ketal.partials import Found, Live, Partial, Taken, joined, rank
 from ketal.runs import Configuration, Machine, Plan, Seen, SubPlan, Targets
 from ketal.values import Key
 from ketal.windows import Expiring, Firsts, Window
@@ -127,6 +127,36 @@ class Find:
             bars = broken(machine, partial, seen, self.kept.by_mask)
             configuration = configuration._replace(bars=bars)
         return machine.decide(sub, configuration, seen)
+
+    # --- extending ---
+
+    def _born(
+        self,
+        parent: Partial,
+        step: int,
+        target: int,
+        seen: Seen,
+        born: list[Partial],
+        matches: list[Taken],
+        found: Found,
+    ) -> None:
+        """Extend a partial match by an event; what goes on in a run finds its room there."""
+        machine, run, join = self.machine, parent.run, parent.join
+        taken = (*parent.taken, (step, seen))
+        found.moves.append((parent.configuration.state, step, target, seen))
+        if target in machine.automaton.finals:
+            matches.append(taken)
+            if run is not None:
+                run.matched = True
+        if not machine.has_way_on[target]:
+            return
+        if run is None and not self.has_room(born):
+            found.overflow("runs_max", PARTIALS)
+            return
+        configuration = machine.take(parent.configuration, step, target, seen)
+        if join is not None:
+            join = joined(join, seen.clock)
+        born.append(Partial(configuration, taken, run, join, parent))
 
     # --- keeping ---
 

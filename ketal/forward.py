@@ -80,31 +80,6 @@ class ForwardFind(Find):
                         for step, target in targets:
                             self._born(partial, step, target, seen, born, matches, found)
 
-    def _born(
-        self,
-        parent: Partial,
-        step: int,
-        target: int,
-        seen: Seen,
-        born: list[Partial],
-        matches: list[Taken],
-        found: Found,
-    ) -> None:
-        taken = (*parent.taken, (step, seen))
-        found.moves.append((parent.configuration.state, step, target, seen))
-        run = parent.run
-        if target in self.machine.automaton.finals:
-            matches.append(taken)
-            if run is not None:
-                run.matched = True
-        if not self.machine.has_way_on[target]:
-            return
-        if run is None and not self.has_room(born):
-            found.overflow("runs_max", PARTIALS)
-            return
-        configuration = self.machine.take(parent.configuration, step, target, seen)
-        born.append(Partial(configuration, taken, run, None, parent))
-
     def _start(self, seen: Seen, born: list[Partial], matches: list[Taken], found: Found) -> None:
         machine = self.machine
         plan = machine.plan(0, seen.mask)

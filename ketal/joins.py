@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ketal.finding import PARTIALS, Find
 from ketal.index import Line
-from ketal.partials import Found, Join, Partial, Taken
+from ketal.partials import Found, Partial, Taken
 from ketal.runs import Seen, SubPlan
 
 
@@ -155,41 +155,3 @@ class JoinFind(Find):
                     continue
                 after = machine.take(configuration, step, target, seen)
                 born.append(Partial(after, taken, None, seen.clock, None))
-
-    def _born(
-        self,
-        parent: Partial,
-        step: int,
-        target: int,
-        seen: Seen,
-        born: list[Partial],
-        matches: list[Taken],
-        found: Found,
-    ) -> None:
-        machine = self.machine
-        taken = (*parent.taken, (step, seen))
-        found.moves.append((parent.configuration.state, step, target, seen))
-        if target in machine.automaton.finals:
-            matches.append(taken)
-        if machine.has_way_on[target]:
-            if not self.has_room(born):
-                found.overflow("runs_max", PARTIALS)
-                return
-            assert parent.join is not None
-            configuration = machine.take(parent.configuration, step, target, seen)
-            join = joined(parent.join, seen.clock)
-            born.append(Partial(configuration, taken, None, join, parent))
-
-
-def joined(join: Join, clock: Join) -> Join:
-    """Return the least clock that knows what both know; one of the two where that is it."""
-    for node, counter in join.items():
-        if clock.get(node, 0) < counter:
-            break
-    else:
-        return clock
-    more = dict(join)
-    for node, counter in clock.items():
-        if counter > more.get(node, 0):
-            more[node] = counter
-    return more

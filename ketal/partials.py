@@ -131,3 +131,17 @@ class Found:
 def rank(taken: Taken) -> tuple[Any, ...]:
     """Return what the least of mirror images is least in: its events, then its steps."""
     return tuple(s.key for _, s in taken), tuple(step for step, _ in taken)
+
+
+def joined(join: Join, clock: Join) -> Join:
+    """Return the least clock that knows what both know; one of the two where that is it."""
+    for node, counter in join.items():
+        if clock.get(node, 0) < counter:
+            break
+    else:
+        return clock
+    more = dict(join)
+    for node, counter in clock.items():
+        if counter > more.get(node, 0):
+            more[node] = counter
+    return more

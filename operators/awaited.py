@@ -17,21 +17,33 @@ declared lost or not.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from ketal.event import Dot, Event
 from ketal.operators.domains import home
-from ketal.operators.released import NONE, Out, Step, StreamTime
+from ketal.operators.released import NONE, Out, Step, StreamTime, holes_between
 
 _STEPS_LEAST = 1_024
+
+
+class Beyond(Collection[int], Protocol):
+    """Counters of a node beyond a hole; there may be none any more."""
+
+    def highest(self) -> int:
+        """Return the highest; 0 if there is none."""
 
 
 class Arrivals(Protocol):
     """What has come: of each node all up to a counter, and those beyond."""
 
-    upto: dict[str, int]
-    beyond: dict[str, set[int]]
+    @property
+    def upto(self) -> Mapping[str, int]:
+        """Up to which counter all came."""
+
+    @property
+    def beyond(self) -> Mapping[str, Beyond]:
+        """What came beyond."""
 
 
 class Awaited:
@@ -92,9 +104,10 @@ class Awaited:
         if watermark_us is not None:
             self._time.tick(watermark_us)
         for node, beyond in sorted(self._arrived.beyond.items()):
-            if self.nodes is None or home(node) in self.nodes:
-                self._known[node] = max(beyond)
-                self._steps.append((self._time.now, node, max(beyond)))
+            highest = beyond.highest()
+            if highest and (self.nodes is None or home(node) in self.nodes):
+                self._known[node] = highest
+                self._steps.append((self._time.now, node, highest))
 
     def advance(self, watermark_us: int | None = None) -> Step:
         """Declare lost what has been missing for too long, by events' times or a watermark."""
@@ -164,18 +177,10 @@ class Awaited:
         return any(True for _ in self._holes(node, self._given.get(node, 0), upto))
 
     def _holes(self, node: str, above: int, upto: int) -> Iterator[tuple[int, int]]:
-        """Yield the holes beyond a counter and up to another: first and last."""
+        """Return the holes beyond a counter and up to another: first and last."""
         arrived = self._arrived
         first = max(arrived.upto.get(node, 0), above) + 1
-        beyond = arrived.beyond.get(node, set())
-        if upto - first < len(beyond):
-            there = [c for c in range(first, upto + 1) if c in beyond]
-        else:
-            there = sorted(c for c in beyond if first <= c <= upto)
-        for counter in (*there, upto + 1):
-            if first < counter:
-                yield first, counter - 1
-            first = counter + 1
+        return holes_between(arrived.beyond.get(node, ()), first, upto)
 
     def _declare(self, node: str, upto: int, out: Out) -> None:
         given = self._given.get(node, 0)

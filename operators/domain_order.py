@@ -282,10 +282,6 @@ class Territory:
         self._known = nodes_of(topology)
         self._met: set[str] = set()
 
-    def rejects(self, node: str) -> bool:
-        """Return whether an event of a node does not belong here."""
-        return not self.topology.open and home(node) not in self._known
-
     def meet(self, event: Event) -> tuple[bool, str]:
         """Take in who is new, where the topology is open.
 

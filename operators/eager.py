@@ -22,7 +22,8 @@ from typing import Any
 
 from ketal.event import Event
 from ketal.operators.domain_order import Reach
-from ketal.operators.hold_back import Held, Line, Queue, Settings
+from ketal.operators.hold_back import Queue, Settings
+from ketal.operators.lines import Held, Line
 from ketal.operators.released import Out, StreamTime
 
 

@@ -12,7 +12,8 @@ in canonical order.
 
 A dot that is neither settled nor received is *missing* to the events that have
 it in their past. It is given up when it has been missing for `gap`, when its
-node has left, or when a full queue has to give up something.
+node has left, or when a full queue has to give up something. What is settled,
+received and missing of each node is in `ketal.operators.lines`.
 
 Two others look in. A `Restorer` gives released events their clocks back, once
 some node left. A `Reach` says which entries of a clock are waited for, under a
@@ -27,10 +28,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ketal.event import Dot, Event
 from ketal.operators.domain_order import Reach
+from ketal.operators.lines import Held, Line
 from ketal.operators.released import Marks, Out, Released, StreamTime
 from ketal.operators.shrinking import Restorer
 
@@ -48,77 +50,6 @@ class Settings:
     lose: bool = False
     held_back_max: int = 100_000
     lost_max: int = 10_000
-
-
-class Held(NamedTuple):
-    """An event in the queue, with its place among the arrivals."""
-
-    arrival: int
-    event: Event
-
-
-class Line:
-    """What is known of one node's events."""
-
-    __slots__ = (
-        "earlier", "given", "heard", "held", "holes", "known", "reach", "settled", "sum",
-        "waiting",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.settled = 0  # so many are released or given up
-        self.reach = 0  # so many are settled or received
-        self.heard = 0  # as `reach`, or whose place has passed; kept if sums are asked for
-        self.sum = 0  # at least the sum of the clock of the last of these
-        self.given = 0  # up to here, what is not held was released or given up
-        self.known = 0  # up to here, events that were held have it in their past
-        self.held: dict[int, Held] = {}
-        self.holes: dict[int, int] = {}  # given up, not yet settled: first to last
-        # Of these, what was received: before the queue was made, or late.
-        self.earlier: set[int] = set()
-        self.waiting: dict[int, list[Held]] = {}  # events that wait until this is settled
-
-    def extend(self, size: Callable[[Event], int] | None) -> None:
-        """Move `reach` and `heard` over what has been received or given up; `size` sums a clock."""
-        reach, held, holes = self.reach, self.held, self.holes
-        while True:
-            if reach + 1 in held:
-                reach += 1
-            elif (last := holes.get(reach + 1)) is not None:
-                reach = last
-            else:
-                break
-        self.reach = reach
-        if size is None:
-            return
-        heard = self.heard
-        while True:
-            if (one := held.get(heard + 1)) is not None:
-                heard += 1
-                self.sum = max(self.sum + 1, size(one.event))
-            elif (last := holes.get(heard + 1)) is not None:
-                self.sum += last - heard
-                heard = last
-            else:
-                break
-        self.heard = heard
-
-    def last_held(self, upto: int) -> int:
-        """Return the highest counter up to `upto` that is held; 0 for none."""
-        return upto if upto in self.held else max((c for c in self.held if c <= upto), default=0)
-
-    def missing(self, upto: int) -> Iterator[tuple[int, int]]:
-        """Yield the holes below or at `upto`, first and last, that are not given up."""
-        first = max(self.settled, self.given) + 1
-        there = self.held.keys() | self.earlier if self.earlier else self.held
-        if upto - first < len(there):
-            received = [c for c in range(first, upto + 1) if c in there]
-        else:
-            received = sorted(c for c in there if first <= c <= upto)
-        for counter in (*received, upto + 1):
-            if first < counter:
-                yield first, counter - 1
-            first = counter + 1
 
 
 class Queue:
@@ -516,15 +447,8 @@ class Queue:
 
     def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
         """Return the state as plain data."""
-        lines = {
-            node: [
-                *(x.settled, x.reach, x.heard, str(x.sum), x.given, x.known),
-                *([list(hole) for hole in x.holes.items()], sorted(x.earlier)),
-            ]
-            for node, x in self._lines.items()
-        }
         return {
-            "lines": lines,
+            "lines": {node: line.state() for node, line in self._lines.items()},
             "held": [number(event) for event in self.waiting()],
             "steps": [list(step) for step in self._steps],
             "live": [list(item) for item in self._live.items()],
@@ -536,11 +460,7 @@ class Queue:
     def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
         """Take on a state that `state` gave."""
         for node, row in state["lines"].items():
-            settled, reach, heard, total, given, known, holes, earlier = row
-            line = self._line(node)
-            line.settled, line.reach, line.heard, line.sum = settled, reach, heard, int(total)
-            line.given, line.known = given, known
-            line.holes, line.earlier = dict(holes), set(earlier)
+            self._line(node).restore(row)
         self._steps = deque((since, node, upto) for since, node, upto in state["steps"])
         self._live = OrderedDict((node, heard) for node, heard in state["live"])
         self._away = dict(state["away"])

@@ -16,25 +16,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ketal.event import Dot, Event
-from ketal.operators.released import Marks, Out
+from ketal.operators.released import Marks, Out, holes_between
 from ketal.operators.total import Key, lowest_places
 
 
 def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
     """Yield the holes of a finite execution by node: the first and the last of the dots missing."""
     known: dict[str, int] = {}
-    there: dict[str, list[int]] = {}
+    there: dict[str, set[int]] = {}
     for event in events:
-        there.setdefault(event.node, []).append(event.clock[event.node])
+        there.setdefault(event.node, set()).add(event.clock[event.node])
         for node, counter in event.clock.items():
             if counter > known.get(node, 0):
                 known[node] = counter
     for node in sorted(known):
-        first = 1
-        for counter in [*sorted(there.get(node, ())), known[node] + 1]:
-            if first < counter:
-                yield node, first, counter - 1
-            first = counter + 1
+        for first, last in holes_between(there.get(node, ()), 1, known[node]):
+            yield node, first, last
 
 
 def lows(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from ketal.event import Dot, Event
@@ -67,6 +68,26 @@ class Step(NamedTuple):
 
 
 NOTHING = Step()
+
+
+def holes_between(received: Collection[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the holes of one node from a counter to another: first and last of each.
+
+    Parameters
+    ----------
+    received : set of int, or a view of keys
+        The node's counters that are no part of a hole; also such as lie outside.
+    first, last : int
+        Where the walk begins and ends; none if `last` is below `first`.
+    """
+    if last - first < len(received):
+        there = [c for c in range(first, last + 1) if c in received]
+    else:
+        there = sorted(c for c in received if first <= c <= last)
+    for counter in (*there, last + 1):
+        if first < counter:
+            yield first, counter - 1
+        first = counter + 1
 
 
 class Out:

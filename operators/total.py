@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ketal.event import Dot, Event, canonical_key
-from ketal.operators.hold_back import Line, Queue, Settings
+from ketal.operators.hold_back import Queue, Settings
+from ketal.operators.lines import Line
 from ketal.operators.released import Out, StreamTime
 
 Key = tuple[int, str, int]

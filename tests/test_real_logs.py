@@ -13,20 +13,8 @@ from typing import Any
 import pytest
 
 import ketal
+from tests.logs.test_real_logs import AKKA, PLAIN, VOLDEMORT, WEB
 
-PLAIN = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
-AKKA = (
-    r"\[\w+\] \[(?<date>([^ ]+ [^ ]+))\] [^ ]+ \[akka://Broadcast/user/(?<host>\w+)\] "
-    r"(?<clock>.*\}) (?<event>.*)"
-)
-WEB = (
-    r"(?<ip>(\d{1,3}\.){3}\d{1,3}) (?<date>(\d{1,2}/){2}\d{4} (\d{2}:){2}\d{2} (AM|PM)) "
-    r"(?<action>(INFO|GET|POST)) (?<event>.*)\n(?<host>\w*) (?<clock>.*)"
-)
-VOLDEMORT = (
-    r"\[(?<date>\d{4}-\d{2}-\d{2} (\d{2}:){2}\d{2},\d{3}) (?<path>\S*)\] "
-    r"(?<priority>(INFO|WARN)) (?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
-)
 RPC = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 TLA = {"type": "event", "clock": "pkt.vc", "data": "pkt"}
 

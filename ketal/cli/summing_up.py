@@ -34,11 +34,56 @@ _FOUND = {
     "incomplete": ("incomplete run", "incomplete runs"),
     "timed_out": ("timed out", "timed out"),
 }
-_NOT_JUDGED = {
-    "unscoped": "without the key of `partition by`",
-    "untimed": "without the time that `within` needs",
-    "halted": "after a violation that halted their run",
-    "strangers": "of nodes that its topology does not have",
+# What is counted, and what is said of it where it is not none.
+_OF_PATTERN = {
+    "unscoped": ("event", "not judged: {} without the key of `partition by`"),
+    "untimed": ("event", "not judged: {} without the time that `within` needs"),
+    "halted": ("event", "not judged: {} after a violation that halted their run"),
+    "strangers": ("event", "not judged: {} of nodes that its topology does not have"),
+    "overflows": (
+        "time",
+        "incomplete answer: a limit was reached {} and something was given up; the overflow "
+        "verdicts name the limit (`ketal limits`, --limit NAME=VALUE)",
+    ),
+    "unknown_types": (
+        "event",
+        "unknown: {} without the result_type or arg_types that a `call(...)` asks for; `*` and "
+        "`(..)` ask for none",
+    ),
+    "uncertain": (
+        "verdict",
+        "in doubt: {} of these could be otherwise, had no event been lost",
+    ),
+    "marks_forgotten": (
+        "time",
+        "which lost events a verdict depends on was forgotten {} beyond lost_max or "
+        "candidates_max: all that may depend on one is marked, with fewer names",
+    ),
+    "guard_failures": (
+        "time",
+        "unknown: a registered guard failed {}: it raised, or its answer was none of True, False "
+        "and None (the log of `ketal` says which)",
+    ),
+}
+_OF_EXECUTION = {
+    "gaps": ("gap", "{}: events that were declared lost"),
+    "holes": ("hole", "{}: events that clocks speak of and the log does not hold"),
+    "restarts": (
+        "restart",
+        "{}: a node whose counter began at 1 again with other content is taken for its next "
+        "incarnation (`a#2`); if it is none, `ketal audit` names the fault",
+    ),
+    "impossible": (
+        "event",
+        "{} with an impossible clock, which knows of an event that comes later in the canonical "
+        "order; the answer may be wrong, and `ketal audit` names the fault",
+    ),
+    "doubtful": (
+        "event",
+        "{} with a doubtful clock: a node left, and what says how much of it was known is missing, "
+        "or came too late",
+    ),
+    "handler_failures": ("handler failure", "{}"),
 }
 
 
@@ -62,66 +107,18 @@ def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) 
     kinds = {compiled.name: compiled.kind for compiled in program.compiled}
     for name, counts in summary["patterns"].items():
         yield f"{name}: {_found(kinds[name], counts)}"
-        for key, what in _NOT_JUDGED.items():
-            if counts.get(key):
-                yield f"{name}: not judged: {counted(counts[key], 'event')} {what}"
-        if counts.get("overflows"):
-            times = counted(counts["overflows"], "time")
-            yield (
-                f"{name}: incomplete answer: a limit was reached {times} and something was given "
-                "up; the overflow verdicts name the limit (`ketal limits`, --limit NAME=VALUE)"
-            )
-        if counts.get("unknown_types"):
-            events = counted(counts["unknown_types"], "event")
-            yield (
-                f"{name}: unknown: {events} without the result_type or arg_types that a "
-                "`call(...)` asks for; `*` and `(..)` ask for none"
-            )
-        if counts.get("uncertain"):
-            yield (
-                f"{name}: in doubt: {counted(counts['uncertain'], 'verdict')} of these could be "
-                "otherwise, had no event been lost"
-            )
-        if counts.get("marks_forgotten"):
-            times = counted(counts["marks_forgotten"], "time")
-            yield (
-                f"{name}: which lost events a verdict depends on was forgotten {times} beyond "
-                "lost_max or candidates_max: all that may depend on one is marked, with fewer names"
-            )
-        if counts.get("guard_failures"):
-            times = counted(counts["guard_failures"], "time")
-            yield (
-                f"{name}: unknown: a registered guard failed {times}: it raised, or its answer was "
-                "none of True, False and None (the log of `ketal` says which)"
-            )
+        for sentence in _said(_OF_PATTERN, counts):
+            yield f"{name}: {sentence}"
     for name, said in summary.get("draining", {}).items():
         found = _found("find", said)
         yield f"{name}: draining: {found}, said by the pattern that it was before"
-    if summary["gaps"]:
-        yield f"{counted(summary['gaps'], 'gap')}: events that were declared lost"
-    if summary["holes"]:
-        holes = counted(summary["holes"], "hole")
-        yield f"{holes}: events that clocks speak of and the log does not hold"
-    if summary.get("restarts"):
-        times = counted(summary["restarts"], "restart")
-        yield (
-            f"{times}: a node whose counter began at 1 again with other content is taken for its "
-            "next incarnation (`a#2`); if it is none, `ketal audit` names the fault"
-        )
-    if summary.get("impossible"):
-        events = counted(summary["impossible"], "event")
-        yield (
-            f"{events} with an impossible clock, which knows of an event that comes later in the "
-            "canonical order; the answer may be wrong, and `ketal audit` names the fault"
-        )
-    if summary.get("doubtful"):
-        events = counted(summary["doubtful"], "event")
-        yield (
-            f"{events} with a doubtful clock: a node left, and what says how much of it was known "
-            "is missing, or came too late"
-        )
-    if summary.get("handler_failures"):
-        yield counted(summary["handler_failures"], "handler failure")
+    yield from _said(_OF_EXECUTION, summary)
+
+
+def _said(sentences: dict[str, tuple[str, str]], counts: dict[str, Any]) -> Iterator[str]:
+    for key, (noun, sentence) in sentences.items():
+        if counts.get(key):
+            yield sentence.format(counted(counts[key], noun))
 
 
 def _records(events: dict[str, int]) -> str:

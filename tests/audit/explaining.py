@@ -11,9 +11,13 @@ The one rule: nothing of `ketal`'s auditor is used here.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ketal.event import Draft, Event
+from ketal.logs import Log
+from ketal.verdicts import Rejected
 
 Clock = dict[str, int]
 Row = tuple[str, Clock]
@@ -31,6 +35,18 @@ class Cause(NamedTuple):
     line: int
     node: str
     rows: tuple[Row, ...] = ()
+
+
+def log_of(lines: Iterable[tuple[str, Clock, dict[str, Any]]]) -> Log:
+    """Return a log as a reader gives it: an event without an own entry is a draft."""
+    items: list[Any] = []
+    for number, (node, clock, data) in enumerate(lines, 1):
+        if node in clock:
+            items.append(Event(node, "x", clock, data=data))
+        else:
+            draft = Draft(node, "x", clock, None, data, None)
+            items.append(Rejected(place=f"log:{number}", reason="no own entry", draft=draft))
+    return Log(lambda: (("", item, "log", line) for line, item in enumerate(items, 1)))
 
 
 def valid(rows: list[Row]) -> bool:

@@ -12,11 +12,9 @@ import pytest
 
 import ketal
 from ketal.auditing import Examined, examined
-from ketal.event import Draft, Event
 from ketal.logs import Log
 from ketal.repairing import repaired
-from ketal.verdicts import Rejected
-from tests.audit.explaining import Cause, Row, causes, named, spoilt, valid
+from tests.audit.explaining import Cause, Row, causes, log_of, named, spoilt, valid
 from tests.property.executions import execution
 
 CODES = {
@@ -39,21 +37,9 @@ def spoilt_log(seed: int) -> list[Row]:
     return spoilt(rng, rows)
 
 
-def log_of(rows: list[Row]) -> Log:
-    """Return a log as a reader gives it: an event without an own entry is a draft."""
-    items: list[Any] = []
-    for number, (node, clock) in enumerate(rows, 1):
-        data = {"number": number}
-        if node in clock:
-            items.append(Event(node, "x", clock, data=data))
-        else:
-            draft = Draft(node, "x", clock, None, data, None)
-            items.append(Rejected(place=f"log:{number}", reason="no own entry", draft=draft))
-    return Log(lambda: (("", item, "log", line) for line, item in enumerate(items, 1)))
-
-
 def judged(rows: list[Row]) -> Examined:
-    (part,) = examined(log_of(rows), None)
+    lines = ((node, clock, {"number": number}) for number, (node, clock) in enumerate(rows, 1))
+    (part,) = examined(log_of(lines), None)
     return part
 
 

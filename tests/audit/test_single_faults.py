@@ -17,12 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from ketal.auditing import examined
-from ketal.event import Draft, Event
-from ketal.logs import Log
 from ketal.logs.messages import Messages
 from ketal.repairing import repaired
-from ketal.verdicts import Rejected
-from tests.audit.explaining import Row, causes, named, valid
+from tests.audit.explaining import Row, causes, log_of, named, valid
 
 SEEDS = int(os.environ.get("KETAL_FAULTS", "60"))
 """So many logs of each class; `make long` sets more."""
@@ -181,17 +178,6 @@ def spoilt(seed: int, fault: str) -> tuple[list[Line], int, bool]:
             found = FAULTS[fault][0](rig, line)
             if found is not None:
                 return rig.lines, 1 + next(i for i, x in enumerate(rig.lines) if x is found), match
-
-
-def log_of(lines: list[Line]) -> Log:
-    items: list[Any] = []
-    for number, (node, clock, data) in enumerate(lines, 1):
-        if node in clock:
-            items.append(Event(node, "x", clock, data=data))
-        else:
-            draft = Draft(node, "x", clock, None, data, None)
-            items.append(Rejected(place=f"log:{number}", reason="no own entry", draft=draft))
-    return Log(lambda: (("", item, "log", line) for line, item in enumerate(items, 1)))
 
 
 def said_of(lines: list[Line], match: bool) -> list[tuple[int, str]]:

@@ -12,12 +12,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 import ketal
 from ketal import pattern as ast
 from ketal.errors import PatternError
 from ketal.event import Dot
 from ketal.limits import Limits
 from ketal.operators.holes import holes
+from ketal.operators.released import NONE, Marks
 from ketal.program import Program
 from ketal.scopes import PatternRun
 from tests.cases import e
@@ -232,6 +235,23 @@ def test_another_program_takes_over_the_holes_that_are_there() -> None:
     monitor = ketal.Monitor.anew(compiled(FREE), monitor.snapshot())
     assert monitor.advance_time(5) == []
     assert [v.dot for v in monitor.advance_time(36)] == [Dot("n", 1)]
+
+
+@pytest.mark.parametrize(
+    ("topology", "lost"), [("", ["s@1", "m@1"]), ("topology { m -> n; }", ["m@1"])]
+)
+def test_another_program_awaits_nothing_outside_of_its_closed_topology(
+    topology: str, lost: list[str]
+) -> None:
+    both = (
+        'pattern P { order CausalOrder(gap = 30 s); %s event B = type == "b"; find any B; }\n'
+        'pattern Q { event B = type == "b"; find next B; }'
+    )
+    monitor: Any = ketal.Monitor(ketal.compile(both % ""))
+    monitor.feed_many([e("s@2", "b", time=0), e("m@2", "b", time=0)])
+    monitor = ketal.Monitor.anew(ketal.compile(both % topology), monitor.snapshot())
+    assert monitor.advance_time(5) == []
+    assert sorted(str(v.dot) for v in monitor.advance_time(36)) == sorted(lost)
 
 
 def test_what_is_late_by_its_time_may_have_been_waited_for_in_vain() -> None:
@@ -511,8 +531,9 @@ def test_each_pattern_of_a_program_has_the_marks_of_its_own_order() -> None:
     assert summary["gaps"] == 1
 
 
-def test_a_dot_outside_of_a_closed_topology_is_not_lost() -> None:
-    text = "find next B; topology { m -> n; }"
+@pytest.mark.parametrize("strategy", ["next", "any"])
+def test_a_dot_outside_of_a_closed_topology_is_not_lost(strategy: str) -> None:
+    text = f"find {strategy} B; topology {{ m -> n; }}"
     events = [e("m@1", "b", "stranger:1"), e("n@2", "b")]
     said, _ = logged(compiled(text), events)
     assert [v["dot"] for v in some(said, "gap")] == ["n@1"]
@@ -591,3 +612,19 @@ def test_losses_beyond_the_limit_are_counted_and_leave_a_doubt() -> None:
     (ended,) = (v for v in verdicts if isinstance(v, ketal.TimedOut))
     assert ended.depends_on == (Dot("y", 1), Dot("z", 1))
     assert monitor.summary["patterns"]["P"]["marks_forgotten"] == 2
+
+
+def test_a_mark_is_taken_back_unless_it_may_stand_for_others() -> None:
+    """Beyond the limit m@1 is all that says of m@2 that it is lost."""
+    second = e("n@1", "b", "m:2")
+    few = Marks(5)
+    few.add("m", 1)
+    few.discard("m", 1)
+    assert not few
+    assert few.after(second) == NONE
+    many = Marks(2)
+    for counter in (1, 2, 3):
+        many.add("m", counter)
+    assert many.dots() == {Dot("m", 1), Dot("m", 3)}
+    many.discard("m", 1)
+    assert many.after(second) == {Dot("m", 1)}

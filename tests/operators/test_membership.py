@@ -254,6 +254,24 @@ def test_a_lost_event_leaves_a_doubt_until_all_is_known() -> None:
     assert (stage.restorer.doubtful, stage.restorer.beyond) == (1, 0)
 
 
+def test_a_clock_in_doubt_is_counted_once() -> None:
+    """Released with the doubt or found too low later, by however many queues, restored or not."""
+    stage = Membership()
+    stage.leave("n1")
+    released, later = e("n3@1", "b", "n2:4"), e("n3@2", "c", "n1:1 n2:4")
+    for event in (released, later):
+        stage.arrived(event)
+    stage.restore(released)
+    assert stage.restorer.doubtful == 1
+    for _ in range(2):
+        stage.restorer.found_low(released)
+    assert stage.restorer.doubtful == 1
+    for _ in range(2):
+        stage.restorer.found_low(later)
+        stage.restorer.load(stage.restorer.state())
+    assert stage.restorer.doubtful == 2
+
+
 def test_beyond_the_limit_it_says_so_and_no_clock_is_too_high() -> None:
     beyond = 0
     for seed in range(30):

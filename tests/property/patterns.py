@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
-from hypothesis import strategies as st
-
 from ketal import pattern as ast
 from tests.property.executions import TYPES
 
@@ -55,11 +53,6 @@ def pattern_file(
 
 def _one(rng: random.Random, *choices: Any) -> Any:
     return rng.choice(choices)
-
-
-def pattern_files(**knobs: Any) -> st.SearchStrategy[ast.File]:
-    """Return a strategy of pattern files; `knobs` are those of `pattern_file`."""
-    return st.randoms(use_true_random=False).map(lambda rng: pattern_file(rng, **knobs))
 
 
 # --- what is bound where --------------------------------------------------------
