@@ -1,18 +1,22 @@
 """The Spark operator against one of the same shape that does nothing.
 
-Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch]`; it needs no broker. Both
-operators get the same rows of 16 key groups, put in the same order, and write a state of bytes; one
-judges them (a check, 10,000 keys, 3 % verdicts), the other does not look. 85 % of the rate of the
-latter are asked for. The first batch, in which workers start, is not part of it.
+Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch]`; it needs no broker. All
+operators get the same rows of 16 key groups and write a state of bytes. One does not look at them,
+one reads their JSON and no more, and one judges them (a check, 10,000 keys, 3 % verdicts). 85 % of
+the rate of the first are asked for; the second says what is left for judging. The first batch, in
+which workers start, is not part of it. Beside the rates, which others on the machine disturb, stand
+the processor's times, of the JVM and the workers together.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import random
 import statistics
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -22,12 +26,15 @@ import pyarrow
 import pyarrow.parquet
 
 import ketal
+from ketal.limits import Limits
 from ketal.logs import Source
+from ketal.monitor import BATCH_EVENTS
 from ketal.streaming.folders import cache_folder
 from ketal.streaming.java import find_java, newest_for_spark, spark_home
+from ketal.streaming.messages import Reader
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
-from ketal.streaming.spark.group import COLUMNS
+from ketal.streaming.spark.group import ALONE, COLUMNS
 from ketal.streaming.spark.rows import shaped
 from ketal.streaming.spark.session import ROCKSDB
 
@@ -80,9 +87,18 @@ def write_events(folder: Path, batches: int, rows: int) -> None:
 
 
 class Nothing:
-    """An operator of the same shape: all columns, all rows, a state of bytes, no answer."""
+    """An operator of the same shape: all columns, all rows, a state of bytes, no answer.
+
+    Parameters
+    ----------
+    reads : bool
+        Whether it reads the messages, too.
+    """
 
     settled = False
+
+    def __init__(self, *, reads: bool = False) -> None:
+        self.reads = reads
 
     def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
         """Take the rows, and say nothing."""
@@ -92,13 +108,38 @@ class Nothing:
             gc.collect()
             gc.freeze()
             Nothing.settled = True
-        rows = sum(len(frame) for frame in frames)
+        rows = 0
+        reader = Reader(Source(), Limits())
+        for frame in frames:
+            rows += len(frame)
+            values = frame["value"][frame["copy"] == ALONE].tolist() if self.reads else []
+            for first in range(0, len(values), BATCH_EVENTS):
+                assert reader.events(values[first : first + BATCH_EVENTS]) is not None
         state.update((rows.to_bytes(8, "big"),))
         yield pandas.DataFrame([], columns=list(COLUMNS))
 
 
-def rate(spark: Any, frame: Any, folder: Path) -> float:
-    """Return the rows a second of a query, its first batch left out."""
+def processor_s() -> float:
+    """Return the processor's seconds that the processes below this one have taken."""
+    stats, children = {}, defaultdict(list)
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        stats[int(folder.name)] = fields
+        children[int(fields[1])].append(int(folder.name))
+    ticks, below = 0, list(children[os.getpid()])
+    while below:
+        number = below.pop()
+        below += children[number]
+        ticks += sum(map(int, stats[number][11:15]))
+    return float(ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def rate(spark: Any, frame: Any, folder: Path, rows: int) -> tuple[float, float]:
+    """Return a query's rows a second, its first batch left out, and microseconds a row."""
+    begin_s = processor_s()
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(folder))
@@ -106,15 +147,14 @@ def rate(spark: Any, frame: Any, folder: Path) -> float:
         .start()
     )
     query.awaitTermination()
+    took_us = (processor_s() - begin_s) / rows * 1e6
     done = [p for p in query.recentProgress if p["numInputRows"]][1:]
-    rows = sum(p["numInputRows"] for p in done)
-    return float(rows / (sum(p["durationMs"]["triggerExecution"] for p in done) / 1e3))
+    measured = sum(p["numInputRows"] for p in done)
+    return measured / (sum(p["durationMs"]["triggerExecution"] for p in done) / 1e3), took_us
 
 
 def session(folder: Path) -> Any:
     """Start a Spark of two cores."""
-    import os
-
     from pyspark.sql import SparkSession
 
     java = find_java(newest=newest_for_spark(version("pyspark")))
@@ -148,21 +188,32 @@ def main() -> None:
             reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1")
             return reader.parquet(str(folder / "events"))
 
-        nothing = [f"{name} string" for name in COLUMNS]
+        nothing = ", ".join(f"{name} string" for name in COLUMNS)
         ratios = []
         for turn in range(ROUNDS):
-            frame = shaped(events(), families(program, 16), source=source, lateness_ms=None).frame
-            idle = frame.groupBy("group").applyInPandasWithState(
-                Nothing().stateful, ", ".join(nothing), "state binary", "append", "NoTimeout"
-            )
-            idle_rate = rate(spark, idle, folder / f"idle-{turn}")
-            judging_rate = rate(
-                spark, detect(program, events(), source=source), folder / f"judging-{turn}"
-            )
-            ratios.append(judging_rate / idle_rate)
+            rates, times_us = [], []
+            for what in ("nothing", "reads", "judges"):
+                if what == "judges":
+                    frame = detect(program, events(), source=source)
+                else:
+                    rowed = shaped(events(), families(program, 16), source=source, lateness_ms=None)
+                    frame = rowed.frame.groupBy("group").applyInPandasWithState(
+                        Nothing(reads=what == "reads").stateful,
+                        nothing, "state binary", "append", "NoTimeout",
+                    )  # fmt: skip
+                found = rate(spark, frame, folder / f"{what}-{turn}", batches * rows)
+                rates.append(found[0])
+                times_us.append(found[1])
+            ratios.append(rates[2] / rates[0])
             print(
-                f"does nothing {idle_rate:,.0f} rows/s, judges {judging_rate:,.0f} rows/s, "
-                f"ratio {ratios[-1]:.2f}"
+                "does nothing, reads, judges: "
+                + ", ".join(f"{each:,.0f}" for each in rates)
+                + " rows/s; processor "
+                + ", ".join(f"{each:.1f}" for each in times_us)
+                + f" us a row: {ratios[-1]:.2f} of nothing's rate, {rates[2] / rates[1]:.2f} of "
+                + f"reading's; by the processor {times_us[0] / times_us[2]:.2f} and "
+                + f"{times_us[1] / times_us[2]:.2f}",
+                flush=True,
             )
         print(f"ratio {statistics.median(ratios):.2f}; 0.85 is asked for")
         spark.stop()

@@ -209,7 +209,7 @@ class Admission:
         self,
         state: dict[str, Any],
         *,
-        beyond: Iterable[tuple[str, list[int]]],
+        beyond: Iterable[tuple[str, int, bytes]],
         contents: Iterable[tuple[str, int, bytes, Clock | None]],
         clocks: Iterable[Iterable[Any]],
         last: Mapping[str, Clock],

@@ -21,7 +21,7 @@ import msgspec
 
 from ketal.admission import Admission
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.event import Control, Dot, Event, canonical_key, checked_log
+from ketal.event import Control, Dot, Event, checked_log
 from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Tally
 from ketal.limits import Limits
 from ketal.modal import in_mode
@@ -435,8 +435,7 @@ class _Execution:
             if not run.compiled.order_free:  # of such a pattern a match stands on its own events
                 self._marks[number] = marks
             for event in self._late:
-                place = canonical_key(event)
-                run.miss(event.dot, place, place)
+                run.miss_event(event)
             for dot in gaps:
                 run.miss(dot, lows.get(dot))
                 if dot not in told:

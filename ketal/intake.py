@@ -13,14 +13,15 @@ The one rule: `read` is the sum of the other counts.
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ketal import counters
+from ketal.counters import Counters
 from ketal.event import Event, content
 from ketal.limits import Limits
 
@@ -53,12 +54,10 @@ WHOLE_CLOCK_ENTRIES = 8
 GIVEN_UP_SHARE = 16
 """Where more counters are beyond holes than are kept, one in so many of them is given up."""
 
-_LOOKED_AT = 4
-"""So many counters are looked at to find one that is beyond a hole, before all are sorted."""
-
 NEW, DUPLICATE, CONTRADICTION, FORGOTTEN = "new", "duplicate", "contradiction", "forgotten"
 
 
+NONE_BEYOND = Counters(tracking=False)
 _blake2b = hashlib.blake2b
 
 
@@ -99,7 +98,8 @@ class Intake:
         self.counters_max = limits.counters_max
         self.contents_max = contents_max or limits.dots_max
         self.upto: dict[str, int] = {}
-        self.beyond: dict[str, set[int]] = {}
+        self.beyond: dict[str, Counters] = {}
+        self.tracking = False  # whether somebody asks which counters changed
         self.forgotten: dict[str, int] = {}
         self._beyond_count = 0
         self.firsts: dict[str, bytes] = {}
@@ -116,15 +116,68 @@ class Intake:
         upto, beyond = self.upto.get(node, 0), self.beyond.get(node)
         if counter <= upto or (beyond is not None and counter in beyond):
             return self._again(event, dot)
-        if counter == upto + 1 and beyond is None:
+        if counter == upto + 1 and (beyond is None or not beyond.count):
             self.upto[node] = counter
         else:
             self._out_of_order(node, counter)
         self._contents[dot] = event
         self._oldest.append(dot)
         if len(self._oldest) > self.contents_max:
-            self._evict(self._oldest.popleft())
+            self._evict()
         return NEW
+
+    def admit_new(self, events: Sequence[Any], first: int = 0, *, named_by: str = "") -> int:
+        """Admit events in turn, up to one that is not plainly new; return how many.
+
+        As `admit` of each, for where most are new: what is looked up for one is kept for all.
+
+        Parameters
+        ----------
+        events : sequence
+            What arrived; what is no `Event` is left to the caller.
+        first : int
+            Where to begin.
+        named_by : str
+            The attribute of an event whose name is not the one that it arrives with.
+        """
+        upto, beyond, contents = self.upto, self.beyond, self._contents
+        most, span = self.counters_max, counters.SPAN
+        note = self._oldest.append
+        number = 0
+        for event in itertools.islice(events, first, None):
+            if event.__class__ is not Event or named_by in event.data:
+                break
+            node = event.node
+            counter = event.clock[node]
+            before, line = upto.get(node, 0), beyond.get(node)
+            if counter <= before:
+                break
+            if line is None or not line.count:
+                if counter == before + 1:
+                    upto[node] = counter
+                else:
+                    self._out_of_order(node, counter)
+            else:
+                # `Counters`, in place: what a part of an execution does for every event.
+                at = counter // span
+                chunk = line.chunks.get(at)
+                byte, bit = counter % span >> 3, 1 << (counter & 7)
+                if chunk is not None and chunk[byte] & bit:
+                    break
+                if chunk is None or counter == before + 1 or self._beyond_count >= most:
+                    self._out_of_order(node, counter)
+                else:
+                    chunk[byte] |= bit
+                    line.count += 1
+                    self._beyond_count += 1
+                    if line.changed is not None:
+                        line.changed.add(at)
+            dot = (node, counter)
+            contents[dot] = event
+            note(dot)
+            number += 1
+        self._evict()
+        return number
 
     def status(self, event: Event) -> str:
         """Return what an event is, and take note of nothing.
@@ -134,18 +187,22 @@ class Intake:
         node = event.node
         counter = event.clock[node]
         dot = (node, counter)
-        if counter > self.upto.get(node, 0) and counter not in self.beyond.get(node, ()):
+        if counter > self.upto.get(node, 0) and counter not in self.beyond.get(node, NONE_BEYOND):
             return NEW
         kept = dot in self._contents or (counter == 1 and node in self.firsts)
         return self._again(event, dot) if kept else FORGOTTEN
 
-    def _evict(self, dot: tuple[str, int]) -> None:
-        known = self._contents.pop(dot)
-        self.evicted += 1
-        if dot[1] == 1:
-            self.firsts[dot[0]] = known if isinstance(known, bytes) else _digest(known)
-        if self._clocks:
-            self._clocks.pop(dot, None)
+    def _evict(self) -> None:
+        """Let go of the oldest contents, beyond those that may be kept."""
+        oldest, contents, clocks = self._oldest, self._contents, self._clocks
+        for _ in range(len(oldest) - self.contents_max):
+            dot = oldest.popleft()
+            known = contents.pop(dot)
+            self.evicted += 1
+            if dot[1] == 1:
+                self.firsts[dot[0]] = known if isinstance(known, bytes) else _digest(known)
+            if clocks:
+                clocks.pop(dot, None)
 
     def _again(self, event: Event, dot: tuple[str, int]) -> str:
         known = self._contents.get(dot)
@@ -157,9 +214,14 @@ class Intake:
             return DUPLICATE if known == _digest(event) else CONTRADICTION
         return DUPLICATE if content(known) == content(event) else CONTRADICTION
 
+    def _line(self, node: str) -> Counters:
+        line = self.beyond.get(node)
+        if line is None:
+            line = self.beyond[node] = Counters(tracking=self.tracking)
+        return line
+
     def _out_of_order(self, node: str, counter: int) -> None:
-        beyond = self.beyond.setdefault(node, set())
-        beyond.add(counter)
+        self._line(node).add(counter)
         self._beyond_count += 1
         if counter == self.upto.get(node, 0) + 1:
             self._close_up(node)
@@ -173,39 +235,30 @@ class Intake:
         at once: a part of an execution has holes for ever, and to find the lowest takes long.
         """
         left = self._beyond_count - max(1, self.counters_max // GIVEN_UP_SHARE)
-        for node in sorted(self.beyond, key=lambda n: -len(self.beyond[n])):
+        lines = [(node, line) for node, line in self.beyond.items() if line.count]
+        for node, line in sorted(lines, key=lambda pair: (-pair[1].count, pair[0])):
             # Of each node the same share, rounded up.
-            share = -(-len(self.beyond[node]) // GIVEN_UP_SHARE)
+            share = -(-line.count // GIVEN_UP_SHARE)
             count = min(share, self._beyond_count - left)
-            lowest = self._lowest(node, count)
-            self.upto[node] = self.forgotten[node] = lowest[count - 1] - 1
-            self.beyond[node].difference_update(lowest[: count - 1])
+            above = line.after(self.upto.get(node, 0))
+            last = next(itertools.islice(above, count - 1, None))
+            self.upto[node] = self.forgotten[node] = last - 1
+            line.count -= count - 1
             self._beyond_count -= count - 1
+            line.drop(last - 1)
             self._close_up(node)
             if self._beyond_count <= left:
                 return
 
-    def _lowest(self, node: str, count: int) -> list[int]:
-        """Return at least so many of a node's counters beyond holes, the lowest ones, sorted."""
-        beyond, first = self.beyond[node], self.upto.get(node, 0) + 1
-        found: list[int] = []
-        # They are looked for where they are likely to be; to sort them all takes longer.
-        for start in range(first, first + _LOOKED_AT * len(beyond), _LOOKED_AT * count):
-            found += sorted(beyond.intersection(range(start, start + _LOOKED_AT * count)))
-            if len(found) >= count:
-                return found
-        return sorted(beyond)
-
     def _close_up(self, node: str) -> None:
-        beyond = self.beyond[node]
-        upto = self.upto.get(node, 0)
-        while upto + 1 in beyond:
+        line = self.beyond[node]
+        before = upto = self.upto.get(node, 0)
+        while upto + 1 in line:
             upto += 1
-            beyond.remove(upto)
-            self._beyond_count -= 1
+        line.count -= upto - before
+        self._beyond_count -= upto - before
         self.upto[node] = upto
-        if not beyond:
-            del self.beyond[node]
+        line.drop(upto)
 
     def holes(self, known: dict[str, int] | None = None) -> int:
         """Return how many counters are missing below each node's highest.
@@ -217,11 +270,9 @@ class Intake:
         """
         missing = 0
         for node in {*self.upto, *self.beyond, *(known or ())}:
-            beyond = self.beyond.get(node, ())
-            highest = max(
-                self.upto.get(node, 0), max(beyond, default=0), (known or {}).get(node, 0)
-            )
-            missing += highest - self.upto.get(node, 0) - len(beyond)
+            upto, beyond = self.upto.get(node, 0), self.beyond.get(node) or NONE_BEYOND
+            highest = max(upto, beyond.highest(), (known or {}).get(node, 0))
+            missing += highest - upto - beyond.count
         return missing
 
     def clocks(self) -> Iterator[tuple[str, int, dict[str, int]]]:
@@ -245,8 +296,8 @@ class Intake:
         without : Event, optional
             An event that is not to count.
         """
-        nodes = {**self.upto, **self.beyond}
-        seen = {n: (self.upto.get(n, 0), sorted(self.beyond.get(n, ()))) for n in nodes}
+        nodes = sorted({*self.upto, *self.beyond})
+        seen = {n: (self.upto.get(n, 0), list(self.beyond_of(n))) for n in nodes}
         if without is not None:
             counter = without.clock[without.node]
             upto, beyond = seen[without.node]
@@ -258,13 +309,24 @@ class Intake:
 
     def highest(self) -> dict[str, int]:
         """Return the highest counter that was seen of each node."""
-        return {**self.upto, **{n: max(counters) for n, counters in self.beyond.items()}}
+        return {**self.upto, **{n: line.highest() for n, line in self.beyond.items() if line.count}}
+
+    def beyond_of(self, node: str) -> Iterator[int]:
+        """Yield the counters of a node that were seen beyond a hole, in order."""
+        line = self.beyond.get(node)
+        return iter(()) if line is None else line.after(self.upto.get(node, 0))
+
+    def track(self) -> None:
+        """Have it noted from now on which chunks of counters beyond holes change."""
+        self.tracking = True
+        for line in self.beyond.values():
+            line.changed = set()
 
     def state(self) -> dict[str, Any]:
         """Return what is small of the state: all but counters beyond holes, and contents."""
         return {
             "upto": self.upto,
-            "beyond": list(self.beyond),
+            "beyond": sorted(node for node, line in self.beyond.items() if line.count),
             "forgotten": self.forgotten,
             "firsts": self.firsts,
             "evicted": self.evicted,
@@ -320,7 +382,7 @@ class Intake:
     def restore(
         self,
         state: dict[str, Any],
-        beyond: Iterable[tuple[str, list[int]]],
+        beyond: Iterable[tuple[str, int, bytes]],
         contents: Iterable[tuple[str, int, bytes, dict[str, int] | None]],
     ) -> None:
         """Take on a state, in a fresh intake.
@@ -329,20 +391,18 @@ class Intake:
         ----------
         state : dict
             What `state` gave.
-        beyond : iterable of (str, list of int)
-            Some of a node's counters beyond holes, in order; those that are not any more count
-            for nothing.
+        beyond : iterable of (str, int, bytes)
+            Chunks of a node's counters beyond holes (`ketal.counters`).
         contents : iterable of (str, int, bytes, dict or None)
             Node, counter, digest and clock of what is kept, as it came.
         """
         self.upto, self.forgotten = state["upto"], state["forgotten"]
         self.firsts, self.evicted = state["firsts"], state["evicted"]
-        self.beyond = {node: set() for node in state["beyond"]}
-        for node, counters in beyond:
+        self.beyond = {node: Counters(tracking=self.tracking) for node in state["beyond"]}
+        for node, number, chunk in beyond:
             if node in self.beyond:
-                upto = self.upto.get(node, 0)
-                self.beyond[node].update(counters[bisect.bisect_right(counters, upto) :])
-        self._beyond_count = sum(map(len, self.beyond.values()))
+                self.beyond[node].put(number, chunk, self.upto.get(node, 0))
+        self._beyond_count = sum(line.count for line in self.beyond.values())
         for node, counter, digest, clock in contents:
             self._contents[node, counter] = digest
             if clock is not None:

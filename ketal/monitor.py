@@ -11,6 +11,7 @@ The one rule: every record ends as a verdict or in a count.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,8 @@ from ketal.snapshots import changes, decoded, encoded
 from ketal.verdicts import Rejected, Transition, Verdict
 
 Handler = Callable[[Verdict], object]
+BATCH_EVENTS = 1_024
+"""So many events are admitted together."""
 _LOGGER = logging.getLogger("ketal")
 _KINDS = (
     "match", "violation", "incomplete", "timed_out", "late", "gap", "rejected", "overflow",
@@ -231,11 +234,61 @@ class Monitor:
     def feed_many(self, events: Iterable[Event | Control]) -> list[Verdict]:
         """Take events in turn; return the verdicts of all."""
         out: list[Verdict] = []
-        for event in events:
-            verdicts = self._feed(event, "")
-            if verdicts:
-                out += self._said(verdicts)
+        iterator = iter(events)
+        while batch := list(itertools.islice(iterator, BATCH_EVENTS)):
+            for _, verdicts in self.feed_each(batch):
+                out += verdicts
         return out
+
+    def feed_each(
+        self,
+        events: Sequence[Event | Control],
+        *,
+        place: Callable[[int], str] | None = None,
+    ) -> Iterator[tuple[int, list[Verdict]]]:
+        """Take events in turn; yield of each that brought something about its number, and what.
+
+        As `feed` of each. Where there is one pattern that reads no time, and of clocks the
+        names of events, events that are new are admitted and offered many at once.
+
+        Parameters
+        ----------
+        events : sequence of Event or Control
+            What happened.
+        place : callable, optional
+            Where the event of a number was read, for a rejection.
+
+        Yields
+        ------
+        int, list of Verdict
+            The number of an event among them, from 0, and its verdicts.
+        """
+        for begin in range(0, len(events), BATCH_EVENTS):
+            batch = events[begin : begin + BATCH_EVENTS]
+            at = 0
+            while at < len(batch):
+                if count := self._admitted_together(batch, at):
+                    assert self._quick is not None
+                    some: Sequence[Any] = batch[at : at + count]
+                    for number, verdicts in self._quick.offer_many(some):
+                        yield begin + at + number, verdicts  # type: ignore[misc]
+                    at += count
+                    continue
+                number = begin + at
+                said = self.feed(batch[at], place="" if place is None else place(number))
+                if said:
+                    yield number, said
+                at += 1
+
+    def _admitted_together(self, events: Sequence[Any], first: int) -> int:
+        """Admit the events that are new, up to one to be looked at closely; return how many."""
+        if self._quick is None or self._closed or not self._plain:
+            return 0
+        if self._handlers.by_kind or self._handlers.by_state:
+            return 0  # A handler is called before the next event is looked at.
+        count = self._intake.admit_new(events, first, named_by=ATTRIBUTE)
+        self._tally.accepted += count
+        return count
 
     def reject(self, rejected: Rejected) -> list[Verdict]:
         """Count a record that is no event."""
@@ -309,7 +362,7 @@ class Monitor:
             late = came_late(event, self.execution, "its time is before the watermark")
             for run in self._direct:
                 if run.compiled.causal and run not in refusing:
-                    run.miss(event.dot)
+                    run.miss_event(event)
             # Its dependants must not wait for it, though no pattern is offered it.
             return [*out, late, *self._queues.push(event, withheld=True, refusing=refusing)]
         self._tally.accepted += 1

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal import pattern as syntax
-from ketal.event import Dot, Event, canonical_key
+from ketal.event import Dot, Event
 from ketal.limits import Limits
 from ketal.operators.awaited import Arrivals, Awaited
 from ketal.operators.domains import home, nodes_of
@@ -310,9 +310,8 @@ class Queues:
             if withheld:
                 group.withheld.add(event.dot)
                 group.ordering.pass_over(event)
-                place = canonical_key(event)
                 for run in group.runs:
-                    run.miss(event.dot, place, place)
+                    run.miss_event(event)
             elif group.free and (whole := self._whole(event)) is not None:
                 group.withheld.add(event.dot)
                 for run in group.runs:
@@ -437,6 +436,10 @@ class Queues:
         for dot in step.gaps:
             for run in group.runs:
                 run.miss(dot, lows.get(dot))
+        # What is released in the same step may be marked with them.
+        for event in (*step.late, *step.refused):
+            for run in group.runs:
+                run.miss_event(event)
         self._lost(step, out)
         withheld = group.withheld
         for event, after in step.released:
@@ -446,9 +449,6 @@ class Queues:
             for run in group.runs:
                 out += run.offer(event, after)
         for event in step.late:
-            place = canonical_key(event)
-            for run in group.runs:
-                run.miss(event.dot, place, place)
             if self._judged(group, event) and self._first("late", event.dot):
                 self.late += 1
                 reason = "its place in the causal order has passed"
@@ -458,9 +458,6 @@ class Queues:
                 continue
             group.refused[event.dot] = None
             group.ordering.pass_over(event)
-            place = canonical_key(event)
-            for run in group.runs:
-                run.miss(event.dot, place, place)
             if len(group.refused) > self.limits.dots_max:
                 del group.refused[next(iter(group.refused))]
             if self._first("refused", event.dot):

@@ -62,9 +62,6 @@ OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
 SEEN_SPAN = 128
 """Contents in one chunk: the last one is written again until it is full."""
-BEYOND_SPAN = 1_024
-"""Counters in one chunk, a bit each."""
-_BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 CLOCKS_SPAN = 64
 """Clocks in one chunk, which is written again when one of them is closed."""
 
@@ -273,12 +270,11 @@ class _Seen:
         self._rows: list[Any] = []
         self._last: dict[str, Clock] = {}
 
-    def changes(self, intake: Intake, clocks: bool, out: Changes) -> list[tuple[str, int]] | None:
-        """Write the contents that are new; return their dots, None if some are gone already."""
+    def changes(self, intake: Intake, clocks: bool, out: Changes) -> None:
+        """Write the contents that are new and not yet gone again."""
         dots = intake.dots(self._upto)
         number = intake.taken - len(dots)
-        whole = number == self._upto
-        if not whole:
+        if number != self._upto:
             self._begin(number)
         at = 0
         while at < len(dots):
@@ -291,7 +287,6 @@ class _Seen:
         self._upto = number
         while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= intake.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
-        return dots if whole else None
 
     def _write(self, out: Changes) -> None:
         chunk = self._start // SEEN_SPAN
@@ -314,69 +309,39 @@ class _Seen:
 
 
 class _Beyond:
-    """The counters seen beyond holes, in chunks of bits; those below a hole count for nothing."""
+    """The counters seen beyond holes, in chunks of bits (`ketal.counters`).
 
-    def __init__(self) -> None:
-        self._nodes: dict[str, dict[int, int]] = {}
+    Parameters
+    ----------
+    intake : Intake
+        What notes which chunks change.
+    tracking : bool
+        Whether it is to.
+    """
 
-    @staticmethod
-    def _key(node: str, chunk: int) -> bytes:
-        return f"beyond/{chunk}/{node}".encode()
+    def __init__(self, intake: Intake, *, tracking: bool) -> None:
+        self._intake = intake
+        self._tracking = tracking
+        self._whole = True
+        if tracking:
+            intake.track()
 
-    def changes(self, intake: Intake, dots: list[tuple[str, int]] | None, out: Changes) -> None:
-        """Write what the new dots add; None: look at all."""
-        if not intake.beyond and not self._nodes:
-            return
-        new: dict[str, Iterable[int]] = {}
-        if dots is None:
-            new.update(intake.beyond)
-        else:
-            some: dict[str, list[int]] = {}
-            for node, counter in dots:
-                some.setdefault(node, []).append(counter)
-            new.update(some)
-        touched: list[tuple[str, int]] = []
-        for node, counters in new.items():
-            touched += self._add(node, counters, intake.upto.get(node, 0))
-        for node, chunk in touched:
-            bits = self._nodes[node][chunk]
-            body = [node, chunk, bits.to_bytes((bits.bit_length() + 7) // 8, "little")]
-            out[self._key(node, chunk)] = _packed(body)
-        for node in list(self._nodes):
-            chunks, upto = self._nodes[node], intake.upto.get(node, 0)
-            over = node not in intake.beyond
-            for chunk in [c for c in chunks if over or (c + 1) * BEYOND_SPAN <= upto + 1]:
-                del chunks[chunk]
-                out[self._key(node, chunk)] = None
-            if not chunks:
-                del self._nodes[node]
+    def changes(self, out: Changes) -> None:
+        """Write the chunks that changed since the last time; the first time, all."""
+        for node, line in sorted(self._intake.beyond.items()):
+            changed = line.changed
+            for number in sorted(line.chunks if self._whole else changed or ()):
+                packed = line.packed(number)
+                key = f"beyond/{number}/{node}".encode()
+                out[key] = None if packed is None else _packed([node, number, packed])
+            if self._tracking and changed:
+                changed.clear()
+        self._whole = not self._tracking
 
-    def _add(self, node: str, counters: Iterable[int], upto: int) -> list[tuple[str, int]]:
-        """Put in a node's counters that are beyond a hole; return the chunks that this changes."""
-        added: dict[int, bytearray] = {}
-        for counter in counters:
-            if counter > upto:
-                chunk, at = divmod(counter, BEYOND_SPAN)
-                bits = added.get(chunk)
-                if bits is None:
-                    bits = added[chunk] = bytearray(-(-BEYOND_SPAN // 8))
-                bits[at >> 3] |= 1 << (at & 7)
-        chunks = self._nodes.setdefault(node, {}) if added else {}
-        changed = []
-        for chunk, bits in added.items():
-            before = chunks.get(chunk, 0)
-            chunks[chunk] = before | int.from_bytes(bits, "little")
-            if chunks[chunk] != before:
-                changed.append((node, chunk))
-        return changed
-
-    def restored(self, bodies: Iterable[Any]) -> Iterator[tuple[str, list[int]]]:
-        """Yield the counters of which there are records, as `Intake.restore` takes them."""
-        for node, chunk, body in bodies:
-            self._nodes.setdefault(node, {})[chunk] = int.from_bytes(body, "little")
-            first = chunk * BEYOND_SPAN
-            bits = [8 * at + bit for at, byte in enumerate(body) for bit in _BITS[byte]]
-            yield node, [first + bit for bit in bits]
+    def restored(self, bodies: Iterable[Any]) -> Iterator[tuple[str, int, bytes]]:
+        """Yield the chunks of which there are records, as `Intake.restore` takes them."""
+        self._whole = not self._tracking
+        yield from bodies
 
 
 class _Clocks:
@@ -533,7 +498,7 @@ class Recorder:
         self._patterns = [_Pattern(run) for run in runs]
         self._sections = _Sections()
         self._seen = _Seen()
-        self._beyond = _Beyond()
+        self._beyond = _Beyond(admission.intake, tracking=tracking)
         self._clocks = _Clocks()
         self._last: _Rows[str, Clock] = _Rows("last", lambda node, clock: [node, clock])
         self._held = _Held()
@@ -558,8 +523,8 @@ class Recorder:
         put(b"program", program, out)
         put(b"core", self._core(core), out)
         intake, membership = self.admission.intake, self.admission.membership
-        dots = self._seen.changes(intake, membership is None, out)
-        self._beyond.changes(intake, dots, out)
+        self._seen.changes(intake, membership is None, out)
+        self._beyond.changes(out)
         memory = None if membership is None else membership.memory
         self._clocks.changes(memory, self.tracking, out)
         self._last.changes(self.admission.last, out)

@@ -227,6 +227,7 @@ class Machine:
         self._not_plans: dict[tuple[int, int], NotPlan] = {}
         self._breaks: dict[tuple[int, int], Formula] = {}
         self._ways: dict[int, Ways] = {}
+        self.refusals: dict[tuple[tuple[int, ...], int], tuple[tuple[str, ...], str, bool]] = {}
         self._prior_atoms = {
             shape: [
                 n
@@ -625,10 +626,26 @@ class CheckRun:
         return tuple(automaton.steps[n] for n in sorted(numbers))
 
     def _refuse(self, seen: Seen) -> Refused:
+        machine, states = self.machine, self.states()
+        at = (states, seen.mask)
+        known = machine.refusals.get(at)
+        if known is None:
+            if len(machine.refusals) >= PLANS_MAX:
+                machine.refusals.clear()
+            known = machine.refusals[at] = self._refusal(states, seen.mask)
+        expected, said, nearly = known
+        if nearly and (near := "; ".join(dict.fromkeys(self._near_misses(seen)))):
+            said = f"{said}; {near}"
+        return Refused(seen, states, expected, said)
+
+    def _refusal(self, states: tuple[int, ...], mask: int) -> tuple[tuple[str, ...], str, bool]:
+        """Return what is expected, what is said of it, and whether relations alone refuse."""
+        machine = self.machine
+        automaton, known = machine.automaton, machine._local(mask)
         expected = self.expected()
         said = f"expected {_either(expected)}" if expected else "nothing may follow"
-        near = "; ".join(dict.fromkeys(self._near_misses(seen)))
-        return Refused(seen, self.states(), expected, f"{said}; {near}" if near else said)
+        enabled = (automaton.formulas[v] for s in states for v in automaton.enabled[s])
+        return expected, said, any(simplify(f, known) is not False for f in enabled)
 
     def _near_misses(self, seen: Seen) -> Iterator[str]:
         """Say of each step that the event would be, but for its relations, what fails."""

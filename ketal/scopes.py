@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,9 @@ from ketal.event import Dot, Event, canonical_key
 from ketal.finding import Setup
 from ketal.finds import FindRun, find_run
 from ketal.limits import Limits
+from ketal.missed import Missed, ScopeName
 from ketal.partials import Found, Live, Taken
+from ketal.pattern import Attribute
 from ketal.runs import CheckRun, Configuration, Machine, Seen
 from ketal.values import base_node, glob_regex, kind
 from ketal.verdicts import (
@@ -46,6 +48,8 @@ Key = tuple[int, str, int]
 NO_DOTS: frozenset[Dot] = frozenset()
 NEVER_US = 2**62
 """Later than any time that an event can have."""
+_PLAIN_KINDS = {str: kind(""), int: kind(0)}
+"""The kinds of values that are partition keys as they are."""
 ALPHABET_MASKS_MAX = 65_536
 """Masks whose membership in the alphabet is remembered."""
 
@@ -219,7 +223,7 @@ class PatternRun:
         self.number = 0
         self.after: dict[Dot, frozenset[Dot]] = {}
         self.faded: dict[str, tuple[int, frozenset[Dot]]] = {}
-        self.missing: dict[Dot, None] = {}
+        self.missed = Missed(limits.lost_max)
         # Of these, where there is one order: places that they are not before, and not after.
         self.places: dict[Dot, tuple[Key, Key | None]] = {}
         self._unplaced: dict[str, list[int]] = {}  # counters whose second is not known yet, heaps
@@ -242,11 +246,25 @@ class PatternRun:
             or compiled.unknown_types
         )
         self._window_us = compiled.window_us
+        self._key_attribute = self._plain_key()
         self._releases = bool(compiled.partition)
         self.is_check = compiled.kind == "check"
         self._quick: dict[tuple[int, int], tuple[Configuration, ...] | None] | None = (
             {} if self.is_check and not trace else None
         )
+
+    def _plain_key(self) -> str | None:
+        """Return the attribute that is the one partition key of a pattern with no time or copies.
+
+        None where a scope is told in another way.
+        """
+        compiled = self.compiled
+        of = compiled.pattern.partition[0] if len(compiled.partition) == 1 else None
+        if not isinstance(of, Attribute) or len(of.path) != 1:
+            return None
+        if compiled.window_us is not None or self._deployment is not None:
+            return None
+        return None if compiled.unknown_types else of.path[0]
 
     def _guard_failed(self) -> None:
         self.counts.guard_failures += 1
@@ -263,7 +281,7 @@ class PatternRun:
         after : frozenset of Dot
             The lost dots in its past ("after a gap").
         """
-        if after:
+        if after and (after := self._concerning(event, after)):
             self._mark(event, after)
         if self.places:
             self._place(event)
@@ -286,6 +304,52 @@ class PatternRun:
             return out
         return self._deployed(event, mask)
 
+    def offer_many(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
+        """Hand in released events in turn, none of them after a gap.
+
+        Parameters
+        ----------
+        events : sequence of Event
+            What happened.
+
+        Returns
+        -------
+        list of (int, list of RunVerdict)
+            Of each event that brought something about, its place among them, and what.
+        """
+        offer = self.offer
+        quick, attribute = self._quick, self._key_attribute
+        if quick is None or attribute is None or self.after or self.places:
+            said = ((number, offer(event)) for number, event in enumerate(events))
+            return [(number, verdicts) for number, verdicts in said if verdicts]
+        # A check with one plain key: `_offer`, for events of scopes that are there, in one loop.
+        mask_of, member_of, scopes = self._mask, self._member, self.scopes
+        releases = self._releases
+        out: list[tuple[int, list[RunVerdict]]] = []
+        for number, event in enumerate(events):
+            value = event.data.get(attribute)
+            key = _PLAIN_KINDS.get(value.__class__)
+            scope = None if key is None else scopes.get(((key, value),))
+            if scope is not None:
+                mask = mask_of(event)
+                configurations = scope.run.configurations  # type: ignore[union-attr]
+                if len(configurations) == 1:
+                    after = quick.get((configurations[0].state, mask))
+                    if after is None and member_of.get(mask) is False:
+                        continue
+                    if after is not None:
+                        if scope.clean:
+                            self._change(scope)
+                        scope.run.configurations = after  # type: ignore[union-attr]
+                        scope.places += 1
+                        if releases and not after[0].state and self._is_over(scope):
+                            self._release(((key, value),), scope)
+                        continue
+            verdicts = offer(event)
+            if verdicts:
+                out.append((number, verdicts))
+        return out
+
     def miss(self, dot: Dot, low: Key | None = None, high: Key | None = None) -> None:
         """Hear that an event was declared lost: it might have been what a run waits for.
 
@@ -295,22 +359,49 @@ class PatternRun:
         Parameters
         ----------
         dot : Dot
-            What is missed.
+            What is missed; nothing else is known of it.
         low, high : Key or None
             Places of canonical order that it does not come before, and not after; None:
             not known.
         """
         if low is not None and self._has_places:
             self.put_place(dot, low, high)
-        self.missing[dot] = None
-        if len(self.missing) > self.limits.lost_max:
-            del self.missing[next(iter(self.missing))]
-            self.counts.marks_forgotten += 1
+        self.counts.marks_forgotten += self.missed.lost(dot)
+
+    def miss_event(self, event: Event) -> None:
+        """Hear of an event that is not offered, late or refused: what it might have been is known.
+
+        Only its own scope missed it. Where nodes have copies, these also miss when it
+        would have told its node of others, so there it may concern any scope.
+        """
+        place = canonical_key(event)
+        if self._deployment is not None:
+            self.miss(event.dot, place, place)
+            return
+        if self._has_places:
+            self.put_place(event.dot, place, place)
+        self.counts.marks_forgotten += self.missed.passed(event.dot, self._scope_of(event))
 
     def unmiss(self, dot: Dot) -> None:
         """Hear that an event that was missed comes again."""
-        self.missing.pop(dot, None)
+        self.missed.drop(dot)
         self.places.pop(dot, None)
+
+    def _scope_of(self, event: Event) -> ScopeName | None:
+        """Return the scope that an event would be offered to; None if it has none."""
+        compiled = self.compiled
+        values = [(name, _keyed_by(read(event))) for name, read in compiled.partition]
+        if any(value is None for _, value in values):
+            return None
+        if compiled.window_us is not None and event.time is None:
+            return None
+        return self.scope_key(tuple(values))
+
+    def _concerning(self, event: Event, after: frozenset[Dot]) -> frozenset[Dot]:
+        """Return those of the lost dots in an event's past that may have been of its scope."""
+        if self._deployment is not None:
+            return after
+        return self.missed.concerning(self._scope_of(event), after)
 
     def put_place(self, dot: Dot, low: Key, high: Key | None) -> None:
         """Remember between which places a missed event stood; beyond the limit one for two."""
@@ -336,18 +427,21 @@ class PatternRun:
             if not counters:
                 del self._unplaced[node]
 
-    def _between(self, first: Key | None, last: Key) -> frozenset[Dot]:
-        """Return the missed events that may have stood between two places (None: the beginning).
+    def _between(self, scope: Scope, first: Key | None, last: Key) -> frozenset[Dot]:
+        """Return what a scope missed that may have stood between two places (None: the beginning).
 
         A node's copy is offered what the node learned of in another order: there all that
         may have come before now stand between.
         """
         if self._now is not None:
             first, last = None, self._now
+        name = self.scope_key(scope.key)
         return frozenset(
             dot
             for dot, (low, high) in self.places.items()
-            if low < last and (first is None or high is None or high > first)
+            if low < last
+            and (first is None or high is None or high > first)
+            and not self.missed.elsewhere(dot, name)
         )
 
     def _mark(self, event: Event, after: frozenset[Dot]) -> None:
@@ -637,7 +731,7 @@ class PatternRun:
             self.counts.violations += 1
             lost = scope.lost
             if self.places:
-                lost |= self._between(None, canonical_key(seen.event))
+                lost |= self._between(scope, None, canonical_key(seen.event))
             self.counts.uncertain += bool(lost)
             if self.listing:
                 event = seen.event
@@ -697,7 +791,7 @@ class PatternRun:
         doubts = self._doubts(scope) if found.timed_out else NO_DOTS
         counts.uncertain += len(found.timed_out) if doubts else 0
         if self.after or self.places:
-            counts.uncertain += sum(bool(self._lost_of(taken)) for taken in found.matches)
+            counts.uncertain += sum(bool(self._lost_of(scope, taken)) for taken in found.matches)
         if self.listing and not self._returns_count:
             limit = self.compiled.pattern.limit
             for taken in found.matches:
@@ -733,10 +827,12 @@ class PatternRun:
 
     def _doubts(self, scope: Scope) -> frozenset[Dot]:
         """Return the lost dots that may be what a scope waited for in vain."""
-        lost = scope.lost.union(self.missing) if self.missing else scope.lost
+        lost = scope.lost
+        if self.missed:
+            lost = lost.union(self.missed.of(self.scope_key(scope.key)))
         return lost if self.awaited is None else lost.union(self.awaited())
 
-    def _lost_of(self, taken: Taken) -> frozenset[Dot]:
+    def _lost_of(self, scope: Scope, taken: Taken) -> frozenset[Dot]:
         """Return the lost dots that a match could be otherwise without.
 
         It stands on its events: what is in none of their pasts changes nothing, or, where
@@ -747,7 +843,7 @@ class PatternRun:
         lost = NO_DOTS.union(*(self._lost(seen.dot) for _, seen in taken))
         if self.places:
             keys = [canonical_key(seen.event) for _, seen in taken]
-            lost |= self._between(min(keys), max(keys))
+            lost |= self._between(scope, min(keys), max(keys))
         return lost
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
@@ -766,7 +862,7 @@ class PatternRun:
         return Match(
             steps=self._steps(taken),
             returns=returns,
-            **self._common(scope.key, _time(event), self._lost_of(taken)),
+            **self._common(scope.key, _time(event), self._lost_of(scope, taken)),
         )
 
     # --- time and the end ---

@@ -149,7 +149,8 @@ def pattern_state(run: PatternRun) -> dict[str, Any]:
         "counts": [getattr(run.counts, f.name) for f in fields(Counts)],
         "number": run.number,
         "scopes_seen": run.scopes_seen,
-        "missing": [list(dot) for dot in run.missing],
+        "missing": [list(dot) for dot in run.missed.anywhere],
+        "missed": run.missed.state(),
         "faded": [[n, c, sorted(map(list, lost))] for n, (c, lost) in run.faded.items()],
         "places": [
             [list(dot), *(None if key is None else [str(key[0]), *key[1:]] for key in keys)]
@@ -247,7 +248,8 @@ def restore_pattern(run: PatternRun, state: dict[str, Any]) -> None:
     run.counts = Counts(*state["counts"])
     run.number = state["number"]
     run.scopes_seen = state["scopes_seen"]
-    run.missing = {Dot(*dot): None for dot in state["missing"]}
+    known = state.get("missed", [bool(run.counts.marks_forgotten), []])
+    run.missed.restore(state["missing"], known)
     run.faded = {node: (counter, _dots(lost)) for node, counter, lost in state["faded"]}
     for dot, low, high in state.get("places", ()):
         last = None if high is None else (int(high[0]), *high[1:])

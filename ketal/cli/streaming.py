@@ -158,7 +158,9 @@ class _Stream:
         else:
             self._tell(plan.consumers(self._job, self._program))
             if self._job.changelog is None:
-                self._tell("a second process of the group takes over")
+                files = any(target.kind == "file" for target in self._job.outputs)
+                second = "is refused while this one has its files" if files else "takes over"
+                self._tell(f"a second process of the group {second}")
         port = self._job.metrics_port
         server = None if port is None else MetricsServer(engine.figures, port)
         if server is not None:

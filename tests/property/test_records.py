@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import ketal
-from ketal import intake
+from ketal import counters, intake
 from ketal import pattern as syntax
 from ketal import records as records_module
 from ketal.errors import PatternError
@@ -47,8 +47,9 @@ LIMITS = (
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, span in (("SEEN_SPAN", 3), ("BEYOND_SPAN", 4), ("CLOCKS_SPAN", 2)):
+    for name, span in (("SEEN_SPAN", 3), ("CLOCKS_SPAN", 2)):
         monkeypatch.setattr(records_module, name, span)
+    monkeypatch.setattr(counters, "SPAN", 8)
     monkeypatch.setattr(intake, "WHOLE_CLOCK_ENTRIES", 2)
 
 

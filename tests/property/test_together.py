@@ -1,0 +1,131 @@
+"""Events taken many at once are judged as events taken one by one (`Monitor.feed_each`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ketal
+from ketal import Event, EventError, Limits, Monitor
+from ketal.event import Control, decode_events, event_decoder
+from ketal.operators.membership import ATTRIBUTE
+
+EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
+PATTERNS = {
+    "skip": "partition by k; %s check Open Work* Close; on violation skip;",
+    "resume": "partition by k; %s check Open Work* Close; on violation resume;",
+    "halt": "partition by k; %s check Open Work* Close; on violation halt;",
+    "repeated": "partition by k; %s check (Open Work* Close)*; on violation resume;",
+    "register": "partition by k; %s S = Close && x == Open.x; check (Open S)*; on violation skip;",
+    "whole": "%s check (Open Work* Close)*; on violation skip;",
+    "two keys": "partition by k, x; %s check (Open Work* Close)*; on violation skip;",
+    "find": "partition by k; %s find next Open Close;",
+}
+TIGHT = Limits(dots_max=4, counters_max=3, scopes_max=3, configurations_max=2)
+
+keys: Any = st.sampled_from([1, 2, "1", "a", True, 1.0, 1.5, None, [1], {}])
+events = st.builds(
+    lambda node, counter, kind, k, x, named: Event(
+        node,
+        kind,
+        {node: counter, "z": 1},
+        data={"k": k, "x": x, **({ATTRIBUTE: 1} if named else {})},
+    ),
+    st.sampled_from("AB"),
+    st.integers(1, 12),
+    st.sampled_from("owcq"),
+    keys,
+    st.integers(-1, 1),
+    st.integers(0, 40).map(lambda number: number == 40),
+)
+controls = st.sampled_from([Control("leave", node="A"), Control("watermark", time=1.0)])
+streams = st.lists(st.one_of(events, events, events, events, events, controls), max_size=40)
+
+
+def monitors(body: str, limits: Limits | None) -> tuple[Monitor, Monitor]:
+    program = ketal.compile("pattern P { " + body.replace("%s", EVENTS) + " }")
+    return Monitor(program, limits=limits), Monitor(program, limits=limits)
+
+
+def said(pairs: Any) -> list[tuple[int, list[Any]]]:
+    return [(number, [v.to_dict() for v in verdicts]) for number, verdicts in pairs if verdicts]
+
+
+@pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
+@pytest.mark.parametrize("body", PATTERNS.values(), ids=PATTERNS)
+@settings(max_examples=60)
+@given(stream=streams, end=st.integers(0, 60), cut=st.integers(0, 40))
+def test_together_as_one_by_one(
+    body: str, limits: Limits | None, stream: list[Any], end: int, cut: int
+) -> None:
+    if end < len(stream):
+        stream = [*stream[:end], Control("end"), *stream[end:]]
+    together, one_by_one = monitors(body, limits)
+    for some in (stream[:cut], stream[cut:]):
+        found = said(together.feed_each(some))
+        assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
+        assert together.summary == one_by_one.summary
+        assert together.changes() == one_by_one.changes()
+    assert together.snapshot() == one_by_one.snapshot()
+
+
+def test_many_events_are_taken_together() -> None:
+    together, one_by_one = monitors(PATTERNS["repeated"], None)
+    stream = [
+        Event("A", "owc"[n % 3], {"A": n + 1}, data={"k": n % 7, "x": 1}) for n in range(5_000)
+    ]
+    stream[1_500:1_500] = stream[:20]  # duplicates
+    found = said(together.feed_each(stream))
+    assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(stream))
+    assert found
+    assert together.snapshot() == one_by_one.snapshot()
+
+
+def test_a_handler_is_called_before_the_next_event_is_taken() -> None:
+    program = monitors(PATTERNS["whole"], None)[0].program
+    accepted: list[int] = []
+    monitor = Monitor(program, on={"violation": lambda _: accepted.append(monitor.tally.accepted)})
+    monitor.feed_many([Event("A", "w", {"A": n}, data={"x": 1}) for n in (1, 2, 3)])
+    assert accepted == [1, 2, 3]
+
+
+# --- decoding -----------------------------------------------------------------------------------
+
+texts = st.fixed_dictionaries(
+    {
+        "node": st.sampled_from(["A", "A", "A", "A", "", "B", 1]),
+        "type": st.sampled_from(["o", "o", "o", "ö", ""]),
+        "clock": st.sampled_from([{"A": 1}, {"A": 2}, {"A": 3, "B": 0}, {"A": 1, "": 2}, {}, 1]),
+    },
+    optional={
+        "time": st.sampled_from([0, 5, 1.25, 1e-7, 123.4567894, "1970-01-01", None, 1e300, True]),
+        "data": st.sampled_from([{}, {"k": [1, {"x": None}]}, {"": ""}, None, 3]),
+        "id": st.sampled_from(["i", None, 7]),
+        "more": st.just(1),
+    },
+)
+
+
+@given(st.lists(texts, max_size=3))
+def test_events_decoded_together_are_those_decoded_one_by_one(records: list[Any]) -> None:
+    written = [json.dumps(record).encode() for record in records]
+    together = decode_events(written)
+    if together is not None:
+        decode = event_decoder().decode
+        assert together == [decode(text) for text in written]
+        assert all(type(event) is Event for event in together)
+        assert [repr(event) for event in together] == [repr(decode(text)) for text in written]
+
+
+def test_plain_events_are_decoded_together() -> None:
+    plain = b'{"node":"A","type":"o","clock":{"A":1},"time":3.0000001,"data":{"k":"x"},"id":"i"}'
+    together = decode_events([plain, b'{"node":"A","type":"o","clock":{"A":2}}'])
+    assert together is not None
+    assert together[0] == Event("A", "o", {"A": 1}, time=3.0, data={"k": "x"}, id="i")
+    assert decode_events([plain, b"{"]) is None
+    with pytest.raises((ValueError, EventError)):
+        event_decoder().decode(b"{")
