@@ -13,13 +13,16 @@ is one that runs at nodes, where a node may learn of an old event at any time.
 
 An unchanged pattern goes on with its runs in the new program and is not in the old one.
 
+The process engine takes the old program from the state, and compiles it again. The key groups of
+Spark have none in theirs, for an executor has no compiler: the driver hands it to them (`was`).
+
 The one rule: while a job drains, its state holds both programs, and no third one comes in.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,6 +33,7 @@ from ketal.event import Control, Dot, Event
 from ketal.intake import Tally
 from ketal.monitor import Monitor
 from ketal.program import Program
+from ketal.records import Records
 from ketal.snapshots import decoded, encoded
 from ketal.verdicts import Match, Overflow, PatternVerdict, Rejected, TimedOut, Verdict
 
@@ -85,6 +89,18 @@ class Draining:
             return self.control(event)
         return self._of_old(self._old.feed(event, place=place)) + self.new.feed(event, place=place)
 
+    def feed_each(
+        self,
+        events: Sequence[Event | Control],
+        *,
+        place: Callable[[int], str] | None = None,
+    ) -> Iterator[tuple[int, list[Verdict]]]:
+        """Take events in turn; yield of each that brought something about its place, and what."""
+        for number, event in enumerate(events):
+            verdicts = self.feed(event, place="" if place is None else place(number))
+            if verdicts:
+                yield number, verdicts
+
     def reject(self, rejected: Rejected) -> list[Verdict]:
         """Count a record that is no event."""
         return self.new.reject(rejected)
@@ -118,6 +134,14 @@ class Draining:
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that waits, with one dot it waits for."""
         return self.new.held_back()
+
+    def passed(self, event: Event) -> bool:
+        """Whether an event is late, as the new program says it."""
+        return self.new.passed(event)
+
+    def refuses(self, event: Event) -> bool:
+        """Whether no pattern of the new program has a place for the node of an event."""
+        return self.new.refuses(event)
 
     @property
     def live_runs(self) -> int:
@@ -262,6 +286,7 @@ def take_up(
     state: bytes | Mapping[bytes, bytes],
     *,
     on_change: str = "stop",
+    was: Program | None = None,
     **options: Any,
 ) -> TakenUp:
     """Return a monitor that goes on from a saved state.
@@ -274,8 +299,10 @@ def take_up(
         What `snapshot` of a Monitor or a Draining returned, or records with their changes put in.
     on_change : {"stop", "fresh", "drain"}
         What to do if the state is of another program.
+    was : Program, optional
+        The program before the change, where the state does not hold its text.
     **options
-        As for `Monitor`.
+        As for `Monitor`; `beside` is beside the program that is to run now.
 
     Raises
     ------
@@ -284,14 +311,14 @@ def take_up(
     """
     records = records_of(state)
     if HEAD in records:
-        return _resumed(program, records, on_change, options)
+        return _resumed(program, records, on_change, was, options)
     try:
         return TakenUp(Monitor.from_records(program, records, **options))
     except StateError as fault:
         if on_change == "fresh":
             return _fresh(program, records, fault, options)
         if on_change == "drain":
-            return _begun(program, records, options)
+            return _begun(program, records, was, options)
         raise
 
 
@@ -302,24 +329,82 @@ def _fresh(
     return TakenUp(monitor, f"{fault}; starting anew at the stored offsets")
 
 
-def _begun(program: Program, records: Mapping[bytes, bytes], options: dict[str, Any]) -> TakenUp:
-    """Begin to drain what changed."""
-    whole = saved_program(records)
-    now = {c.name: c.fingerprint for c in program.compiled}
-    changed = [c.name for c in whole.compiled if now.get(c.name) != c.fingerprint]
+def to_drain(was: Program, now: Program) -> list[str]:
+    """Return the patterns of a program that changed or are gone, of which each can be drained.
+
+    Raises
+    ------
+    StateError
+        If no time ends the runs of one.
+    """
+    fingerprints = {c.name: c.fingerprint for c in now.compiled}
+    changed = [c.name for c in was.compiled if fingerprints.get(c.name) != c.fingerprint]
     for name in changed:
-        _refuse(whole, name)
+        _refuse(was, name)
+    return changed
+
+
+def told_of_change(changed: Sequence[str]) -> str:
+    """Return in a sentence what draining does for the patterns that changed or are gone."""
+    if not changed:
+        return "patterns are new, and the others go on"
+    return f"draining {', '.join(changed)}: the old patterns run until their windows are over"
+
+
+def told_as_over(names: Sequence[str]) -> str:
+    """Return in a sentence that these patterns are drained; nothing where there are none."""
+    return f"{', '.join(names)}: drained, the old patterns are over" if names else ""
+
+
+def told_as_second(names: Sequence[str], what: object) -> str:
+    """Return in a sentence why another change has to wait until these patterns are drained."""
+    return (
+        f"the job still drains an earlier change of {', '.join(names)}, and this is a second one: "
+        f"{what}; run it as it was changed the first time until that is over"
+    )
+
+
+def _program_of(records: Mapping[bytes, bytes], was: Program | None) -> Program:
+    """Return the program that a state is of: the one that was given, or from the state's text."""
+    if was is None:
+        return saved_program(records)
+    marks = Records(records).one("program")["marks"]
+    held = {name: mark["fingerprint"] for name, mark in marks.items()}
+    if held != {c.name: c.fingerprint for c in was.compiled}:
+        raise StateError(
+            f"the state is of neither program of the change: it has {', '.join(sorted(held))}"
+        )
+    return was
+
+
+def _alone(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the old patterns, which all have windows: none is asked for time."""
+    return {name: value for name, value in options.items() if name != "beside"}
+
+
+def _begun(
+    program: Program,
+    records: Mapping[bytes, bytes],
+    was: Program | None,
+    options: dict[str, Any],
+) -> TakenUp:
+    """Begin to drain what changed."""
+    whole = _program_of(records, was)
+    changed = to_drain(whole, program)
     new = Monitor.anew(program, records, **options)
     if not changed:
-        return TakenUp(new, "patterns are new, and the others go on")
-    old = Monitor.anew(whole.only(changed), records, **options)
+        return TakenUp(new, told_of_change(changed))
+    old = Monitor.anew(whole.only(changed), records, **_alone(options))
     seen = old.seen()
-    before = {name: Before.of(seen, new.pending(name) if name in now else ()) for name in changed}
+    before = {
+        name: Before.of(seen, new.pending(name) if name in program.names else ())
+        for name in changed
+    }
     draining = Draining(old, new, before)
-    names = ", ".join(changed)
     if draining.over:
+        names = ", ".join(changed)
         return TakenUp(new, f"nothing is under way of {names}; going on with what is new")
-    return TakenUp(draining, f"draining {names}: the old patterns run until their windows are over")
+    return TakenUp(draining, told_of_change(changed))
 
 
 def _refuse(old: Program, name: str) -> None:
@@ -337,7 +422,11 @@ def _refuse(old: Program, name: str) -> None:
 
 
 def _resumed(
-    program: Program, records: Mapping[bytes, bytes], on_change: str, options: dict[str, Any]
+    program: Program,
+    records: Mapping[bytes, bytes],
+    on_change: str,
+    was: Program | None,
+    options: dict[str, Any],
 ) -> TakenUp:
     """Go on draining."""
     beside = (HEAD, BEFORE)
@@ -360,10 +449,7 @@ def _resumed(
             taken = _fresh(program, new_records, fault, options)
             assert isinstance(taken.monitor, Monitor)
             return taken._replace(monitor=Draining(None, taken.monitor, {}, keys=keys))
-        names = ", ".join(before)
-        raise StateError(
-            f"the job still drains an earlier change of {names}, and this is a second one: "
-            f"{fault}; run it as it was changed the first time until that is over"
-        ) from None
-    old = Monitor.from_records(saved_program(old_records), old_records, **options)
+        raise StateError(told_as_second(list(before), fault)) from None
+    whole = _program_of(old_records, None if was is None else was.only(before))
+    old = Monitor.from_records(whole, old_records, **_alone(options))
     return TakenUp(Draining(old, new, before, said, keys))

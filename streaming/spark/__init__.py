@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import pickle
 import warnings as python_warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ketal.errors import SettingError, wrong_type
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ketal.logs.source import Source
+    from ketal.streaming.spark.change import Change
 
 LATENESS_MS = 5_000
 
@@ -97,8 +99,20 @@ def verdicts(
     partitions: int | None,
     limits: Limits | None,
     figures: bool = False,
+    change: Change | None = None,
+    since: Mapping[str, Mapping[str, int]] | None = None,
 ) -> DataFrame:
-    """Return what `detect` does, with the rows of figures that a job takes out."""
+    """Return what `detect` does, with what a job needs.
+
+    Parameters
+    ----------
+    figures : bool
+        Whether there are rows of figures, which a job takes out.
+    change : Change or None
+        Which change of its program a job is at.
+    since : mapping, optional
+        From which offsets on that holds, by topic and number of the partition.
+    """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
@@ -110,10 +124,15 @@ def verdicts(
     if not isinstance(events, DataFrame):
         raise wrong_type("events", "a pyspark DataFrame", events)
     found = grouping.families(program, key_groups)
-    timed = uses_time(program)
     streaming = events.isStreaming
+    timed = uses_time(program) if change is None else change.timed
+    was = None if change is None else change.was
     rows = shaped(
-        events, found, source=source, lateness_ms=lateness_ms if timed and streaming else None
+        events,
+        found,
+        source=source,
+        lateness_ms=lateness_ms if timed and streaming else None,
+        touched_since=None if was is None else since or {},
     )
     count = sum(family.groups for family in found)
     work = Work(
@@ -125,6 +144,9 @@ def verdicts(
         partitions=partitions,
         timed=timed,
         figures=figures,
+        change=0 if change is None else change.number,
+        placed=grouping.placed(found, rows.source),
+        was=() if was is None else tuple(f.program for f in grouping.families(was, key_groups)),
     )
     operator = Operator(_shipped(work))
     schema = ", ".join(f"{name} string" for name in work.output)

@@ -1,14 +1,16 @@
 """A job's folder on Spark: whose state it is, Spark's checkpoint, and how far the outputs are.
 
-    job.json            the program that the state is of, and what else is part of it
+    job.json            the program that the state is of, what else is part of it, and the old
+                        program as long as that is drained
     checkpoint-0/       Spark's own; `--on-change fresh` begins checkpoint-1 beside it
     checkpoint-0.json   the last batch whose output is written, and the figures of each key group
 
 A batch is known by its number and by what Spark noted of it before it began: which offsets it
 reads. Where a checkpoint has lost its last batches, others come under their numbers.
 
-The program is named by the snapshot of a monitor that has seen nothing: restoring that says whether
-a program is the same, and what changed if it is not, as it does for every other snapshot.
+Another program takes the checkpoint's place (`--on-change fresh`), or goes on with it (`drain`, see
+`ketal.streaming.spark.change`). The latter begins between two batches that are committed: one that
+Spark had begun is finished by the old program, or what was written of it would be said anew.
 
 The one rule: a checkpoint is read by the program that wrote it, with each key in its group, or by
 none.
@@ -16,30 +18,33 @@ none.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import fcntl
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 from ketal.errors import SettingError, StateError
-from ketal.monitor import Monitor
 from ketal.program import Program
+from ketal.streaming.distribution import uses_time
+from ketal.streaming.drain import told_as_over, told_as_second, told_of_change
 from ketal.streaming.folders import replaced
 from ketal.streaming.job import Job
+from ketal.streaming.spark.change import Change, begin_to_drain, blank, changed_program
 from ketal.streaming.spark.families import HASHING, families, placement
 
-FORMAT = 2
+FORMAT = 3
+READ = (2, 3)
+"""The formats that are read; a job of format 2 never drained."""
 _EARLIEST, _LATEST = -2, -1
 """What Spark calls the ends of a partition."""
 HINT = (
     "  hint: --on-change fresh starts anew at the stored offsets, another [state] store at the "
     "beginning of the topics"
 )
+DRAIN_HINT = f"{HINT}; drain lets the old patterns finish what is under way"
 
 
 @dataclass
@@ -85,13 +90,21 @@ class Checkpoint:
         """Why the state is left behind; empty where it is not."""
         self.lost: str = ""
         """What the checkpoint no longer has of what its note knows; empty where it has all."""
+        self.told: str = ""
+        """What begins with a change; empty where nothing does."""
+        self.change = Change(timed=uses_time(program))
+        self.finishing: Program | None = None
+        """The old program, where it has a batch to finish before its change begins."""
+        self.progress = Progress()
+        self._generation = 0
         self._job = job
+        self._program = program
         self._starting: str = job.start
         self._pending: dict[str, Any] | None = None
+        self._groups = sum(family.groups for family in families(program, job.key_groups))
         self._lock = self._locked()
         try:
-            self._generation = self._taken_up(job, program)
-            self.progress = self._read_progress()
+            self._take_up(program)
             self.lost = self._lost()
         except BaseException:
             self.close()
@@ -114,44 +127,55 @@ class Checkpoint:
         """Let another process have the folder."""
         self._lock.close()
 
-    def _taken_up(self, job: Job, program: Program) -> int:
-        path = self.folder / "job.json"
-        blank = Monitor(program, limits=job.limits).snapshot()
+    def _take_up(self, program: Program) -> None:
+        """Find out what the folder holds, and what is to become of it."""
+        job, path = self._job, self.folder / "job.json"
         said = {
             "format": FORMAT,
-            "generation": 0,
             "key_groups": job.key_groups,
             "hashing": HASHING,
             "groups_by": placement(families(program, job.key_groups), job.source),
             "topics": sorted(job.topics),
-            "starting": job.start,
-            "program": base64.b64encode(blank).decode(),
+            "program": blank(program, job.limits),
         }
         if not path.exists():
             if any(self.folder.glob("checkpoint-*")):
                 raise StateError(f"{self.folder} has lost its job.json: bring it back")
-            self._write(path, said)
-            return 0
+            self._write(path, {**said, **self._place(), **self.change.noted()})
+            return
         try:
             held = json.loads(path.read_bytes())
-            generation = int(held["generation"])
+            self._generation = int(held["generation"])
             self._starting = str(held["starting"])
-            changed = _changed(held, said, program, job)
+            self.progress = self._read_progress()
+            settings = _changed(held, said)
+            changed = settings or changed_program(held["program"], program, job.limits)
+            if "draining" in held and self._is_drained(Change(int(held["change"]))):
+                self.told = told_as_over(held["draining"]["patterns"])
+                held = _without_old(held)
+                self._write(path, held)
+            if not changed:
+                self.change = Change.of(held, program)
+                return
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
-        if not changed:
-            return generation
-        offsets = self._offsets(generation)
+        why = f"the checkpoint {self.folder} is of another job: {changed}"
+        offsets = self._offsets()
+        if offsets and job.on_change != "fresh":
+            if "draining" in held:
+                raise StateError(told_as_second(held["draining"]["patterns"], changed))
+            if settings or job.on_change == "stop":
+                raise StateError(f"{why}\n{HINT if settings else DRAIN_HINT}")
+            self._drain(held, said, why)
+            return
         if offsets:
-            why = f"the checkpoint {self.folder} is of another job: {changed}"
-            if job.on_change != "fresh":
-                raise StateError(f"{why}\n{HINT}")
             self.anew = why
         # What never came to the end of a batch has nothing that could be lost but its beginning.
         if offsets or not self._starting.startswith("{"):
             self._starting = offsets or job.start
-        self._pending = {**said, "generation": generation + 1, "starting": self._starting}
-        return generation + 1
+        self._generation += 1
+        self.progress = self._read_progress()
+        self._pending = {**said, **self._place(), **self.change.noted()}
 
     def begin(self, counts: Mapping[str, int]) -> str:
         """Return where a query begins whose checkpoint holds nothing: Spark's `startingOffsets`.
@@ -167,8 +191,51 @@ class Checkpoint:
         starting = _filled(self._starting, self._job, counts)
         if self._pending is not None:
             self._write(self.folder / "job.json", self._pending)
+            self.change = Change.of(self._pending, self._program)
             self._pending = None
         return starting
+
+    # --- draining ---
+
+    def since(self) -> dict[str, dict[str, int]]:
+        """Return from which offsets on the next batch reads, as far as that is known."""
+        return json.loads(self._offsets() or "{}")  # type: ignore[no-any-return]
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether there is an old program, and its last run is over."""
+        return self.change.was is not None and self._is_drained(self.change)
+
+    def take_leave(self) -> bool:
+        """Let go of an old program whose last run is over; return whether there was one."""
+        if not self.is_drained:
+            return False
+        held = json.loads((self.folder / "job.json").read_bytes())
+        self._write(self.folder / "job.json", _without_old(held))
+        self.told = told_as_over(self.change.names)
+        self.change = replace(self.change, was=None, names=())
+        return True
+
+    def _is_drained(self, change: Change) -> bool:
+        # What a group said counts when its batch is committed: until then it may be called anew.
+        batch = self.progress.batch
+        committed = 0 <= batch <= self._last("commits")
+        return committed and change.is_over(self.progress.groups, self._groups)
+
+    def _drain(self, held: dict[str, Any], said: dict[str, Any], why: str) -> None:
+        """Have the groups keep their state, and the old program beside the new one."""
+        try:
+            change = begin_to_drain(held, self._program, self._job.key_groups)
+        except StateError as fault:
+            raise StateError(f"{why}; {fault}\n{HINT}") from None
+        self.change = Change(change.number - 1, timed=change.timed)
+        if self._last("offsets") > self._last("commits"):
+            self.finishing = change.was
+        self.told = told_of_change(change.names)
+        self._pending = {**said, **self._place(), **change.noted()}
+
+    def _place(self) -> dict[str, Any]:
+        return {"generation": self._generation, "starting": self._starting}
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
         try:
@@ -181,13 +248,17 @@ class Checkpoint:
         """Spark's checkpoint."""
         return self.folder / f"checkpoint-{self._generation}"
 
-    def _offsets(self, generation: int) -> str:
-        """Return the offsets up to which a checkpoint is committed, as `startingOffsets`."""
-        folder = self.folder / f"checkpoint-{generation}"
-        done = [int(one.name) for one in (folder / "commits").glob("[0-9]*") if one.name.isdigit()]
-        if not done:
+    def _last(self, what: str) -> int:
+        """Return the last batch that Spark noted among its `offsets` or its `commits`."""
+        held = (one.name for one in (self.path / what).glob("[0-9]*"))
+        return max((int(name) for name in held if name.isdigit()), default=-1)
+
+    def _offsets(self) -> str:
+        """Return the offsets up to which the checkpoint is committed, as `startingOffsets`."""
+        done = self._last("commits")
+        if done < 0:
             return ""
-        path = folder / "offsets" / str(max(done))
+        path = self.path / "offsets" / str(done)
         try:
             # Spark's version, the batch's own, and the offsets of the one source.
             _, _, offsets = path.read_text().splitlines()
@@ -199,9 +270,7 @@ class Checkpoint:
     # --- progress ---
 
     def _lost(self) -> str:
-        held = (one.name for one in (self.path / "offsets").glob("[0-9]*"))
-        last = max((int(name) for name in held if name.isdigit()), default=-1)
-        if self.progress.batch <= last:
+        if self.progress.batch <= self._last("offsets"):
             return ""
         return (
             f"{self.path} has lost batches up to {self.progress.batch}, whose verdicts were "
@@ -229,7 +298,9 @@ class Checkpoint:
         path = self._progress_path
         try:
             held = json.loads(path.read_bytes())
-            return Progress(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
+            known = {"change": 0, "under_way": False, "draining": {}}  # of an earlier ketal
+            groups = {number: {**known, **of} for number, of in held["groups"].items()}
+            return Progress(int(held["batch"]), str(held["offsets"]), groups)
         except FileNotFoundError:
             return Progress()
         except (OSError, ValueError, KeyError, TypeError) as fault:
@@ -270,9 +341,13 @@ def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
     return json.dumps(out)
 
 
-def _changed(held: dict[str, Any], said: dict[str, Any], program: Program, job: Job) -> str:
-    """Return what of a job is not what its checkpoint says."""
-    if held["format"] != FORMAT:
+def _without_old(held: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in held.items() if name != "draining"}
+
+
+def _changed(held: dict[str, Any], said: dict[str, Any]) -> str:
+    """Return what of a job's settings is not what its checkpoint says."""
+    if held["format"] not in READ:
         return f"it has format {held['format']}, and this version reads format {FORMAT}"
     out = [
         f"{name} was {held[name]}, and is {said[name]}"
@@ -285,11 +360,4 @@ def _changed(held: dict[str, Any], said: dict[str, Any], program: Program, job: 
         for name in now
         if name in before and before[name] != now[name]
     ]
-    try:
-        blob = base64.b64decode(held["program"], validate=True)
-        Monitor.restore(program, blob, limits=job.limits)
-    except StateError as fault:
-        out.append(str(fault).partition("of another program: ")[2] or str(fault))
-    except binascii.Error as fault:
-        raise ValueError(str(fault)) from None
     return "; ".join(out)

@@ -26,7 +26,13 @@ from ketal.streaming.outputs import ClosedPipeError, Outputs
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
-from ketal.streaming.spark.session import LostError, kafka_options, partitions_of, spark_session
+from ketal.streaming.spark.session import (
+    LostError,
+    call_timeouts,
+    kafka_options,
+    partitions_of,
+    spark_session,
+)
 from ketal.streaming.spark.sink import Sink
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ class Engine:
         self.figures = Figures()
         self.summary: dict[str, Any] | None = None
         self.stopping = False
-        self._options = kafka_options(job)
+        self._options = call_timeouts(job, kafka_options(job))
         self._failure: BaseException | None = None
         self._failing_since_s: float | None = None
         self._looked_s = 0.0
@@ -132,13 +138,17 @@ class Engine:
             while not self.stopping:
                 try:
                     counts = partitions_of(session, self.job, self._options)
+                    self._finish(session, checkpoint, sink, counts)
+                    if self.stopping:
+                        break
                     starting = checkpoint.begin(counts)
-                    if checkpoint.anew:
-                        self.hooks.tell(f"{checkpoint.anew}; starting anew at the stored offsets")
-                        checkpoint.anew = ""
+                    self._tell(checkpoint)
                     query = self._started(session, checkpoint, sink, counts, starting)
                     self._live(query, checkpoint)
-                    break
+                    over = checkpoint.take_leave()
+                    self._tell(checkpoint)
+                    if not over or self.job.until_end:
+                        break
                 except LostError as lost:
                     outputs.clear()
                     self._failed(lost)
@@ -149,6 +159,25 @@ class Engine:
         finally:
             if checkpoint.progress.batch >= 0:
                 self.summary = self._summary(checkpoint)
+
+    def _finish(
+        self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, counts: dict[str, int]
+    ) -> None:
+        """Have the old program finish the batch that it began, before the new one comes."""
+        if checkpoint.finishing is None:
+            return
+        query = self._started(session, checkpoint, sink, counts, "earliest", once=True)
+        self._live(query, checkpoint)
+        if not self.stopping:
+            checkpoint.finishing = None
+
+    def _tell(self, checkpoint: Checkpoint) -> None:
+        """Tell once what becomes of a change."""
+        if checkpoint.anew:
+            self.hooks.tell(f"{checkpoint.anew}; starting anew at the stored offsets")
+        if checkpoint.told:
+            self.hooks.tell(checkpoint.told)
+        checkpoint.anew = checkpoint.told = ""
 
     def _counted(self, kind: str, number: int) -> None:
         self.figures.verdicts[kind] += number
@@ -175,6 +204,8 @@ class Engine:
         sink: Sink,
         counts: dict[str, int],
         starting: str,
+        *,
+        once: bool = False,
     ) -> StreamingQuery:
         job = self.job
         wants_headers = any(p.startswith("kafka.header.") for p in job.source.fields.values())
@@ -189,7 +220,7 @@ class Engine:
             .load()
         )
         found = verdicts(
-            self.program,
+            checkpoint.finishing or self.program,
             events,
             key_groups=job.key_groups,
             source=job.source,
@@ -197,6 +228,8 @@ class Engine:
             partitions=sum(counts[topic] for topic in job.topics),
             limits=job.limits,
             figures=True,
+            change=checkpoint.change,
+            since=checkpoint.since(),
         )
 
         def write(batch: Any, number: int) -> None:
@@ -219,7 +252,9 @@ class Engine:
             # A path alone would be one of the cluster's file system.
             .option("checkpointLocation", f"file://{checkpoint.path.absolute()}")
         )
-        if job.until_end:
+        if once:
+            writer = writer.trigger(once=True)
+        elif job.until_end:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{job.trigger_ms} milliseconds")
@@ -241,7 +276,8 @@ class Engine:
         try:
             while not query.awaitTermination(WAIT_S):  # type: ignore[arg-type]
                 self._look(query, checkpoint)
-                if self.stopping and not query.status["isTriggerActive"]:
+                over = not self.job.until_end and checkpoint.is_drained
+                if (self.stopping or over) and not query.status["isTriggerActive"]:
                     query.stop()
             self._look(query, checkpoint, now=True)
         except PySparkException as fault:
@@ -308,18 +344,35 @@ class Engine:
         telling = [of for of in groups if of["tells"]]
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, int]] = {name: {} for name in self.program.names}
+        change = checkpoint.change
         for of in groups:
             for name, counts in of["patterns"].items():
-                _add(patterns[name], counts)
+                # What a group counted of a pattern before it took the change up is another's.
+                if name in patterns and (of["change"] == change.number or name not in change.names):
+                    _add(patterns[name], counts)
         return {
             "events": _sum(of["events"] for of in telling) or Tally().to_dict(),
             "patterns": patterns,
             "gaps": sum(of["gaps"] for of in groups),
+            **self._draining(checkpoint, groups),
             # A part sees the counters of every node with holes; only who sees all can tell.
             "holes": sum(of["holes"] for of in telling) if whole else 0,
             "kafka": _sum({"messages": of["messages"], "control": of["control"]} for of in telling)
             or {"messages": 0, "control": 0},
         }
+
+    def _draining(
+        self, checkpoint: Checkpoint, groups: list[dict[str, Any]]
+    ) -> dict[str, dict[str, dict[str, int]]]:
+        """Return what old patterns said, as long as they are not over."""
+        if not checkpoint.change.names:
+            return {}
+        said = {name: {"matches": 0, "timed_out": 0} for name in checkpoint.change.names}
+        for of in groups:
+            if of["change"] == checkpoint.change.number:
+                for name, counts in of["draining"].items():
+                    _add(said[name], counts)
+        return {"draining": said}
 
 
 def _tally(events: dict[str, int]) -> Tally:

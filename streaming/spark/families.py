@@ -124,11 +124,15 @@ def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> 
     return (of.path,) if data is None or data[0] == KAFKA else ((*data, *of.path), of.path)
 
 
-def by_key(partition: Partition, source: Source) -> bool:
-    """Return whether the messages' key is hashed instead of the partition."""
-    return source.keyed_by in {
-        of.name if isinstance(of, syntax.Field) else of.path[-1] for of in partition
-    }
+def by_key(partition: Partition, source: Source) -> syntax.Attribute | syntax.Field | None:
+    """Return the part of a partition whose value messages are keyed by, if one is.
+
+    Their key is hashed instead of the partition then.
+    """
+    for of in partition:
+        if source.keyed_by == (of.name if isinstance(of, syntax.Field) else of.path[-1]):
+            return of
+    return None
 
 
 def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
@@ -142,10 +146,40 @@ def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
     for family in found:
         if family.partition:
             where = [" or ".join(map(_written, paths_of(of, paths))) for of in family.partition]
-            keyed = by_key(family.partition, source)
+            keyed = by_key(family.partition, source) is not None
             names = ", ".join(map(_named, family.partition))
             out[names] = "the messages' key" if keyed else ", ".join(where)
     return out
+
+
+def placed(found: Sequence[Family], source: Source | None) -> tuple[str, ...]:
+    """Return in words, for each family, what decides to which of its groups a row goes.
+
+    Parameters
+    ----------
+    found : sequence of Family
+        The families.
+    source : Source or None
+        Where the fields of messages are; None for rows that have an event's columns.
+    """
+    where = {} if source is None else placement(found, source)
+    out = []
+    for family in found:
+        names = ", ".join(map(_named, family.partition))
+        by = where.get(names, f"the columns {names}")
+        said = f"{family.groups} key groups by {by} (hashing {HASHING})"
+        out.append(said if names else "one key group")
+    return tuple(out)
+
+
+def numbered(found: Sequence[Family]) -> str:
+    """Return in words which groups there are; where that changes, keys move to other groups."""
+    said = []
+    for family in found:
+        by = f"partition by {', '.join(map(_named, family.partition))}"
+        whole = "patterns that are not partitioned" if len(found) > 1 else "all patterns"
+        said.append(f"{family.groups} for {by if family.partition else whole}")
+    return ", ".join(said)
 
 
 def _written(path: Path) -> str:
@@ -161,12 +195,14 @@ def shared(limits: Limits, groups: int) -> Limits:
     """Return the limits of one of so many groups, where a limit is about all events.
 
     A group sees its part of the counters of every node, so what it keeps of them would otherwise
-    be multiplied by the number of groups, and so would the state that each batch writes.
+    be multiplied by the number of groups, and so would the state that each batch writes. Values of
+    `keyed_by` are divided among the groups.
     """
     return replace(
         limits,
         dots_max=max(1, limits.dots_max // groups),
         counters_max=max(1, limits.counters_max // groups),
+        placed_max=max(1, limits.placed_max // groups),
     )
 
 

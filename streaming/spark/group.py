@@ -10,11 +10,16 @@ whether it is late or refused, so the first family tells that. Two events with o
 content may meet in a group of a later family alone: then that one tells it. For this a later family
 keeps, of each dot, to which groups of the families before it its event went (`homes`).
 
+Where the program was changed and the old one is drained, a group whose state is of the old one
+takes the change up when it is called the next time (`ketal.streaming.drain`). So that each is
+called soon, some rows go to all groups (`TOUCH`), which read nothing in them.
+
 The one rule: a group depends on its state and its rows; every row is told or counted by one group.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +32,16 @@ from ketal.limits import Limits
 from ketal.logs.jsonl import brief_reason
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
-from ketal.monitor import Monitor
+from ketal.monitor import BATCH_EVENTS, Monitor
 from ketal.program import Program
+from ketal.streaming.drain import Draining, take_up
 from ketal.streaming.messages import Reader
+from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.verdicts import Late, Rejected, Verdict
 
-FORMAT = 1
+FORMAT = 2
+READ = (1, 2)
+"""The formats that are read; one of format 1 does not say what decides about its rows."""
 FIGURES = "ketal.figures"
 """What stands for the verdict in a row of figures, which only a job asks for."""
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
@@ -42,9 +51,9 @@ PLAIN = ("copy", "topic", "partition", "offset", "value")
 """The columns of a row, where no field is in a message's key or headers."""
 HOMES = "homes"
 """A further column, where several families are partitioned: a row's group in each of them."""
-ALONE, HOME, COPY = 0, 1, 2
+ALONE, HOME, COPY, TOUCH, PLACED = 0, 1, 2, 3, 4
 """A row that one group of each family has; of a control event's rows the one that counts, and the
-others."""
+others; a row that has a group called and nothing else; one that says where a value is."""
 
 Partition = tuple[str, int] | None
 Homes = tuple[int, ...]
@@ -73,6 +82,12 @@ class Work:
         Whether time decides anything.
     figures : bool
         Whether a row of figures is wanted from each group and batch.
+    change : int
+        How many changes of the program there were that groups took up.
+    was : tuple of Program
+        Each family's patterns before the last one, as long as they are drained.
+    placed : tuple of str
+        For each family, what decides to which of its groups a row goes.
     """
 
     programs: tuple[tuple[int, Program], ...]
@@ -83,6 +98,9 @@ class Work:
     partitions: int | None
     timed: bool
     figures: bool
+    change: int = 0
+    was: tuple[Program, ...] = ()
+    placed: tuple[str, ...] = ()
 
     @property
     def output(self) -> list[str]:
@@ -107,14 +125,19 @@ class Work:
         """Return which family a group is of, by its place."""
         return [n for n, (first, _) in enumerate(self.programs) if first <= group][-1]
 
-    def monitor(self, family: int, held: Mapping[bytes, bytes] | None) -> Monitor:
+    def monitor(self, family: int, held: Mapping[bytes, bytes] | None) -> Monitor | Draining:
         """Return the monitor of one of a family's groups, with the state that it had."""
         program = self.programs[family][1]
         others = (other for n, (_, other) in enumerate(self.programs) if n != family)
         beside = [compiled for other in others for compiled in other.compiled]
         if held is None:
             return Monitor(program, limits=self.limits, beside=beside)
-        return Monitor.from_records(program, held, limits=self.limits, beside=beside)
+        was = self.was[family] if self.was else None
+        on_change = "stop" if was is None else "drain"
+        taken = take_up(
+            program, held, on_change=on_change, was=was, limits=self.limits, beside=beside
+        )
+        return taken.monitor
 
 
 class Message:
@@ -165,6 +188,12 @@ class Group:
         self._marks_s: dict[Partition, float] = {}
         self._closed = False
         self._held: dict[bytes, bytes] = {}
+        self._drained: dict[str, Any] = {}
+        """What old patterns have said that are over."""
+        keyed_by = (work.source or Source()).keyed_by or ""
+        self._value_of = dict(work.programs[self._family][1].compiled[0].partition).get(keyed_by)
+        self._places = Places(keyed_by, work.limits.placed_max)
+        self._placed = work.placed[self._family] if work.placed else ""
         # A column that the first family has no use for: it tells what it sees.
         self._homes: dict[Dot, Homes] | None = None
         if HOMES in self._at and not self._tells:
@@ -174,16 +203,27 @@ class Group:
             return
         try:
             known = msgspec.msgpack.decode(held)
-            if known["format"] != FORMAT:
+            if known["format"] not in READ:
                 raise StateError(
                     f"the state of a key group has format {known['format']}; "
                     f"this version reads format {FORMAT}"
                 )
+            placed = known.get("placed", self._placed)
+            if placed != self._placed:
+                raise StateError(
+                    f"the checkpoint is of rows that go to {placed}, and they go to "
+                    f"{self._placed} now, so that keys would leave their state: a checkpoint keeps "
+                    "its key_groups, its keyed_by and the fields of `partition by`; begin a new one"
+                )
+            held_places = known.get("places", ())
+            self._places = Places(keyed_by, work.limits.placed_max, held_places)
             self.messages, self.control, self._closed = known["counts"]
             self._ended = {None if one is None else (one[0], one[1]) for one in known["ended"]}
             self._marks_s = {None if one is None else (one[0], one[1]): mark
                              for one, mark in known["marks"]}  # fmt: skip
             self._held = dict(known["monitor"])
+            change, drained = known.get("drained", (work.change, {}))
+            self._drained = drained if change == work.change else {}
             if self._homes is not None:
                 self._homes |= {Dot(node, count): tuple(at) for node, count, *at in known[HOMES]}
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as fault:
@@ -192,13 +232,20 @@ class Group:
 
     def state(self) -> bytes:
         """Return the state: `Group(work, number, blob)` goes on from it."""
+        records = sorted(self._records().items())
+        if isinstance(self.monitor, Draining) and self.monitor.over:
+            self._drained = self.monitor.summary["draining"]
+            self.monitor = self.monitor.new
         return msgspec.msgpack.encode(
             {
                 "format": FORMAT,
                 "counts": [self.messages, self.control, self._closed],
                 "ended": sorted(self._ended, key=repr),
                 "marks": sorted(self._marks_s.items(), key=repr),
-                "monitor": sorted(self._records().items()),
+                "monitor": records,
+                "drained": [self._work.change, self._drained],
+                "placed": self._placed,
+                "places": self._places.state(),
                 HOMES: [(*dot, *at) for dot, at in (self._homes or {}).items()],
             }
         )
@@ -217,6 +264,8 @@ class Group:
         """Whether the passing of time can still bring something about."""
         if self._closed:
             return False
+        if isinstance(self.monitor, Draining):
+            return True  # It has to learn when it is over.
         return self.monitor.live_runs > 0 or self.monitor.tally.held_back > 0
 
     def advance(self, mark_ms: int) -> list[Verdict]:
@@ -227,34 +276,61 @@ class Group:
         """Take rows in turn; yield the verdicts they bring about."""
         if "offset" not in self._at:
             rows = self._in_canonical_order(rows)
-        feed, read, message = self.monitor.feed, self._reader.item, self._message
-        homes = self._homes
-        for row in rows:
-            if self._plain and row[0] == ALONE and not self._ended:
-                # The way of almost every row; `_item` says what is done here.
-                _, message.topic, message.partition, message.offset, message.value = row
-                self.messages += self._tells
-                item = read(message)
-                if item.__class__ is not Event:
-                    self.messages -= self._tells
-                    item = self._item(row)
-            else:
-                item = self._item(row)
-            if item is None:
+        rows = iter(rows)
+        while batch := list(itertools.islice(rows, BATCH_EVENTS)):
+            copies = {row[0] for row in batch}
+            if not copies.isdisjoint((TOUCH, PLACED)):
+                batch = self._without_watched(batch)
+            events = self._events(batch) if copies <= {ALONE, TOUCH, PLACED} else None
+            if events is None:
+                for row in batch:
+                    yield from self._take(row)
                 continue
-            verdicts = feed(item) if item.__class__ is Event else self._unusual(item)
-            if verdicts:
-                yield from self._told_here(verdicts, item, row)
-            if homes is not None and item.__class__ is Event:
-                self._note_homes(homes, item.dot, row)
+            self.messages += len(batch) if self._tells else 0
+            for number, verdicts in self.monitor.feed_each(events):
+                row = batch[number]
+                self._at_row(row)
+                yield from self._told_here(verdicts, events[number], row)
 
-    def _item(self, row: Row) -> Any:
-        """Return the item of a row; None where another group tells what it is."""
-        at, message = self._at, self._message
-        if "offset" in at:
+    def _events(self, batch: Sequence[Row]) -> list[Event] | None:
+        """Return the events of rows; None where one has to be looked at by itself."""
+        if not batch or not self._plain or self._ended or self._homes is not None:
+            return None
+        return self._reader.events([row[4] for row in batch])
+
+    def _without_watched(self, batch: Sequence[Row]) -> list[Row]:
+        """Take the rows that are for this group and of another group's messages out of a batch."""
+        at = self._at["value"]
+        for row in batch:
+            if row[0] == PLACED:
+                self._at_row(row)
+                led_to, _, value = bytes(row[at]).partition(BETWEEN.encode())
+                item = self._read((*row[:at], value, *row[at + 1 :]))
+                if item.__class__ is Event and self._value_of is not None:
+                    self._places.saw(self._value_of(item), int(led_to), self._place)
+        return [row for row in batch if row[0] < TOUCH]
+
+    def _at_row(self, row: Row) -> None:
+        message = self._message
+        if "offset" in self._at:
             message.topic, message.partition, message.offset = row[1], row[2], row[3]
         else:
             message.topic, message.partition, message.offset = None, 0, 0
+
+    def _take(self, row: Row) -> Iterator[Verdict]:
+        item = self._item(row)
+        if item is None:
+            return
+        is_event = item.__class__ is Event
+        verdicts = self.monitor.feed(item) if is_event else self._unusual(item)
+        if verdicts:
+            yield from self._told_here(verdicts, item, row)
+        if is_event and self._homes is not None:
+            self._note_homes(self._homes, item.dot, row)
+
+    def _item(self, row: Row) -> Any:
+        """Return the item of a row; None where another group tells what it is."""
+        self._at_row(row)
         copy = row[0]
         self.messages += self._tells and copy != COPY
         if self._ended and self._partition in self._ended:
@@ -394,8 +470,10 @@ class Group:
 
     def figures(self) -> tuple[str | None, ...]:
         """Return a row that says what became of all that this group was offered so far."""
-        summary = self.monitor.summary
+        summary = {"draining": self._drained, **self.monitor.summary}
         said = {
+            "change": self._work.change,
+            "under_way": isinstance(self.monitor, Draining) and not self.monitor.over,
             "group": self.number,
             "tells": self._tells,
             "messages": self.messages,

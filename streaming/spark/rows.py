@@ -9,6 +9,9 @@ have to meet in one group: numbers are hashed as doubles, so 17 and 17.0 meet; t
 too does no harm. Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed
 and no JSON is read, which costs a third less.
 
+Of some messages the value is read all the same, to see whether its key leads where it promises
+(`ketal.streaming.spark.keyed`).
+
 Where several families are partitioned, a row of each has the groups of all of them (`homes`).
 
 Spark itself drops rows that are late by its watermark, and says so in no verdict. The column of
@@ -20,7 +23,7 @@ The one rule: no row is dropped and none is read twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,7 +36,8 @@ from ketal.event import CONTROL_PREFIX
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import OWN_FIELDS, Source
 from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
-from ketal.streaming.spark.group import ALONE, COPY, HOME, HOMES
+from ketal.streaming.spark.group import ALONE, COPY, HOME, HOMES, PLACED, TOUCH
+from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,6 +48,8 @@ EVENT_COLUMNS = ("node", "type", "clock")
 DELAY = "spark.watermarkDelayMs"
 """What Spark calls the mark of a column of event time."""
 _TIME_MAX_S = 253_402_300_799.0
+TOUCHED_FIRST, TOUCHED_EACH = 100, 10_000
+"""So many offsets of each partition are for all groups to see, and one of so many later on."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ def shaped(
     *,
     source: Source | None,
     lateness_ms: int | None,
+    touched_since: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Shaped:
     """Return events as rows of key groups.
 
@@ -87,6 +94,8 @@ def shaped(
         Where the fields are in Kafka's messages.
     lateness_ms : int or None
         How far Spark's watermark is behind the latest time; None for none.
+    touched_since : mapping, optional
+        The offsets of a change that all groups have to take up soon, by topic and partition.
 
     Raises
     ------
@@ -128,21 +137,85 @@ def shaped(
         home = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte").alias("copy")
         out = frame.select(one[0], home, *selected.values())
     else:
-        every = F.sequence(F.lit(0), F.lit(count - 1))
-        where = F.when(control, every).otherwise(F.array(*groups))
-        copy = (
-            F.when(~F.col("_control"), F.lit(ALONE))
-            .when(F.col("group") == F.col("_home"), F.lit(HOME))
-            .otherwise(F.lit(COPY))
+        out = _divided(
+            frame.withColumn("_control", control).withColumn("_home", groups[0]),
+            F.array(*groups) if touched_since is None else _touching(groups, count, touched_since),
+            count,
+            selected | further,
+            of.placed(families),
         )
-        out = frame.select(
-            F.explode(where).alias("group"),
-            control.alias("_control"),
-            groups[0].alias("_home"),
-            *further.values(),
-            *selected.values(),
-        ).select("group", copy.cast("byte").alias("copy"), *selected, *further)
     return Shaped(out, ("copy", *columns, *further), of.headers, of.source)
+
+
+def _divided(
+    frame: DataFrame,
+    own: Column,
+    count: int,
+    selected: Mapping[str, Column],
+    placed: tuple[Column, Column] | None,
+) -> DataFrame:
+    """Return rows, each as often as a group is to see it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Events, with `_control` and `_home`.
+    own : Column
+        The groups of an event; below zero, from -1 on, those that are only called.
+    count : int
+        How many groups there are.
+    selected : mapping of str to Column
+        What else a row has.
+    placed : tuple of (Column, Column), optional
+        A message with the group that its key led to, or null, and the group that is told so.
+    """
+    at, control = F.col("_to"), F.col("_control")
+    if placed is not None:
+        said, teller = placed
+        frame = frame.withColumn("_said", said)
+        told = F.concat(own, F.array(F.lit(-1 - count) - teller))
+        own = F.when(F.col("_said").isNotNull(), told).otherwise(own)
+        selected = {**selected, "_said": F.col("_said")}
+    to = F.when(control, F.sequence(F.lit(0), F.lit(count - 1))).otherwise(own)
+    copy = (
+        F.when(at < -count, F.lit(PLACED))
+        .when(at < 0, F.lit(TOUCH))
+        .when(~control, F.lit(ALONE))
+        .when(at == F.col("_home"), F.lit(HOME))
+        .otherwise(F.lit(COPY))
+    )
+    group = F.when(at < 0, F.pmod(-1 - at, F.lit(count))).otherwise(at)
+    out = {name: F.col(name) for name in selected}
+    if placed is not None:
+        value = F.when(at < -count, out.pop("_said")).otherwise(out["value"])
+        out["value"] = value.alias("value")
+    return frame.select(
+        F.explode(to).alias("_to"),
+        control,
+        F.col("_home"),
+        *(column.alias(name) for name, column in selected.items()),
+    ).select(group.alias("group"), copy.cast("byte").alias("copy"), *out.values())
+
+
+def _touching(
+    groups: Sequence[Column], count: int, since: Mapping[str, Mapping[str, int]]
+) -> Column:
+    """Return the groups of an event, and of some events all the others, to be called."""
+    own = F.array(*groups)
+    every = F.concat(own, F.sequence(F.lit(-1), F.lit(-count)))
+    return F.when(_first_after(since), every).otherwise(own)
+
+
+def _first_after(since: Mapping[str, Mapping[str, int]]) -> Column:
+    """Return whether a message is among the first of its partition, or one of many."""
+    first = F.lit(0)
+    for topic, partitions in sorted(since.items()):
+        for number, offset in sorted(partitions.items()):
+            here = (F.col("topic") == topic) & (F.col("partition") == int(number))
+            first = F.when(here, F.lit(offset)).otherwise(first)
+    after = F.col("offset") - first
+    spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(TOUCHED_EACH)) == 0
+    return after.between(0, TOUCHED_FIRST - 1) | spread
 
 
 def _group(of: _Kafka | _Events, family: Family) -> Column:
@@ -227,10 +300,26 @@ class _Kafka:
         return F.coalesce(told, F.lit(False))
 
     def partition(self, partition: Partition) -> list[Column]:
-        if by_key(partition, self._source):
+        if by_key(partition, self._source) is not None:
             return [F.col("key")]
         found = [paths_of(of, self._paths) for of in partition]
         return [_canonical(F.coalesce(*map(self._at, paths))) for paths in found]
+
+    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+        """Return some messages with the group that their key led to, and the group to be told."""
+        for family in families:
+            keyed = by_key(family.partition, self._source)
+            if keyed is None or family.groups == 1:
+                continue
+            value = _canonical(F.coalesce(*map(self._at, paths_of(keyed, self._paths))))
+            groups = F.lit(family.groups)
+            led_to = F.pmod(F.hash(F.col("key")), groups).cast("string")
+            spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(READ_EACH)) == 0
+            read = (F.col("offset") < READ_FIRST) | spread
+            first = F.concat(led_to, F.lit(BETWEEN)).cast("binary")
+            said = F.when(read, F.when(value.isNotNull(), F.concat(first, F.col("value"))))
+            return said, F.pmod(F.hash(value), groups) + F.lit(family.first)
+        return None
 
     def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
         # What is no event has no time: `ketal.watermark` says one of its own.
@@ -310,6 +399,10 @@ class _Events:
             name = of.path[0]
             found.append(_dug(F.col(_quoted(name)), self._types[name], of.path[1:]))
         return F.coalesce(*found) if found else F.lit(None).cast("string")
+
+    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+        """Return None: of columns the value itself is hashed."""
+        return None
 
     def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
         if "time" not in self._types:

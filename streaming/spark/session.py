@@ -13,10 +13,12 @@ The one rule: nothing of a user's session is changed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import KetalError, SettingError
@@ -41,6 +43,8 @@ _OF_OWN = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+REQUEST_MS_MAX = 30_000
+"""What Java's clients wait for one answer by themselves."""
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _SASL = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -115,9 +119,31 @@ def _started(job: Job) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except PySparkRuntimeError as fault:
         raise LostError(f"Spark did not start: {fault}") from None
+    remove_artifacts(session)
+    return session
+
+
+def remove_artifacts(session: SparkSession) -> None:
+    """Remove the folder for artifacts that Spark 4.0.0 makes in the working directory.
+
+    No setting moves it (SPARK-52396; later versions have it among the temporary files), and it
+    stays when the driver ends. It is empty, and made anew where an artifact comes.
+    """
+    from py4j.protocol import Py4JError
+
+    jvm: Any = session.sparkContext._jvm
+    try:
+        manager = getattr(jvm.org.apache.spark.sql.artifact, "ArtifactManager$")
+        folder = Path(getattr(manager, "MODULE$").artifactRootDirectory().toString())
+    except (Py4JError, TypeError):
+        return  # A Spark that keeps them elsewhere.
+    if folder.parent == Path("artifacts").absolute():
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            folder.parent.rmdir()
 
 
 def kafka_options(job: Job) -> dict[str, str]:
@@ -148,6 +174,26 @@ def kafka_options(job: Job) -> dict[str, str]:
             )
         out[_RENAMED.get(name, name)] = _text(value)
     return {f"kafka.{name}": value for name, value in out.items()}
+
+
+def call_timeouts(job: Job, options: Mapping[str, str]) -> dict[str, str]:
+    """Return options after how long a call of Java's clients is given up; what is given counts.
+
+    Parameters
+    ----------
+    job : Job
+        Says how long a call may take.
+    options : mapping
+        What `kafka_options` returned.
+    """
+    request = "kafka.request.timeout.ms"
+    request_ms = options.get(request, str(min(job.call_timeout_ms, REQUEST_MS_MAX)))
+    # A call is made of requests, and Java's clients refuse one that is over before its request is.
+    # What is no number is left for them to refuse.
+    least_ms = int(request_ms) if request_ms.isdecimal() else 0
+    call_ms = str(max(job.call_timeout_ms, least_ms))
+    said = {request: request_ms, "kafka.default.api.timeout.ms": call_ms}
+    return {**said, "kafka.max.block.ms": call_ms, **options}
 
 
 def _certificates(given: dict[str, Any]) -> dict[str, str]:
@@ -200,8 +246,6 @@ def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -
     given = jvm.java.util.Properties()
     for name, value in options.items():
         given.setProperty(name.removeprefix("kafka."), value)
-    given.setProperty("default.api.timeout.ms", str(job.call_timeout_ms))
-    given.setProperty("request.timeout.ms", str(min(job.call_timeout_ms, 30_000)))
     out: dict[str, int] = {}
     try:
         admin = _admin(context, given)

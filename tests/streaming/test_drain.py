@@ -29,9 +29,19 @@ from ketal.streaming.job import Job
 from ketal.verdicts import Verdict
 from tests.property.executions import execution
 from tests.property.test_engine import program_of
-from tests.streaming.jobs import END, Told, Topic, committed, job_of, produce, run, written
+from tests.streaming.jobs import (
+    END,
+    WINDOWED_FORKS,
+    Told,
+    Topic,
+    accept,
+    committed,
+    job_of,
+    produce,
+    run,
+    written,
+)
 from tests.streaming.test_consumers import compacted
-from tests.streaming.test_process import FORKS, accept
 from tests.streaming.test_process_faults import KILLS, PATIENCE_S, Command
 from tests.test_live_membership import cases
 
@@ -486,8 +496,7 @@ def test_a_start_at_the_end_warns_of_what_waits_for_ever(
     assert bool(waits) == warned
 
 
-WINDOWED = FORKS.replace("find any First Second;", "find any First Second; within 10 s;")
-OTHER = WINDOWED.replace('"accept";', '"accept" && height > 0;')
+OTHER = WINDOWED_FORKS.replace('"accept";', '"accept" && height > 0;')
 
 
 def told_of(told: Told, word: str) -> list[str]:
@@ -505,7 +514,7 @@ def test_a_job_stops_at_a_change_or_drains(
 ) -> None:
     """Each start goes on where the one before was: also in the middle of draining."""
     source = topic()
-    old, new = ketal.compile(WINDOWED), ketal.compile(OTHER)
+    old, new = ketal.compile(WINDOWED_FORKS), ketal.compile(OTHER)
     options: dict[str, Any] = {"until_end": True, "lateness_ms": 0}
     if store == "kafka":
         options |= {"changelog": compacted(broker, 1), "keyed_by": "height"}
@@ -579,7 +588,7 @@ def test_kill_9_while_draining_loses_nothing_and_doubles_nothing(
     command = Command(tmp_path, broker, source, f"kafka:{sink}")
     pattern = tmp_path / "forks.ketal"
     hour, chance = "within 1 h;", random.Random(5)
-    pattern.write_text(WINDOWED.replace("within 10 s;", hour))
+    pattern.write_text(WINDOWED_FORKS.replace("within 10 s;", hour))
     # The second half of some pairs, and all of the others, come after the change.
     first = [accept("a", n, n, time=n) for n in range(1, 401)]
     later = [accept("b", n, n, time=n) for n in range(1, 801)]
@@ -587,7 +596,8 @@ def test_kill_9_while_draining_loses_nothing_and_doubles_nothing(
     chance.shuffle(later)
     produce(broker, [(source, 0, line) for line in first])
     with command.running("--until-end") as process:
-        assert process.wait(PATIENCE_S) == 0
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
     pattern.write_text(OTHER.replace("within 10 s;", hour))
     produce(broker, [(source, 0, line) for line in later])
     for _ in range(max(1, KILLS // 2)):

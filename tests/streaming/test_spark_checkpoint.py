@@ -16,12 +16,12 @@ from ketal.limits import DEFAULT
 from ketal.logs import Source
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Job
-from ketal.streaming.spark.checkpoint import Checkpoint
+from ketal.streaming.spark.checkpoint import FORMAT, Checkpoint
 from ketal.streaming.spark.engine import _of_worker
-from ketal.streaming.spark.families import families
+from ketal.streaming.spark.families import HASHING, families
 from ketal.streaming.spark.group import PLAIN, Group, Work
-from tests.streaming.jobs import Told, Topic, produce, written
-from tests.streaming.test_spark_engine import accept, run, spark_job
+from tests.streaming.jobs import Told, Topic, accept, produce, written
+from tests.streaming.test_spark_engine import run, spark_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +92,25 @@ def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
     ran(tmp_path, '{"t":{"0":5}}')
     for source in (Source(keyed_by="other"), Source(fields={"node": "n"})):
         assert opened(replace(one, source=source), A, {"t": 1})[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hashing", f"hashing was 0, and is {HASHING}"),
+        ("key_groups", "key_groups was 0, and is 16"),
+        ("format", f"it has format 0, and this version reads format {FORMAT}"),
+    ],
+)
+def test_a_checkpoint_whose_keys_are_in_other_groups_is_refused(
+    name: str, said: str, tmp_path: Path
+) -> None:
+    one, note = job(tmp_path), tmp_path / "job.json"
+    opened(one, A, {"t": 1})
+    ran(tmp_path, '{"t":{"0":5}}')
+    note.write_text(json.dumps({**json.loads(note.read_text()), name: 0}))
+    with pytest.raises(StateError, match=said):
+        opened(one, A, {"t": 1})
 
 
 def test_what_begins_anew_has_an_offset_of_each_partition_and_no_other(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,11 +22,20 @@ from ketal.streaming.broker import Broker
 from ketal.streaming.job import Target
 from ketal.streaming.spark.engine import Engine
 from ketal.streaming.spark.session import LostError
-from tests.streaming.jobs import END, Told, Topic, committed, job_of, produce, spread, written
-from tests.streaming.test_spark_detect import FORKS, turns
-
-if TYPE_CHECKING:
-    pass
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    Told,
+    Topic,
+    accept,
+    committed,
+    expire,
+    job_of,
+    produce,
+    spread,
+    written,
+)
+from tests.streaming.test_spark_detect import turns
 
 pytestmark = pytest.mark.usefixtures("spark")
 PATIENCE_S = 60.0
@@ -44,16 +53,6 @@ pattern Same {
     find next Odd Odd; within 3 events;
 }
 """
-
-
-def accept(node: str, counter: int, height: int = 1) -> bytes:
-    said = {
-        "node": node,
-        "type": "accept",
-        "clock": {node: counter},
-        "data": {"height": height, "hash": node},
-    }
-    return json.dumps(said).encode()
 
 
 def spark_job(broker: Broker, topics: list[str], folder: Path, **options: Any) -> Any:
@@ -151,7 +150,7 @@ def test_a_batch_that_was_written_is_not_written_again(
     produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
     run(job, program)
     assert len(written(tmp_path / "verdicts.jsonl")) == 1
-    _uncommit(tmp_path)
+    uncommit(tmp_path)
     produce(broker, [(source, 0, accept("c", 1))])
     engine = run(job, program)
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [
@@ -170,14 +169,14 @@ def test_a_batch_that_was_half_written_comes_again_with_its_ids(
     run(job, program)
     (progress,) = (tmp_path / "state").glob("checkpoint-?.json")
     progress.unlink()
-    _uncommit(tmp_path)
+    uncommit(tmp_path)
     run(job, program)
     ids = [v["id"] for v in written(tmp_path / "verdicts.jsonl")]
     assert len(ids) == 2
     assert len(set(ids)) == 1
 
 
-def _uncommit(folder: Path) -> None:
+def uncommit(folder: Path) -> None:
     commits = folder / "state" / "checkpoint-0" / "commits"
     last = max((one for one in commits.iterdir() if one.name.isdigit()), key=lambda p: int(p.name))
     last.unlink()
@@ -192,7 +191,7 @@ def test_a_job_stops_between_two_batches_when_it_is_asked_to(
     engine = Engine(spark_job(broker, [source], tmp_path, until_end=False), program, Told().hooks())
     running = threading.Thread(target=engine.run)
     running.start()
-    _until(lambda: (tmp_path / "verdicts.jsonl").exists()
+    until(lambda: (tmp_path / "verdicts.jsonl").exists()
            and bool(written(tmp_path / "verdicts.jsonl")))  # fmt: skip
     other = Engine(spark_job(broker, [source], tmp_path), program, Told().hooks())
     with pytest.raises(SettingError, match="another process runs the job"):
@@ -204,7 +203,7 @@ def test_a_job_stops_between_two_batches_when_it_is_asked_to(
     assert engine.summary["kafka"]["messages"] == 2
 
 
-def _until(holds: Callable[[], bool]) -> None:
+def until(holds: Callable[[], bool]) -> None:
     end_s = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end_s
@@ -230,15 +229,12 @@ def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path)
 def test_messages_that_are_gone_are_no_empty_topic(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    from kafka import KafkaAdminClient, TopicPartition
-
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept("a", 1))])
     job = spark_job(broker, [source], tmp_path)
     run(job, program)
     produce(broker, [(source, 0, accept("b", 1)), (source, 0, accept("c", 1))])
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.delete_records({TopicPartition(source, 0): 2})
+    expire(broker, source, 2)
     with pytest.raises(StateError, match="no longer in the topic"):
         run(job, program)
 
@@ -246,7 +242,7 @@ def test_messages_that_are_gone_are_no_empty_topic(
 def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
-    """What was said before the end is in the summary, and the exit code is 0."""
+    """What was said is in the summary, the exit code is 0, and where it ran nothing is left."""
     source = topic(2)
     produce(broker, [(source, 0, accept("a", 1)), (source, 1, accept("b", 1))])
     (tmp_path / "forks.ketal").write_text(FORKS)
@@ -269,11 +265,12 @@ def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
     job = subprocess.Popen(
         [*command, "--output", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
-        cwd=Path(__file__).parents[2],
+        cwd=tmp_path,
     )  # fmt: skip
     try:
         assert job.stdout is not None
         match = json.loads(job.stdout.readline() or "{}")
+        assert not (tmp_path / "artifacts").exists(), "Spark's own, and empty"
         job.send_signal(signal.SIGTERM)
         rest, told = job.communicate(timeout=120)
     finally:
@@ -281,3 +278,4 @@ def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
     assert job.returncode == 0, told
     assert match["events"] == ["a@1", "b@1"], told
     assert json.loads(rest)["summary"]["kafka"] == {"messages": 2, "control": 0}
+    assert not (tmp_path / "artifacts").exists()

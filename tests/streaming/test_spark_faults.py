@@ -27,14 +27,12 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 import ketal
-from ketal.streaming.broker import QUICK_JVM, Broker
-from ketal.streaming.broker_settings import QUICK_RETURN
+from ketal.streaming.broker import Broker
 from ketal.streaming.job import Target
 from ketal.streaming.spark.engine import Engine
 from ketal.streaming.spark.session import LostError
-from tests.streaming.conftest import make_topic
-from tests.streaming.jobs import Told, Topic, committed, expected, job_of, written
-from tests.streaming.test_process import FORKS
+from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.jobs import FORKS, Told, Topic, committed, expected, job_of, written
 from tests.streaming.test_process_faults import KILLS, Load
 
 DRIVERS = max(1, KILLS // 5)

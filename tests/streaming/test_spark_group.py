@@ -14,17 +14,7 @@ from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.streaming.spark.families import families, shared
 from ketal.streaming.spark.group import ALONE, COPY, FIGURES, HOME, HOMES, PLAIN, Group, Work
-from tests.streaming.test_spark_detect import FORKS
-
-TIMED = FORKS.replace("Second;\n}", "Second; within 10 s;\n}")
-END = b'{"type": "ketal.end"}'
-
-
-def accept(node: str, counter: int = 1, **more: Any) -> bytes:
-    data = {"height": 1, "hash": node}
-    return json.dumps(
-        {"node": node, "type": "accept", "clock": {node: counter}, "data": data, **more}
-    ).encode()
+from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept
 
 
 def work(text: str = FORKS, *, key_groups: int = 4, partitions: int | None = 2) -> Work:
@@ -72,7 +62,7 @@ def test_a_group_goes_on_from_its_state() -> None:
 
 def test_time_is_that_of_the_partition_that_is_behind() -> None:
     """And of those alone that have not ended."""
-    group = Group(work(TIMED), 0, None)
+    group = Group(work(WINDOWED_FORKS), 0, None)
     mark = b'{"type": "ketal.watermark", "time": %d}'
     assert took(group, rows(accept("a", time=1))) == []
     assert took(group, rows(mark % 100, copy=HOME)) == []
@@ -86,7 +76,7 @@ def test_time_is_that_of_the_partition_that_is_behind() -> None:
 
 
 def test_the_execution_ends_with_its_last_partition() -> None:
-    at = work(TIMED)
+    at = work(WINDOWED_FORKS)
     group = Group(at, 0, None)
     assert took(group, rows(accept("a", time=1)) + rows(END, copy=HOME, first=1)) == []
     (said,) = took(group, rows(accept("b", time=2), first=2))
@@ -134,7 +124,7 @@ def homed_work(text: str) -> Work:
 def test_an_event_is_late_for_all_families_or_for_none() -> None:
     """Also for one without a window; the first family tells it and counts it, whichever that is."""
     untimed = FORKS.replace("Forks", "Untimed").replace("by height", "by hash")
-    for text in (TIMED + untimed, untimed + TIMED):
+    for text in (WINDOWED_FORKS + untimed, untimed + WINDOWED_FORKS):
         at = homed_work(text)
         for number, told in ((0, ["late"]), (4, [])):
             group = Group(at, number, None)
@@ -245,4 +235,4 @@ def test_a_state_that_does_not_fit_is_said() -> None:
 
 def test_the_limits_of_what_is_seen_are_divided() -> None:
     limits = ketal.Limits(dots_max=32, counters_max=7, runs_max=5)
-    assert shared(limits, 16) == replace(limits, dots_max=2, counters_max=1)
+    assert shared(limits, 16) == replace(limits, dots_max=2, counters_max=1, placed_max=6_250)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,17 +14,11 @@ import ketal
 from ketal.errors import SettingError
 from ketal.streaming import plan
 from ketal.streaming.job import Job, read_job
+from ketal.streaming.spark.engine import Engine
 from ketal.streaming.spark.families import families, warnings
-from ketal.streaming.spark.session import kafka_options
+from ketal.streaming.spark.session import LostError, call_timeouts, kafka_options
+from tests.streaming.jobs import FORKS, Told
 
-FORKS = """
-pattern Forks {
-    order CausalOrder; partition by height;
-    event Accept = type == "accept";
-    First = Accept; Second = Conc(Accept) && hash != First.hash;
-    find any First Second;
-}
-"""
 EVENTS = 'pattern %s { partition by %s; event E = type == "e"; find next E E; }'
 
 
@@ -49,7 +45,6 @@ def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
     [
         ("[spark]\nkey_groups = 0\n", {}, "key_groups must be an integer of 1 or more"),
         ("[spark]\ntrigger = 1\n", {}, r"\[spark\] has no key 'trigger'"),
-        ("", {"on_change": "drain"}, "drain is for the engine process"),
         ('keyed_by = "height"\n[state]\nstore = "kafka:x"\n', {}, "Spark|spark is its checkpoint"),
     ],
 )
@@ -87,6 +82,35 @@ def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
         kafka_options(job(linger_ms=1))
     with pytest.raises(SettingError, match="No such file"):
         kafka_options(job(ssl_certfile=str(tmp_path / "none.pem")))
+
+
+def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
+    told = Told()
+    engine = Engine(replace(job(), lost_after_ms=60_000), ketal.compile(FORKS), told.hooks())
+    engine.stop()  # or it would wait before it tries again
+    engine._failed(LostError("no answer"))
+    engine._failing_since_s = time.monotonic() - 30.0
+    engine._failed(LostError("no answer"))
+    assert told.sentences == ["no answer; trying again"]
+    assert engine.figures.restarts == 2
+    engine._failing_since_s = time.monotonic() - 61.0
+    with pytest.raises(LostError, match=r"lost since 6\d s .*no answer"):
+        engine._failed(LostError("no answer"))
+
+
+def test_a_call_of_a_java_client_takes_no_longer_than_the_file_says() -> None:
+    names = ("request.timeout.ms", "default.api.timeout.ms", "max.block.ms")
+
+    def said(call_ms: int, **properties: object) -> list[int]:
+        one = replace(job(**properties), call_timeout_ms=call_ms)
+        options = call_timeouts(one, kafka_options(one))
+        return [int(options[f"kafka.{name}"]) for name in names]
+
+    assert said(5_000) == [5_000, 5_000, 5_000]
+    assert said(90_000) == [30_000, 90_000, 90_000]
+    # Java's clients refuse a call that is over before its request is.
+    assert said(5_000, request_timeout_ms=7_000) == [7_000, 7_000, 7_000]
+    assert said(90_000, **{"max.block.ms": 1}) == [30_000, 90_000, 1]
 
 
 def test_patterns_of_one_partition_are_a_family() -> None:
