@@ -3,6 +3,10 @@
 Each session begins with a commit of its own, which fences an earlier process of the job and says
 whose the offsets are now; a process that finds another one's name there was replaced, and ends.
 
+While a process begins, it has the folder for itself (`locked`), until the folder says whose it is:
+of two jobs that are started in one folder at the same moment, the second one finds the first there.
+Once it has begun it does not keep others out, for a second process of the group takes over.
+
 The folder is of one group, and says which, and which topics its state is of: two jobs that went by
 one name would remove each other's logs. It says too that something was committed; where Kafka then
 knows of nothing, its offsets have expired, and to begin as if nothing had been would be to say all
@@ -13,6 +17,7 @@ The one rule: the snapshot that the committed offsets name is the state, or it i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
@@ -20,6 +25,7 @@ from kafka import TopicPartition
 from ketal.errors import StateError
 from ketal.streaming import clients
 from ketal.streaming.clients import LostError
+from ketal.streaming.locks import locked
 from ketal.streaming.parts import Part
 from ketal.streaming.saved import Claim, Saved
 from ketal.streaming.sessions import ChangedError, Session, metadata
@@ -30,6 +36,12 @@ class Alone(Session):
 
     def open(self) -> None:
         """Connect, fence whoever was here before, take up the state, and claim it."""
+        with locked(self.job.state, self.call_s, lambda: self.engine.stopping) as had:
+            if had:
+                self._begin_alone()
+
+    def _begin_alone(self) -> None:
+        """Begin, while nobody else begins with this folder."""
         self._check_owner()
         # Before the transactional id fences the job that the folder may be of.
         claim = Claim(self.job.state, self.job.group_id, self.job.topics)
@@ -53,11 +65,14 @@ class Alone(Session):
         """End this process if another one has claimed the offsets meanwhile."""
         if not self.engine.claimed:
             return
-        consumer = clients.consumer_of(self.job, committed_only=False)
+        # The job's own consumer is made once the transactional id is this session's.
+        make = partial(clients.consumer_of, self.job, committed_only=False)
+        consumer = self.ask("connecting", make, calls=2)
+        timeout_ms = self.job.call_timeout_ms
         try:
             for topic in self.job.topics:
                 first = TopicPartition(topic, 0)
-                held = consumer.committed(first, metadata=True, timeout_ms=self.job.call_timeout_ms)
+                held = self.ask("asking for offsets", consumer.committed, first, True, timeout_ms)
                 owner = None if held is None else metadata(held.metadata).get("owner")
                 if owner is not None and owner != self.engine.owner:
                     raise LostError(
@@ -65,6 +80,25 @@ class Alone(Session):
                     )
         finally:
             clients.close_consumer(consumer)
+        self._check_elsewhere()
+
+    def _check_elsewhere(self) -> None:
+        """End this process if the group is another job's too, which reads other topics.
+
+        Each begin of one fences the other, and no offsets of this one say so. A transaction that
+        Kafka itself gave up ends a session in the same way; but then nobody has committed offsets
+        of other topics since this process began again the last time.
+        """
+        found = self.ask("asking for offsets", clients.offsets_elsewhere, self.job, calls=2)
+        before, self.engine.elsewhere = self.engine.elsewhere, found
+        if before is None or found == before:
+            return
+        topics = sorted({one.topic for one, held in found.items() if before.get(one) != held})
+        raise LostError(
+            f"group {self.job.group_id} is another job's too, which reads {', '.join(topics)}: "
+            "each fences the other\n  hint: give this job a --group-id of its own, and a --state "
+            "where that is set"
+        )
 
     def _take_up(self, part: Part, committed: dict[TopicPartition, Any], claim: Claim) -> None:
         """Restore the state that the offsets name, or begin with none."""
@@ -73,7 +107,7 @@ class Alone(Session):
         # What this process has committed is of its own program.
         on_change = "stop" if self.engine.claimed else self.job.on_change
         if not held:
-            self._begin(claim, on_change)
+            self._begin_without(claim, on_change)
             return
         assert isinstance(part.store, Saved)
         try:
@@ -97,7 +131,7 @@ class Alone(Session):
                 "the old patterns finish; another group_id starts at the beginning of the topics"
             ) from None
 
-    def _begin(self, claim: Claim, on_change: str) -> None:
+    def _begin_without(self, claim: Claim, on_change: str) -> None:
         """Begin where nothing is committed, unless something was."""
         if not claim.begun:
             return

@@ -35,7 +35,6 @@ from ketal.errors import KetalError
 from ketal.streaming.folders import cache_folder
 from ketal.streaming.java import Java, download_options
 
-TRIES = 3
 PAUSES_S = (2.0, 8.0)
 """How long a download waits before its second and its third try."""
 DOWNLOAD_S = 600

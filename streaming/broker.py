@@ -56,8 +56,6 @@ _WRONG = re.compile(
     r" (?:ERROR|FATAL) |^(?:Error|Exception|Caused by)\b|^[\w.$]+(?:Exception|Error)\b"
 )
 _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=log4j2.properties")
-QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
-"""For tests: a start costs 2.6 s of processor time and not 4.2, a long run more."""
 
 
 class BrokerError(KetalError):

@@ -21,9 +21,6 @@ from ketal.errors import SettingError
 HOST = "127.0.0.1"
 NODE_ID = 1
 
-QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
-"""For tests that kill the broker: back in 3.5 s and not in 12 s, if the machine is not too busy."""
-
 # Below the ports that systems give to clients (from 32768 on Linux). A client that tries again and
 # again to reach a broker that is down may be given that very port as its own, connect to itself,
 # and keep the broker from coming back.

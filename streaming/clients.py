@@ -22,44 +22,35 @@ which clients and state are made anew.
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import errors as faults
 from kafka.admin import ConfigResource
+from kafka.cluster import collect_hosts
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from ketal.errors import KetalError, SettingError
-from ketal.logs.source import near
 from ketal.streaming.job import Job
+from ketal.streaming.properties import refused_as_settings
 
 T = TypeVar("T")
 
 TESTED_VERSION = "3.0.12"
 TRANSACTION_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_S = 2
+SLICE_S, LISTENS_S = 0.1, 1.0
 POLL_RECORDS_MAX = 4_000
 
-_OURS = frozenset(
-    {
-        "allow_auto_create_topics", "acks", "api_version", "auto_commit_interval_ms",
-        "auto_offset_reset", "bootstrap_servers", "consumer_timeout_ms",
-        "default_offset_commit_callback", "enable_auto_commit", "enable_idempotence", "group_id",
-        "group_instance_id", "isolation_level", "kafka_client", "key_deserializer",
-        "key_serializer", "metric_reporters", "partition_assignment_strategy", "partitioner",
-        "retries", "sasl_oauth_token_provider", "selector", "socket_options", "ssl_context",
-        "transactional_id", "value_deserializer", "value_serializer",
-    }
-)  # fmt: skip
-"""Properties that the job sets itself, or that no file can hold."""
 _OF_SETTINGS = (
     faults.AuthorizationError,
     faults.IncompatibleBrokerVersion,
     faults.InvalidTopicError,
-    faults.InvalidTransactionTimeoutError,
     faults.KafkaConfigurationError,
     faults.MessageSizeTooLargeError,
     faults.RecordListTooLargeError,
@@ -76,33 +67,12 @@ CLIENT_ERRORS = (faults.KafkaError, OSError, TimeoutError)
 """What a client raises; a deadline that passed is a TimeoutError."""
 
 
+class StoppedError(Exception):
+    """The job was asked to end while it waited for Kafka."""
+
+
 class LostError(KetalError):
     """Kafka is lost for good, or another process has taken over."""
-
-
-def check_properties(properties: Mapping[str, Any]) -> None:
-    """Refuse what kafka-python does not know, and what the job sets itself.
-
-    Raises
-    ------
-    SettingError
-        Naming the property, never its value.
-    """
-    known = {*KafkaConsumer.DEFAULT_CONFIG, *KafkaProducer.DEFAULT_CONFIG} - _OURS
-    for name in properties:
-        if name in _OURS:
-            raise SettingError(
-                f"[kafka.properties] {name} is set by ketal itself, or not in a file"
-            )
-        if name not in known:
-            hint = near(name.replace(".", "_"), sorted(known))
-            raise SettingError(f"[kafka.properties] kafka-python has no {name!r}{_short(hint)}")
-
-
-def _short(hint: str) -> str:
-    return (
-        hint if "did you mean" in hint else "; its names are those of KafkaConsumer, as ssl_cafile"
-    )
 
 
 def _of(job: Job, client: Any) -> dict[str, Any]:
@@ -123,6 +93,11 @@ def reader_of(job: Job, *, committed_only: bool = True) -> Any:
     return _consumer(job, None, committed_only)
 
 
+def asker_of(job: Job) -> Any:
+    """Return a consumer that is asked where partitions end, whatever is committed there."""
+    return reader_of(job, committed_only=False)
+
+
 def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
@@ -130,16 +105,17 @@ def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
         "max_poll_records": POLL_RECORDS_MAX,
         **_of(job, KafkaConsumer),
     }
-    return KafkaConsumer(
-        bootstrap_servers=job.bootstrap_servers,
-        group_id=group_id,
-        auto_offset_reset="none",
-        enable_auto_commit=False,
-        allow_auto_create_topics=False,
-        isolation_level="read_committed" if committed_only else "read_uncommitted",
-        partition_assignment_strategy=[RangePartitionAssignor],
-        **given,
-    )
+    with refused_as_settings(job.properties):
+        return KafkaConsumer(
+            bootstrap_servers=job.bootstrap_servers,
+            group_id=group_id,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            isolation_level="read_committed" if committed_only else "read_uncommitted",
+            partition_assignment_strategy=[RangePartitionAssignor],
+            **given,
+        )
 
 
 def topic_setting(job: Job, topic: str, name: str) -> str:
@@ -149,6 +125,25 @@ def topic_setting(job: Job, topic: str, name: str) -> str:
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
         said = admin.describe_configs([resource], config_filter="all")
     return str(said["topic"][topic][name]["value"])
+
+
+def offsets_elsewhere(job: Job) -> dict[Any, Any]:
+    """Return what the job's group has committed of topics that the job does not read."""
+    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **_of(job, KafkaAdminClient)}
+    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+        found = admin.list_group_offsets({job.group_id: None})[job.group_id]
+    return {one: held for one, held in found.items() if one.topic not in job.topics}
+
+
+def listens(servers: str) -> bool:
+    """Return whether somebody takes a connection at one of Kafka's addresses."""
+    for host, port, _ in collect_hosts(servers):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((host, port), timeout=LISTENS_S),
+        ):
+            return True
+    return False
 
 
 def producer_of(job: Job, transactional_id: str) -> Any:
@@ -161,9 +156,10 @@ def producer_of(job: Job, transactional_id: str) -> Any:
         "linger_ms": 5,
         **_of(job, KafkaProducer),
     }
-    producer = KafkaProducer(
-        bootstrap_servers=job.bootstrap_servers, transactional_id=transactional_id, **given
-    )
+    with refused_as_settings(job.properties):
+        producer = KafkaProducer(
+            bootstrap_servers=job.bootstrap_servers, transactional_id=transactional_id, **given
+        )
     try:
         end_when_fenced(producer)
         producer.init_transactions()
@@ -236,14 +232,33 @@ def close_consumer(consumer: Any) -> None:
         consumer.close(autocommit=False, timeout_ms=1_000 * CLOSE_TIMEOUT_S)
 
 
-def within(timeout_s: float, what: str, call: Callable[..., T], *args: Any) -> T:
+def within(
+    timeout_s: float,
+    what: str,
+    call: Callable[..., T],
+    *args: Any,
+    enough: Callable[[], bool] = lambda: False,
+) -> T:
     """Call a function that may hang; wait for it only so long.
+
+    Parameters
+    ----------
+    timeout_s : float
+        How long.
+    what : str
+        What it does.
+    call, args
+        The function, and what it is called with.
+    enough : callable
+        Returns whether to wait no longer; it is asked again and again while the call lasts.
 
     Raises
     ------
     TimeoutError
         If it has not returned by then. Its thread is left to itself: the client that it hangs in
         is to be closed.
+    StoppedError
+        If it has not returned and `enough` said so; the same holds.
     """
     result: list[T] = []
     fault: list[BaseException] = []
@@ -256,7 +271,11 @@ def within(timeout_s: float, what: str, call: Callable[..., T], *args: Any) -> T
 
     thread = threading.Thread(target=run, name=f"ketal {what}", daemon=True)
     thread.start()
-    thread.join(timeout_s)
+    until_s = time.monotonic() + timeout_s
+    while thread.is_alive() and (left_s := until_s - time.monotonic()) > 0:
+        thread.join(min(left_s, SLICE_S))
+        if thread.is_alive() and enough():
+            raise StoppedError(what)
     if fault:
         raise fault[0]
     if not result:
@@ -272,6 +291,13 @@ def of_settings(error: BaseException) -> SettingError | None:
     while one is not None and all(one is not seen for seen in chain):
         if isinstance(one, _OF_SETTINGS):
             return SettingError(f"Kafka refuses: {type(one).__name__}: {one}")
+        # kafka-python has a class for it, and raises a KafkaError that names it.
+        if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
+            return SettingError(
+                "[kafka.properties] transaction_timeout_ms: Kafka refuses one that is so long\n"
+                "  hint: its transaction.max.timeout.ms says how long it may be (15 minutes, if "
+                "nothing was set)"
+            )
         chain.append(one)
         one = one.__cause__ or one.__context__
     return None

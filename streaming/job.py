@@ -212,7 +212,7 @@ def _job(
     if on_change not in ON_CHANGE:
         raise SettingError(f"there is no --on-change {on_change!r}{near(on_change, ON_CHANGE)}")
     if engine == "spark":
-        _check_spark(changelog, on_change)
+        _check_spark(changelog)
     return Job(
         pattern=pattern,
         topics=topics,
@@ -288,15 +288,11 @@ def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
         )
 
 
-def _check_spark(changelog: str | None, on_change: str) -> None:
+def _check_spark(changelog: str | None) -> None:
     """Refuse what Spark does otherwise."""
     if changelog is not None:
         raise SettingError(
             "the state of the engine spark is its checkpoint: [state] store dir:PATH"
-        )
-    if on_change == "drain":
-        raise SettingError(
-            "--on-change drain is for the engine process; on Spark there are stop and fresh"
         )
 
 

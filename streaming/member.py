@@ -17,20 +17,26 @@ of their own, may have learnt meanwhile that it is a member no more, and a commi
 all is one that the broker takes. Its own transactional id serves one process alone.
 
 A part that comes back as the process has left it is still here, and goes on. Any other is read from
-the changelog, and the group is polled meanwhile. What it reads is the state of the offsets that it
-asked for only if these are the same afterwards; if not, the session begins again.
+the changelog and restored, and the group is polled meanwhile, so that a large state costs nobody
+its membership: restoring, which asks no client anything, is done on a thread of its own. If the
+group takes the parts away meanwhile, what was read is dropped, and nothing is committed of it. What
+is read is the state of the offsets that were asked for only if these are the same afterwards; if
+not, the session begins again.
 
 The one rule: a part is committed by whom the group gave it to, or by nobody.
 """
 
 from __future__ import annotations
 
+import json
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka import errors as faults
+from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError, StateError
 from ketal.streaming.changelog import Changelog, Loaded, check_topic, load
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
     from ketal.streaming.process import Engine
 
 
+KEEP_S = 0.05
+"""So often the group is polled while parts are restored."""
 SETTLE_S = 10.0
 """So long an assignment that makes no sense may last: its leader did not know all topics yet."""
 
@@ -192,7 +200,10 @@ class Member(Session):
         if not self._is_whole(numbers, given):
             return
         committed = self.committed(sorted(given))
-        positions = self.beginnings(committed)
+        positions = self.beginnings(committed, grown=False)
+        if self.job.start == "latest" and None in committed.values():
+            self._commit_beginnings(positions, committed)
+            committed = self.committed(sorted(given))
         new = [n for n in numbers if not self._rests(n, committed)]
         loaded = load(self.job, new, lambda: not self._keeps(given))
         if not self._keeps(given):
@@ -201,15 +212,11 @@ class Member(Session):
             raise TimeoutError(
                 f"the group {self.job.group_id} moved on while this consumer read the state"
             )
+        restored = self._restored(given, loaded, positions, committed)
+        if restored is None:
+            return
         self.note_unread(sorted(given))
-        parts = []
-        for number in numbers:
-            own = {one: positions[one] for one in sorted(given) if one.partition == number}
-            if number in new:
-                held = {one: committed[one] for one in own}
-                parts.append(self._opened_part(number, own, held, loaded[number]))
-            else:
-                parts.append(self.resting[number])
+        parts = [restored[n] if n in restored else self.resting[n] for n in numbers]
         self.resting = {}
         self.given = None
         self.hold(parts)
@@ -217,11 +224,68 @@ class Member(Session):
             self.consumer.seek(one, offset)
             if not self.part_of[one].ended:
                 self.consumer.resume(one)
-        # Where a part begins that was never committed is to be the same for whoever comes next.
+        # A part that was never committed has a state from now on, for whoever comes next.
         self.commit()
         self.sum_up()
         said = ", ".join(str(number) for number in numbers) or "none"
         self.engine.hooks.tell(f"has {len(parts)} of {self.count} parts: {said}")
+
+    def _commit_beginnings(
+        self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
+    ) -> None:
+        """Commit where partitions begin that were never committed, before anything else is done.
+
+        The latest message is another one for whoever comes after this process. That there is no
+        state yet is told from the commit's having no name.
+        """
+        text = json.dumps({"changelog": self.job.changelog, "owner": self.engine.owner})
+        fresh = [one for one, held in committed.items() if held is None]
+        self.producer.begin_transaction()
+        self._transact({one: OffsetAndMetadata(positions[one], text, -1) for one in fresh}, [])
+
+    def _restored(
+        self,
+        given: set[TopicPartition],
+        loaded: Mapping[int, Loaded],
+        positions: Mapping[TopicPartition, int],
+        committed: Mapping[TopicPartition, Any],
+    ) -> dict[int, Part] | None:
+        """Return the parts of what was loaded; None if they were taken away meanwhile."""
+        parts: dict[int, Part] = {}
+        told: list[str] = []
+        fault: list[BaseException] = []
+        enough = threading.Event()
+
+        def restore() -> None:
+            try:
+                for number, one in loaded.items():
+                    if enough.is_set():
+                        return
+                    own = {p: positions[p] for p in sorted(given) if p.partition == number}
+                    held = {p: committed[p] for p in own}
+                    parts[number] = self._opened_part(number, own, held, one, told)
+            except BaseException as error:
+                fault.append(error)
+
+        thread = threading.Thread(target=restore, name="ketal restoring", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive() and not self.engine.stopping:
+                if not self._keeps(given):
+                    enough.set()
+                thread.join(KEEP_S)
+        finally:
+            enough.set()
+            if not self.engine.stopping:
+                # Who restores next must not share the watch with one who still does.
+                thread.join()
+        if not self._keeps(given):
+            return None
+        if fault:
+            raise fault[0]
+        for said in told:
+            self.engine.hooks.tell(said)
+        return parts
 
     def _keeps(self, given: set[TopicPartition]) -> bool:
         """Stay in the group; return whether these parts are still to be taken up.
@@ -264,13 +328,23 @@ class Member(Session):
         positions: dict[TopicPartition, int],
         committed: dict[TopicPartition, Any],
         loaded: Loaded,
+        told: list[str],
     ) -> Part:
-        """Return a part with the state that belongs to the offsets that are committed."""
+        """Return a part with the state that belongs to the offsets that are committed.
+
+        What became of a change of the program is added to `told`.
+        """
         store = Changelog(self.job, number, self.count, loaded)
         part = self.part(positions, store)
-        part.dirty = None in committed.values()
-        held = [metadata(one.metadata) for one in committed.values() if one is not None]
+        known = [metadata(one.metadata) for one in committed.values() if one is not None]
+        held = [one for one in known if not _only_begun(one)]
+        part.dirty = len(held) < len(committed)
         try:
+            if any(one.get("changelog") != self.job.changelog for one in known):
+                raise StateError(
+                    f"the offsets of group {self.job.group_id} were committed by another program, "
+                    "or with the state elsewhere"
+                )
             if not held:
                 if loaded.names:
                     raise StateError(
@@ -278,13 +352,8 @@ class Member(Session):
                         f"{self.job.group_id} has committed nothing: it is of another group"
                     )
                 return part
-            if any(one.get("changelog") != self.job.changelog for one in held):
-                raise StateError(
-                    f"the offsets of group {self.job.group_id} were committed by another program, "
-                    "or with the state elsewhere"
-                )
-            if told := part.restore(store.take(loaded), self.job.on_change):
-                self.engine.hooks.tell(f"part {number}: {told}")
+            if said := part.restore(store.take(loaded), self.job.on_change):
+                told.append(f"part {number}: {said}")
                 part.dirty = True
             part.said = held[0]
         except StateError as fault:
@@ -294,7 +363,7 @@ class Member(Session):
                     "lets the old patterns finish; another group_id and state topic start at the "
                     "beginning of the topics"
                 ) from None
-            self.engine.hooks.tell(f"{fault}; part {number} starts anew at the stored offsets")
+            told.append(f"{fault}; part {number} starts anew at the stored offsets")
             part = self.part(positions, store)
             part.forget(loaded.names)
             part.dirty = True
@@ -318,6 +387,11 @@ class Member(Session):
 def _number(part: Part) -> int:
     number: int = next(iter(part.positions)).partition
     return number
+
+
+def _only_begun(said: Mapping[str, Any]) -> bool:
+    """Return whether a commit says where a partition begins, and no more."""
+    return "changelog" in said and "commit" not in said
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

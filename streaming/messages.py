@@ -7,10 +7,11 @@ event is a rejection that names topic, partition and offset.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.event import CONTROL_PREFIX, event_decoder
+from ketal.event import CONTROL_PREFIX, Event, decode_events, event_decoder
 from ketal.limits import Limits
 from ketal.logs.jsonl import brief_reason, decoded
 from ketal.logs.shape import KAFKA, Item, Shape
@@ -72,6 +73,21 @@ class Reader:
             return self._item(record)
         except EventError as fault:
             return Rejected(place=place_of(record), reason=brief_reason(_of_message(fault.reason)))
+
+    def events(self, values: Sequence[bytes | None]) -> list[Event] | None:
+        """Return the events of messages; None if one is none, or has to be looked at by `item`.
+
+        Parameters
+        ----------
+        values : sequence of (bytes or None)
+            The messages' values.
+        """
+        if not self._plain or None in values:
+            return None
+        joined = b"".join(values)  # type: ignore[arg-type]
+        if _PREFIX in joined or b"\\u00" in joined or max(map(len, values)) >= self._short:  # type: ignore[arg-type]
+            return None
+        return decode_events(values)  # type: ignore[arg-type]
 
     def _item(self, record: Any) -> Item:
         value = record.value

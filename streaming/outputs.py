@@ -3,7 +3,8 @@
 Verdicts wait until the commit. Those for a topic leave inside its transaction; those for a file are
 on the disk before it begins, so that one that a crash undoes is written again, with the same id:
 at least once. A line that a crash tore apart is cut off at the next start, for the commit that it
-belonged to never was, and it comes again.
+belonged to never was, and it comes again. So a file is one job's as long as the job lives: it is
+locked, for two would take each other's lines for torn ones.
 
 The one rule: a verdict leaves once for each commit that was tried, and a commit that succeeded has
 all of its verdicts.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,7 @@ import msgspec
 
 from ketal.errors import SettingError
 from ketal.streaming.job import Job, Target
+from ketal.streaming.locks import lock
 from ketal.verdicts import Rejected, Verdict
 
 PENDING_BYTES_MAX = 4_000_000
@@ -35,7 +38,7 @@ class ClosedPipeError(Exception):
 
 
 class Outputs:
-    """The verdicts between two commits.
+    """The verdicts between two commits, and the files of a job as long as it lives.
 
     Parameters
     ----------
@@ -45,6 +48,11 @@ class Outputs:
         Shows one on standard output.
     flush : callable
         Hands over what was shown.
+
+    Raises
+    ------
+    SettingError
+        If a file cannot be opened, or is another job's.
     """
 
     def __init__(self, job: Job, say: Say, flush: Callable[[], None]) -> None:
@@ -53,14 +61,31 @@ class Outputs:
         self._flush = flush
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
         self._shown: list[Verdict] = []
-        self._files = {t: _opened(t.name) for t in job.outputs if t.kind == "file"}
+        self._files: dict[Target, Any] = {}
         self.bytes = 0
+        self._open([target for target in job.outputs if target.kind == "file"])
+
+    def _open(self, targets: list[Target]) -> None:
+        """Open the files; one that has two names is opened once."""
+        opened: dict[str, Any] = {}
+        try:
+            for target in targets:
+                path = os.path.realpath(target.name)
+                if path not in opened:
+                    opened[path] = _opened(target.name)
+                self._files[target] = opened[path]
+        except BaseException:
+            self.close()
+            raise
 
     def __bool__(self) -> bool:
         return bool(self._pending or self._shown)
 
     def add(self, verdict: Verdict, key: bytes | None = None) -> None:
-        """Take a verdict; `key` is that of the message that was rejected."""
+        """Take a verdict; `key` is that of the message that was rejected.
+
+        A key that Kafka would not take together with the verdict is left out: it came compressed.
+        """
         rejected = isinstance(verdict, Rejected)
         target = self._job.rejected if rejected else self._job.verdicts
         if target.kind == "stdout":
@@ -69,8 +94,11 @@ class Outputs:
             return
         said = verdict.to_dict()
         line = msgspec.json.encode(said)
-        if target.kind == "kafka" and len(line) > self._job.limits.message_bytes_max:
+        most = self._job.limits.message_bytes_max
+        if target.kind == "kafka" and len(line) > most:
             line = _too_large(said, len(line))
+        if key is not None and len(key) + len(line) > most:
+            key = None
         identity = said.get("id")
         self._pending.append((target, key if identity is None else identity.encode(), line))
         self.bytes += len(line)
@@ -145,6 +173,16 @@ def _opened(path: str) -> Any:
     """Open a file to append to, without a line that a crash tore apart."""
     try:
         file = open(path, "a+b")  # noqa: SIM115
+    except OSError as fault:
+        raise _unwritten(Target("file", path), fault) from None
+    try:
+        # A device, as /dev/null, is nobody's.
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not lock(file.fileno(), path):
+            raise SettingError(
+                f"{path}: another job writes to this file, and has locked it\n  hint: give each "
+                "job an output of its own, each of several consumers too ([output] verdicts and "
+                "rejected; --to), or choose a topic"
+            )
         end = file.seek(0, os.SEEK_END)
         start = end
         while start > 0:
@@ -161,7 +199,11 @@ def _opened(path: str) -> Any:
             file.truncate(start)
         file.seek(0, os.SEEK_END)
     except OSError as fault:
+        file.close()
         raise _unwritten(Target("file", path), fault) from None
+    except BaseException:
+        file.close()
+        raise
     return file
 
 

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from kafka import TopicPartition
 
 from ketal.errors import StateError
 from ketal.event import Control, Event
-from ketal.monitor import Monitor
+from ketal.monitor import BATCH_EVENTS, Monitor
 from ketal.program import Program
 from ketal.records import Changes
 from ketal.streaming.distribution import uses_time
@@ -37,6 +38,8 @@ from ketal.verdicts import Rejected, Verdict
 JOB_PREFIX = b"job/"
 """Names of records that are the job's and not the monitor's begin so."""
 WATERMARKS, COUNTS, OFFSETS = b"job/watermarks", b"job/counts", b"job/offsets"
+
+Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
 
 class Store(Protocol):
@@ -208,15 +211,20 @@ class Part:
         """Say that its messages are read from now on; no partition is idle yet."""
         self.watermarks.wake(now_ms())
 
+    @property
+    def idle(self) -> list[TopicPartition]:
+        """The partitions that hold time back no more, and may bring something yet."""
+        return [TopicPartition(*one) for one in sorted(self.watermarks.idle)]
+
     def heard(self, partitions: Iterable[TopicPartition]) -> None:
-        """Say that there are messages in these partitions."""
+        """Say that there are messages in these partitions, read or not."""
         self.dirty = True
         self.watermarks.heard(((p.topic, p.partition) for p in partitions), now_ms())
 
     def take(
         self,
         one: TopicPartition,
-        records: Iterable[Any],
+        records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
     ) -> int:
         """Take messages of one partition in turn, until nothing more is to come in any.
@@ -225,7 +233,7 @@ class Part:
         ----------
         one : TopicPartition
             The partition.
-        records : iterable of ConsumerRecord
+        records : sequence of ConsumerRecord
             The messages.
         add : callable
             Is handed verdicts, and the message that brought them about.
@@ -240,6 +248,38 @@ class Part:
         SettingError
             If the scope of one is in a partition of another number too.
         """
+        over, taken = self.watermarks.has_ended(one), 0
+        for begin in range(0, len(records), BATCH_EVENTS):
+            batch = records[begin : begin + BATCH_EVENTS]
+            events = None if over else self._plain_events(batch)
+            if events is None:
+                some, over = self._take_each(one, batch, add)
+            else:
+                some = len(batch)
+                places = partial(_place_in, batch)
+                for number, verdicts in self.monitor.feed_each(events, place=places):
+                    add(verdicts, batch[number])
+            taken += some
+            if over and self.ended:
+                break
+        if taken:
+            self.positions[one] = records[taken - 1].offset + 1
+            self.counts.messages += taken
+        return taken
+
+    def _plain_events(self, records: Sequence[Any]) -> list[Event] | None:
+        """Return the events of messages; None where they have to be taken one by one."""
+        if self._timed or self._watch is not None:
+            return None
+        return self._reader.events([record.value for record in records])
+
+    def _take_each(
+        self,
+        one: TopicPartition,
+        records: Sequence[Any],
+        add: Callable[[list[Verdict], Any], None],
+    ) -> tuple[int, bool]:
+        """Take messages one by one; return how many, and whether their partition has ended."""
         # What does not change from one event to the next is looked up once: they are many.
         item_of, feed = self._reader.item, self.monitor.feed
         closely = self._timed or self._watch is not None
@@ -265,10 +305,7 @@ class Part:
                 add(verdicts, record)
             if over and self.ended:
                 break
-        if taken:
-            self.positions[one] = record.offset + 1
-            self.counts.messages += taken
-        return taken
+        return taken, over
 
     def _closely(self, one: TopicPartition, event: Event, place: str, offset: int) -> list[Verdict]:
         """Take an event whose time, or whose scope's partition, matters."""
@@ -289,12 +326,25 @@ class Part:
             return self.monitor.control(control)
         return self.advance()
 
-    def look(self, behind: Mapping[TopicPartition, int]) -> list[Verdict]:
-        """Look at the clock: partitions that are idle hold time back no more."""
+    def look(self, behind: Mapping[TopicPartition, int], ask: Ask | None = None) -> list[Verdict]:
+        """Look at the clock: partitions that are idle hold time back no more.
+
+        Parameters
+        ----------
+        behind : mapping of TopicPartition to int
+            How many messages are not read yet, as far as is known.
+        ask : callable, optional
+            Returns which of some partitions have messages that are not read yet; it is asked before
+            one becomes idle.
+        """
         if not self._timed:
             return []
+        now = now_ms()
         waiting = {(one.topic, one.partition) for one, lag in behind.items() if lag}
-        self.watermarks.look(waiting, now_ms())
+        if ask is not None and (quiet := self.watermarks.quiet(waiting, now)):
+            found = ask([TopicPartition(*one) for one in sorted(quiet)])
+            waiting |= {(one.topic, one.partition) for one in found}
+        self.watermarks.look(waiting, now)
         return self.advance()
 
     def advance(self) -> list[Verdict]:
@@ -309,6 +359,10 @@ class Part:
     def summary(self) -> dict[str, Any]:
         """The summary of INTERFACE, with what became of the messages."""
         return {**self.monitor.summary, "kafka": self.counts.to_dict()}
+
+
+def _place_in(records: Sequence[Any], number: int) -> str:
+    return place_of(records[number])
 
 
 def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

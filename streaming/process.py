@@ -19,10 +19,12 @@ from ketal.errors import StateError
 from ketal.program import Program
 from ketal.streaming import clients
 from ketal.streaming.alone import Alone
-from ketal.streaming.clients import CLIENT_ERRORS, OUT_OF_RANGE, LostError
+from ketal.streaming.clients import CLIENT_ERRORS, OUT_OF_RANGE, LostError, StoppedError
 from ketal.streaming.job import Job
 from ketal.streaming.member import Member
 from ketal.streaming.metrics import Figures, Hooks
+from ketal.streaming.outputs import Outputs
+from ketal.streaming.properties import check_properties
 from ketal.streaming.sessions import ChangedError
 from ketal.streaming.sharing import Watch, check_shared
 
@@ -48,7 +50,7 @@ class Engine:
     """
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
-        clients.check_properties(job.properties)
+        check_properties(job.properties)
         check_shared(job, program)
         self.job = job
         self.program = program
@@ -60,8 +62,18 @@ class Engine:
         self.summary: dict[str, Any] | None = None
         self.failing_since_s: float | None = None
         self.ends: dict[TopicPartition, int] | None = None
+        self.elsewhere: dict[Any, Any] | None = None
+        """What the group had committed of other topics when this process began again."""
         self.consumed = 0
         self.watch = None if job.changelog is None else Watch(job, program)
+        self._outputs: Outputs | None = None
+
+    @property
+    def outputs(self) -> Outputs:
+        """What the verdicts go through; its files are this engine's until it has run."""
+        if self._outputs is None:
+            self._outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
+        return self._outputs
 
     def stop(self) -> None:
         """Ask the engine to commit and to return."""
@@ -79,11 +91,22 @@ class Engine:
         SettingError
             If the settings are wrong, or a file cannot be written.
         """
+        try:
+            self._sessions()
+        finally:
+            if self._outputs is not None:
+                self._outputs.close()
+                self._outputs = None
+
+    def _sessions(self) -> None:
+        """Have one session after the other, until one comes to its end."""
         wait_s = RETRY_FIRST_S
         while True:
             session = Alone(self) if self.job.changelog is None else Member(self)
             try:
                 session.open()
+                if session.consumer is None:
+                    return  # It was stopped while it waited to begin.
                 wait_s = RETRY_FIRST_S
                 session.live()
                 return
@@ -92,6 +115,8 @@ class Engine:
                 self.hooks.tell(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
                 raise _gone(self.job, error) from None
+            except StoppedError:
+                return
             except CLIENT_ERRORS as error:
                 self._failed(error)
             finally:

@@ -12,17 +12,20 @@ The one rule: state, offsets and verdicts move together or not at all.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
 from ketal.streaming import clients
-from ketal.streaming.clients import CLIENT_ERRORS, within
-from ketal.streaming.outputs import PENDING_BYTES_MAX, Outputs
+from ketal.streaming.clients import CLIENT_ERRORS, StoppedError, within
+from ketal.streaming.drain import told_as_over
+from ketal.streaming.outputs import PENDING_BYTES_MAX
 from ketal.streaming.parts import Part, Store, total
 from ketal.streaming.watermarks import LOOK_MS
 from ketal.verdicts import Verdict
@@ -30,7 +33,11 @@ from ketal.verdicts import Verdict
 if TYPE_CHECKING:
     from ketal.streaming.process import Engine
 
+T = TypeVar("T")
+
 POLL_MS = 200
+TAKEN_MAX = 1_000
+"""After so many messages of one poll it is looked how much waits for the commit."""
 SAVING_SHARE = 5
 """Saving takes a fifth of the time at most: a large state is saved less often."""
 RECOMMIT_S = 3_600
@@ -61,7 +68,9 @@ class Session:
         self.call_s = engine.job.call_timeout_ms / 1e3
         self.producer: Any = None
         self.consumer: Any = None
-        self.outputs = Outputs(self.job, engine.hooks.say, engine.hooks.flush)
+        self.asker: Any = None
+        """A client that is asked where partitions end, whatever is committed there."""
+        self.outputs = engine.outputs
         self.parts: list[Part] = []
         self.part_of: dict[TopicPartition, Part] = {}
         self.ends_known: dict[TopicPartition, int] = {}
@@ -96,12 +105,23 @@ class Session:
 
     # --- begin and end ---
 
+    def ask(self, what: str, call: Callable[..., T], *args: Any, calls: int = 1) -> T:
+        """Ask Kafka something that takes so many calls; a job that is to end waits for nothing.
+
+        Raises
+        ------
+        StoppedError
+            If the job is to end and the answer is not there.
+        """
+        timeout_s = calls * self.call_s
+        return within(timeout_s, what, call, *args, enough=lambda: self.engine.stopping)
+
     def connect(self, transactional_id: str) -> None:
         """Make the clients; whoever had the transactional id before is fenced."""
-        self.producer = within(
-            4 * self.call_s, "a transaction", clients.producer_of, self.job, transactional_id
+        self.producer = self.ask(
+            "a transaction", clients.producer_of, self.job, transactional_id, calls=4
         )
-        self.consumer = clients.consumer_of(self.job)
+        self.consumer = self.ask("connecting", clients.consumer_of, self.job, calls=2)
 
     def hold(self, parts: list[Part]) -> None:
         """Have these parts from now on."""
@@ -113,9 +133,15 @@ class Session:
 
     def note_unread(self, partitions: list[TopicPartition]) -> None:
         """Ask where partitions end: what is there already is not idle, though none was fetched."""
-        timeout_ms = self.job.call_timeout_ms
         if partitions:
-            self.ends_known = self.consumer.end_offsets(partitions, timeout_ms=timeout_ms)
+            self.ends_known |= self.ends_of(self.consumer, partitions)
+
+    def ends_of(
+        self, consumer: Any, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return where partitions end for a consumer: at what is committed, or at all there is."""
+        timeout_ms = self.job.call_timeout_ms
+        return self.ask("asking for ends", consumer.end_offsets, list(partitions), timeout_ms)
 
     def part(self, positions: dict[TopicPartition, int], store: Store) -> Part:
         """Return a part without state."""
@@ -129,7 +155,10 @@ class Session:
         SettingError
             If there is no such topic.
         """
-        numbers: set[int] | None = self.consumer.partitions_for_topic(topic)
+        # Where a client has not heard of a topic, it asks until it is answered.
+        numbers: set[int] = self.ask(
+            "asking for a topic", self.consumer.partitions_for_topic, topic
+        )
         if numbers:
             return numbers
         if self.engine.claimed:
@@ -153,31 +182,41 @@ class Session:
         """Return what is committed of each partition; None where nothing is."""
         timeout_ms = self.job.call_timeout_ms
         return {
-            one: self.consumer.committed(one, metadata=True, timeout_ms=timeout_ms)
+            one: self.ask("asking for offsets", self.consumer.committed, one, True, timeout_ms)
             for one in partitions
         }
 
-    def beginnings(self, committed: dict[TopicPartition, Any]) -> dict[TopicPartition, int]:
-        """Return where to begin: where the last commit is, else as `start` says."""
+    def beginnings(
+        self, committed: dict[TopicPartition, Any], *, grown: bool = True
+    ) -> dict[TopicPartition, int]:
+        """Return where to begin: where the last commit is, else as `start` says.
+
+        Parameters
+        ----------
+        committed : dict
+            What is committed of each partition; None where nothing is.
+        grown : bool
+            Whether one where nothing is was added to a topic that was read before.
+        """
         timeout_ms = self.job.call_timeout_ms
         fresh = [one for one, held in committed.items() if held is None]
-        known = {one.topic for one, held in committed.items() if held is not None}
+        known = {one.topic for one, held in committed.items() if grown and held is not None}
         # A partition that was added to a topic later is read whole.
         first = [one for one in fresh if self.job.start == "earliest" or one.topic in known]
         last = [one for one in fresh if one not in first]
         out = {one: held.offset for one, held in committed.items() if held is not None}
         if first:
-            out.update(self.consumer.beginning_offsets(first, timeout_ms=timeout_ms))
+            ask = self.consumer.beginning_offsets
+            out.update(self.ask("asking for beginnings", ask, first, timeout_ms))
         if last:
-            out.update(self.consumer.end_offsets(last, timeout_ms=timeout_ms))
+            out.update(self.ends_of(self.consumer, last))
         return out
 
     def note_ends(self, partitions: list[TopicPartition]) -> None:
         """Remember where the topics end when the job starts, if that is where it is to end."""
         engine = self.engine
         if engine.ends is None and self.job.until_end:
-            timeout_ms = self.job.call_timeout_ms
-            engine.ends = self.consumer.end_offsets(partitions, timeout_ms=timeout_ms)
+            engine.ends = self.ends_of(self.consumer, partitions)
 
     def opened(self) -> None:
         """Say that Kafka is there."""
@@ -187,18 +226,28 @@ class Session:
 
     def close(self) -> None:
         """Discard clients and state."""
-        self.outputs.close()
+        self.outputs.clear()
         for part in self.parts:
             part.store.close()
         if self.producer is not None:
             clients.close_producer(self.producer)
-        if self.consumer is not None:
-            clients.close_consumer(self.consumer)
+        for consumer in (self.consumer, self.asker):
+            if consumer is not None:
+                clients.close_consumer(consumer)
 
     # --- live ---
 
     def live(self) -> None:
         """Consume until there is a reason to stop, and commit."""
+        with contextlib.suppress(StoppedError):
+            self._go_on()
+        if self.dirty:
+            self.commit()
+        self.sum_up()
+        self._look()
+
+    def _go_on(self) -> None:
+        """Consume, and commit now and then, until there is a reason to stop."""
         engine = self.engine
         while not (engine.stopping or self._finished()):
             self._consume()
@@ -210,10 +259,6 @@ class Session:
             if now_s - self.looked_s >= LOOK_S:
                 self.looked_s = now_s
                 self._look()
-        if self.dirty:
-            self.commit()
-        self.sum_up()
-        self._look()
 
     @property
     def dirty(self) -> bool:
@@ -224,14 +269,56 @@ class Session:
         left_ms = 1e3 * (self.commit_after_s - time.monotonic())
         timeout_ms = max(1, min(POLL_MS, int(left_ms))) if self.dirty else POLL_MS
         batches = self.poll(timeout_ms)
+        self._hear(batches)
         for one in sorted(batches):
             part = self.part_of[one]
             if part.ended:
                 continue
-            part.heard([one])
-            self.engine.consumed += part.take(one, batches[one], self._add)
+            self._take(one, part, batches[one])
             if part.ended:
                 self.consumer.pause(*part.positions)
+
+    def _hear(self, batches: Iterable[TopicPartition]) -> None:
+        """Hear of all that there is, before anything of a poll is taken and moves time.
+
+        A poll brings some partitions, and another one of the part may have woken at the same
+        moment. Only where one is idle is Kafka asked, once a poll: a poll that had to wait for the
+        answer is the larger, so that this costs little where messages are many.
+        """
+        brought: dict[Part, list[TopicPartition]] = {}
+        for one in batches:
+            if not self.part_of[one].ended:
+                brought.setdefault(self.part_of[one], []).append(one)
+        for part, partitions in brought.items():
+            part.heard(partitions)
+        idle = [one for part in brought for one in part.idle]
+        for one in self._unread(idle):
+            self.part_of[one].heard([one])
+
+    def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Ask Kafka which of these have messages that are not read yet.
+
+        Those of a transaction that has not ended are among them: those of its other partitions
+        may be seen as committed a moment before these are.
+        """
+        if not partitions:
+            return []
+        if self.asker is None:
+            self.asker = self.ask("connecting", clients.asker_of, self.job, calls=2)
+        ends = self.ends_of(self.asker, partitions)
+        self.ends_known |= ends
+        return [one for one in partitions if ends[one] > self._position(one)]
+
+    def _take(self, one: TopicPartition, part: Part, records: Sequence[Any]) -> None:
+        """Take messages of a partition; commit in between where verdicts are many."""
+        for start in range(0, len(records), TAKEN_MAX):
+            if self.outputs.bytes >= PENDING_BYTES_MAX:
+                self.commit()
+            some = records[start : start + TAKEN_MAX]
+            part.heard([one])
+            self.engine.consumed += part.take(one, some, self._add)
+            if part.ended:
+                break
 
     def _add(self, verdicts: list[Verdict], record: Any = None) -> None:
         for verdict in verdicts:
@@ -266,13 +353,16 @@ class Session:
             fetched, known = self.consumer.highwater(one), self.ends_known.get(one, 0)
             behind[one] = max(0, max(fetched or 0, known) - self._position(one))
         for part in self.parts:
-            self._add(part.look(behind))
+            self._add(part.look(behind, self._unread))
             if drained := part.drained():
-                self.engine.hooks.tell(f"{', '.join(drained)}: drained, the old patterns are over")
+                self.engine.hooks.tell(told_as_over(drained))
         now_s = time.monotonic()
         if now_s - self.listed_s >= PARTITIONS_S:
             self.listed_s = now_s
             self.check_partitions()
+            # Where nothing is to be read or committed, or no part was given, a Kafka that is gone
+            # shows in nothing else: the consumer tries it again and says nothing.
+            self.note_unread(sorted(self.part_of) or self.inputs())
         if now_s - self.began_s >= STEADY_S and not self.dirty:
             self.engine.failing_since_s = None
         marks_s = [p.watermarks.watermark_s for p in self.parts]
@@ -340,14 +430,20 @@ class Session:
                 self.producer.send_offsets_to_transaction,
                 offsets,
                 self.membership(),
+                enough=self._is_in_vain,
             )
-            within(self.call_s, "the commit", self.producer.commit_transaction)
+            commit = self.producer.commit_transaction
+            within(self.call_s, "the commit", commit, enough=self._is_in_vain)
         except CLIENT_ERRORS as error:
             # What a message failed of says more than that the transaction did.
             for future in sent:
                 if future.failed():
                     raise future.exception from error
             raise
+
+    def _is_in_vain(self) -> bool:
+        """Return whether nobody can commit any more: the job is to end, and Kafka is away."""
+        return self.engine.stopping and not clients.listens(self.job.bootstrap_servers)
 
     def sum_up(self) -> None:
         """Take the sum over the parts; all of it is committed."""

@@ -8,7 +8,8 @@ that could come before it. It never goes back.
 A partition is idle once nothing came for a while in which somebody looked. A process that was busy
 did not look: of the time between two looks only so much counts as a look lasts. One that stood
 still does not know what came meanwhile, not even in a partition that was idle before, and gives
-each of them time to say so.
+each of them time to say so. What a client has fetched does not say what a partition has: whoever
+moves time past one that is idle has asked Kafka before where it ends (`idle`, `quiet`).
 
 The one rule: time is an argument, the events' and the clock's, in milliseconds.
 """
@@ -89,6 +90,24 @@ class Watermarks:
                 self._idle.discard(partition)
             elif now_ms - heard_ms >= self._idle_ms:
                 self._idle.add(partition)
+
+    @property
+    def idle(self) -> set[Partition]:
+        """The partitions that hold time back no more, and may bring something yet."""
+        return self._idle - self._ended
+
+    def quiet(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
+        """Return what is idle, and what a look would find idle, if it would find anything new.
+
+        Time moves at a look only then, and past the ones that were idle before as well.
+        """
+        self._passed(now_ms)
+        found = {
+            partition
+            for partition, heard_ms in self._heard_ms.items()
+            if partition not in behind and now_ms - heard_ms >= self._idle_ms
+        }
+        return (found | self._idle) - self._ended if found - self._idle else set()
 
     def _passed(self, now_ms: float) -> None:
         """Leave out the time in which nobody looked."""

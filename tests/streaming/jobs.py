@@ -1,4 +1,4 @@
-"""Topics, jobs and what came of them, for the tests of the process engine."""
+"""Topics, jobs and what came of them, for the tests of both engines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 import ketal
 from ketal.program import Program
@@ -17,15 +17,32 @@ from ketal.streaming.broker import Broker
 from ketal.streaming.job import Job, Target
 from ketal.streaming.metrics import Hooks
 from ketal.streaming.process import Engine
-from tests.streaming.test_kafka import consume
 
 END = b'{"type": "ketal.end"}'
 EVER_MS = 10**12
 """So late no event of a test is."""
 
+FORKS = """
+pattern Forks {
+    order CausalOrder; partition by height;
+    event Accept = type == "accept";
+    First = Accept; Second = Conc(Accept) && hash != First.hash;
+    find any First Second;
+}
+"""
+WINDOWED_FORKS = FORKS.replace("Second;\n}", "Second; within 10 s;\n}")
+
+POLL_MS, PATIENCE_POLLS = 1_000, 60
+
 Topic = Callable[..., str]
 Message = tuple[str, int, bytes]
 """(topic, partition, value)."""
+
+
+def accept(node: str, counter: int = 1, height: int = 1, **more: Any) -> bytes:
+    """Return a message with an event for `FORKS`: a node accepts a block of its own."""
+    own = {"node": node, "type": "accept", "clock": {node: counter}}
+    return json.dumps({**own, "data": {"height": height, "hash": node}, **more}).encode()
 
 
 def produce(broker: Broker, messages: Iterable[Message]) -> None:
@@ -33,6 +50,12 @@ def produce(broker: Broker, messages: Iterable[Message]) -> None:
         sent = [producer.send(t, value, partition=n) for t, n, value in messages]
         producer.flush()
         assert all(one.get(timeout=30) is not None for one in sent)
+
+
+def expire(broker: Broker, topic: str, upto: int) -> None:
+    """Delete the messages of partition 0 below an offset, as retention does."""
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(topic, 0): upto})
 
 
 def spread(
@@ -85,15 +108,35 @@ def written(path: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
+def consume(broker: Broker, topic: str, *, least: int = 0, **options: str) -> list[bytes]:
+    """Return the messages of a topic to its end, of which there will be so many at least.
+
+    A commit is answered before its marker is in every partition, so that the end of what is
+    committed may come a moment later.
+    """
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **options,
+    )
+    with closing(consumer):
+        parts = [TopicPartition(topic, n) for n in sorted(consumer.partitions_for_topic(topic))]
+        consumer.assign(parts)
+        values: list[bytes] = []
+        for _ in range(PATIENCE_POLLS):
+            ends = consumer.end_offsets(parts)
+            if len(values) >= least and all(consumer.position(p) >= ends[p] for p in parts):
+                return values
+            for records in consumer.poll(timeout_ms=POLL_MS).values():
+                values += [record.value for record in records]
+    raise AssertionError(f"{topic} does not come to its end")
+
+
 def committed(broker: Broker, topic: str, *, least: int = 0) -> list[dict[str, Any]]:
     """Return the verdicts of a topic that are committed."""
     values = consume(broker, topic, least=least, isolation_level="read_committed")
     return [json.loads(value) for value in values]
-
-
-def untimed(verdicts: Iterable[dict[str, Any]]) -> list[str]:
-    """Return verdicts sorted; the time of a match is that of the event that came last."""
-    return sorted(json.dumps({k: x for k, x in v.items() if k != "time"}) for v in verdicts)
 
 
 def expected(program: Program, lines: Iterable[bytes], folder: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ketal.streaming.artifacts import (
-    TRIES,
+    PAUSES_S,
     Artifacts,
     ArtifactsError,
     is_complete,
@@ -27,7 +27,7 @@ from ketal.streaming.java import find_java
 ROOT = Path(__file__).resolve().parents[2]
 LOCALHOST = Path(__file__).with_name("localhost.pem")
 SHOP = Artifacts("shop-1", ("org.example:shop:1",))
-NO_PAUSES_S = (0.0,) * (TRIES - 1)
+NO_PAUSES_S = (0.0,) * len(PAUSES_S)
 
 
 class Repository:
@@ -244,7 +244,7 @@ def test_no_server_is_an_error_that_says_so(
     assert message.startswith("the jars of shop-1 could not be downloaded: Server access error")
     assert "Connection refused" in message
     assert hint.startswith("  hint: is there a network?")
-    assert len(said) == TRIES
+    assert len(said) == 1 + len(PAUSES_S)
     assert [path.suffix for path in (tmp_path / "a cache" / "jars").iterdir()] == [".lock"]
 
 

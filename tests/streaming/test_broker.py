@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from ketal.errors import SettingError
-from ketal.streaming.broker import QUICK_JVM, Broker, BrokerError, default_folder
+from ketal.streaming.broker import Broker, BrokerError, default_folder
 from ketal.streaming.broker_settings import free_port, is_free, properties_text
 from ketal.streaming.folders import cache_folder
 from ketal.streaming.probing import serves
+from tests.streaming.conftest import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 180

@@ -31,22 +31,24 @@ from ketal.streaming import changelog, clients
 from ketal.streaming.broker import Broker
 from ketal.streaming.changelog import Changelog, Loaded
 from ketal.streaming.job import Job, Target
+from ketal.streaming.member import Member
 from ketal.streaming.parts import OFFSETS, Part
 from ketal.streaming.process import Engine
 from ketal.streaming.sharing import Watch, check_shared
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
+    FORKS,
     Message,
     Told,
     Topic,
+    accept,
     committed,
     expected,
     job_of,
     produce,
     run,
 )
-from tests.streaming.test_process import FORKS, accept
 
 CHANGES = int(os.environ.get("KETAL_CHAOS", "3"))
 PARTITIONS = 4
@@ -486,7 +488,7 @@ def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
         return taken
 
     monkeypatch.setattr(Part, "take", judge)
-    slow, other = Consumer(job), Consumer(job)
+    slow, other = Consumer(job), Consumer(replace(job, rejected=job.verdicts))
     with slow, other:
         slow.thread.start()
         assert stands.wait(PATIENCE_S)
@@ -574,6 +576,27 @@ def test_a_part_that_comes_in_two_is_refused(
     job = shared(broker, [one, other], tmp_path, until_end=False)
     with Stranger(job, [one]), pytest.raises(SettingError, match=r"part \d, without topic-"):
         run(job, ketal.compile(FORKS))
+
+
+def test_whoever_gives_up_its_parts_goes_on_with_joining(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """kafka-python may forget it, and the member would be given nothing ever after."""
+    job = shared(broker, [topic(PARTITIONS)], tmp_path)
+    session = Member(Engine(job, ketal.compile(FORKS), Told().hooks()))
+    try:
+        session.open()
+        while not session.parts:
+            session.poll(100)
+        coordinator = session.consumer._coordinator
+        for give_up in (session.revoked, session.lost):
+            coordinator.rejoin_needed = False
+            give_up()
+            assert session.fault is None
+            assert coordinator.rejoin_needed
+            assert session.parts == []
+    finally:
+        session.close()
 
 
 def test_what_fails_when_parts_are_given_up_ends_the_job(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -10,45 +9,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from ketal.streaming.broker import QUICK_JVM, Broker
-from ketal.streaming.broker_settings import QUICK_RETURN
-from tests.streaming.conftest import GROUP, make_topic
-
-POLL_MS, PATIENCE_POLLS = 1_000, 60
-
-Topic = Callable[..., str]
-
-
-def produce(broker: Broker, topic: str, values: list[bytes]) -> None:
-    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all")) as producer:
-        sent = [producer.send(topic, value) for value in values]
-        producer.flush()
-        assert all(one.get(timeout=30) is not None for one in sent)
-
-
-def consume(broker: Broker, topic: str, *, least: int = 0, **options: str) -> list[bytes]:
-    """Return the messages of a topic to its end, of which there will be so many at least.
-
-    A commit is answered before its marker is in every partition, so that the end of what is
-    committed may come a moment later.
-    """
-    consumer = KafkaConsumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        **options,
-    )
-    with closing(consumer):
-        parts = [TopicPartition(topic, n) for n in sorted(consumer.partitions_for_topic(topic))]
-        consumer.assign(parts)
-        values: list[bytes] = []
-        for _ in range(PATIENCE_POLLS):
-            ends = consumer.end_offsets(parts)
-            if len(values) >= least and all(consumer.position(p) >= ends[p] for p in parts):
-                return values
-            for records in consumer.poll(timeout_ms=POLL_MS).values():
-                values += [record.value for record in records]
-    raise AssertionError(f"{topic} does not come to its end")
+from ketal.streaming.broker import Broker
+from tests.streaming.conftest import GROUP, QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.jobs import PATIENCE_POLLS, POLL_MS, Topic, consume, produce
 
 
 def test_the_tests_of_the_broker_share_a_worker(jars: Path, request: pytest.FixtureRequest) -> None:
@@ -63,7 +26,7 @@ HUNDRED = [f"message {n}".encode() for n in range(100)]
 
 def test_a_hundred_messages_come_through_in_order(broker: Broker, topic: Topic) -> None:
     name = topic()
-    produce(broker, name, HUNDRED)
+    produce(broker, [(name, 0, value) for value in HUNDRED])
     assert consume(broker, name) == HUNDRED
 
 
@@ -79,7 +42,7 @@ def test_partitions_share_the_messages(broker: Broker, topic: Topic) -> None:
 def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker, topic: Topic) -> None:
     """The offsets that it consumed and the messages that it produced are one."""
     source, sink = topic(), topic()
-    produce(broker, source, HUNDRED)
+    produce(broker, [(source, 0, value) for value in HUNDRED])
     consumer = KafkaConsumer(
         source,
         bootstrap_servers=broker.bootstrap_servers,
@@ -134,7 +97,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(jars: Path, tmp_path: Path) 
                 producer.send(name, value).get(timeout=30)
             broker.kill()
             assert broker.running() is None
-            running = broker.start()
+            running = broker.restart()
             assert running.bootstrap_servers == address
             # The producer that knew the old one goes on.
             producer.send(name, b"after").get(timeout=60)

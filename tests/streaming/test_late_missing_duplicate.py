@@ -11,7 +11,7 @@ import json
 import random
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -59,6 +59,14 @@ pattern Steps {
     partition by node;
     event Any = exists(n); First = Any; Next = Any && n != First.n;
     find next First Next;
+}
+"""
+IN_VAIN = """
+pattern InVain {
+    order CausalOrder; partition by key;
+    event Write = type == "write";
+    First = Write; Second = Conc(Write) && n == 7;
+    find any First Second; within 20 s;
 }
 """
 MALFORMED = (b"poison", b'{"node": "a", "type": "write"}', b'{"type": "ketal.none"}', b"[]")
@@ -172,7 +180,8 @@ def test_late_events(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
         whole[55],
         contradiction,
     ]
-    execution = ways.in_one_partition("late", ketal.compile(FORKS + ARRIVING + WINDOWLESS), ordered)
+    program = ketal.compile(FORKS + IN_VAIN + ARRIVING + WINDOWLESS)
+    execution = ways.in_one_partition("late", program, ordered)
     found = in_all_ways(execution, spark, broker, tmp_path)
     measure = found["monitor"]
     assert measure.events == {
@@ -180,25 +189,13 @@ def test_late_events(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
         "overflow": 0,
     }  # fmt: skip
     assert measure.patterns["Steps"]["matches"] > 5
+    doubted = [one for one in measure.of("timed_out") if one.get("certain") is False]
+    # A late event is missed in its own scope, whoever else is judged beside it.
+    assert len({tuple(one["depends_on"]) for one in doubted}) > 1
     assert {one["verdict"] for one in measure.verdicts} == {
         "match", "timed_out", "late", "rejected",
     }  # fmt: skip
     for said in found.values():
         all_accounted(said, execution)
-        assert unmarked(said) == unmarked(measure)
-        assert said.events == measure.events
-        for name, counts in said.patterns.items():
-            assert without(counts, "uncertain") == without(measure.patterns[name], "uncertain")
-
-
-def unmarked(said: Said) -> list[str]:
-    """Return what was judged, without the late events that an end in vain may be owed to.
-
-    A key group names those that came to it, and a whole all.
-    """
-    judged = (without(json.loads(one), "certain", "depends_on") for one in said.judged)
-    return sorted(map(json.dumps, judged))
-
-
-def without(of: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in of.items() if name not in names}
+        assert said.judged == measure.judged
+        assert (said.events, said.patterns) == (measure.events, measure.patterns)

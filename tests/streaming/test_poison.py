@@ -6,6 +6,7 @@ it are found as if it were not there, and every message is in one count.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import uuid
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 import ketal
 from ketal.limits import DEFAULT
@@ -23,8 +24,17 @@ from ketal.streaming import process
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Target
 from ketal.streaming.spark import engine as spark_engine
-from tests.streaming.jobs import END, Told, Topic, committed, expected, job_of
-from tests.streaming.test_process import FORKS, accept
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    Told,
+    Topic,
+    accept,
+    committed,
+    expected,
+    job_of,
+    run,
+)
 
 PARTITIONS = 2
 LARGE_BYTES = 4_000_000
@@ -129,6 +139,29 @@ def test_poison_in_the_process_engine(
     broker: Broker, large: str, topic: Topic, tmp_path: Path
 ) -> None:
     check("process", broker, large, topic, tmp_path)
+
+
+def test_a_rejection_has_the_key_of_its_message_unless_kafka_would_not_take_it(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """What is small while it is compressed comes in, and would not go out."""
+    source, dead = topic(), topic()
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, max_request_size=LARGE_BYTES,
+        compression_type="gzip",
+    )  # fmt: skip
+    with closing(producer):
+        for key in (b"k", b"k" * 3_000_000, b"k" * (DEFAULT.message_bytes_max - 10)):
+            producer.send(source, b"x", key=key).get(timeout=30)
+    job = job_of(broker, [source], tmp_path, until_end=True, rejected=Target("kafka", dead))
+    run(job, ketal.compile(FORKS))
+    with closing(KafkaConsumer(dead, bootstrap_servers=broker.bootstrap_servers,
+                               auto_offset_reset="earliest")) as consumer:  # fmt: skip
+        found = [next(consumer) for _ in range(3)]
+    assert [one.key for one in found] == [b"k", None, None]
+    assert [json.loads(one.value)["place"] for one in found] == [
+        f"{source}/0/{n}" for n in range(3)
+    ]
 
 
 @pytest.mark.usefixtures("spark")

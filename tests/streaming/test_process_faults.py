@@ -27,16 +27,18 @@ from kafka import KafkaProducer
 
 import ketal
 from ketal.errors import SettingError
-from ketal.streaming.broker import QUICK_JVM, Broker
-from ketal.streaming.broker_settings import QUICK_RETURN
+from ketal.streaming.broker import Broker
 from ketal.streaming.clients import LostError, within
-from ketal.streaming.job import Target
+from ketal.streaming.job import Job, Target
+from ketal.streaming.process import Engine
 from ketal.streaming.saved import frames
-from tests.streaming.conftest import make_topic
+from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (
     END,
+    FORKS,
     Told,
     Topic,
+    accept,
     committed,
     expected,
     job_of,
@@ -44,7 +46,6 @@ from tests.streaming.jobs import (
     run,
     written,
 )
-from tests.streaming.test_process import FORKS, accept
 
 KILLS = int(os.environ.get("KETAL_CHAOS", "2"))
 DEATHS = max(2, KILLS // 6)
@@ -426,6 +427,22 @@ def test_a_broker_that_does_not_come_back_is_lost(
     with pytest.raises(LostError, match=r"127\.0\.0\.1:9 is lost"):
         run(job, ketal.compile(FORKS), told)
     assert "trying again" in told.sentences[0]
+
+
+def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
+    job = Job(
+        pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g", lost_after_ms=60_000
+    )
+    told = Told()
+    engine = Engine(job, ketal.compile(FORKS), told.hooks())
+    engine._failed(ConnectionError("no route"))
+    engine.failing_since_s = time.monotonic() - 30.0
+    engine._failed(ConnectionError("no route"))
+    assert told.sentences == ["Kafka at b:1 failed (ConnectionError: no route); trying again"]
+    assert engine.figures.restarts == 2
+    engine.failing_since_s = time.monotonic() - 61.0
+    with pytest.raises(LostError, match=r"b:1 is lost since 6\d s .*no route"):
+        engine._failed(ConnectionError("no route"))
 
 
 def test_a_call_that_hangs_is_given_up() -> None:

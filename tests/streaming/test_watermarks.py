@@ -50,6 +50,17 @@ def test_a_partition_is_idle_after_so_many_looks_that_found_nothing() -> None:
     assert out.advanced() == 200.0
 
 
+def test_a_partition_that_was_idle_is_waited_for_once_it_has_messages() -> None:
+    out = marks()
+    looked(out, 0, IDLE_MS, set())
+    assert out.advanced() == 200.0
+    out.saw(HERE, 300.0)
+    out.heard([THERE], IDLE_MS)
+    assert out.advanced() is None
+    looked(out, IDLE_MS, 2 * IDLE_MS, set())
+    assert out.advanced() == 300.0
+
+
 def test_time_in_which_nobody_looked_does_not_count() -> None:
     """Of a day in which the process stood still, as much counts as a look may take."""
     out, day_ms = marks(), 86_400_000
@@ -107,39 +118,67 @@ def test_a_part_that_is_taken_up_waits_anew_for_all_of_its_partitions() -> None:
     assert out.advanced() is None
 
 
-@pytest.mark.parametrize("away_ms", [LOOK_MS, 10 * IDLE_MS])
-def test_nothing_is_late_because_the_process_stood_still(
-    away_ms: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first poll brings one partition; what the other one has comes with the next."""
-    clock_ms = [0.0]
-    monkeypatch.setattr(parts, "now_ms", lambda: clock_ms[0])
-    job = Job(
-        pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", lateness_ms=0,
-        idle_ms=IDLE_MS, changelog="state",
-    )  # fmt: skip
-    one, other = TopicPartition(*HERE), TopicPartition(*THERE)
-    part = Part(job, ketal.compile(NEXT), {one: 0, other: 0}, Changelog(job, 0, 1))
-    verdicts: list[ketal.Verdict] = []
+class Reading:
+    """A part of two partitions that takes one event after the other, by a clock that is set."""
 
-    def take(partition: TopicPartition, offset: int, kind: str, time_s: int) -> None:
-        node = f"n{partition.partition}"
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ms = 0.0
+        monkeypatch.setattr(parts, "now_ms", lambda: self.now_ms)
+        job = Job(
+            pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", lateness_ms=0,
+            idle_ms=IDLE_MS, changelog="state",
+        )  # fmt: skip
+        self.offsets = {TopicPartition(*HERE): 0, TopicPartition(*THERE): 0}
+        self.part = Part(job, ketal.compile(NEXT), dict(self.offsets), Changelog(job, 0, 1))
+        self.verdicts: list[ketal.Verdict] = []
+
+    def take(self, place: tuple[str, int], kind: str, time_s: int) -> None:
+        one = TopicPartition(*place)
+        node, offset = f"n{one.partition}", self.offsets[one]
         event = {
             "node": node, "type": kind, "time": time_s, "clock": {node: offset + 1},
             "data": {"x": node},
         }  # fmt: skip
         record: Any = SimpleNamespace(
-            **partition._asdict(), offset=offset, key=None, headers=[],
-            value=json.dumps(event).encode(),
-        )  # fmt: skip
-        part.heard([partition])
-        part.take(partition, [record], lambda found, _: verdicts.extend(found))
-        verdicts.extend(part.look({one: 0, other: 0}))
+            **one._asdict(), offset=offset, key=None, headers=[], value=json.dumps(event).encode()
+        )
+        self.offsets[one] += 1
+        self.part.heard([one])
+        self.part.take(one, [record], lambda found, _: self.verdicts.extend(found))
+        self.look()
 
-    take(one, 0, "p", 100)
-    take(other, 0, "p", 100)
-    clock_ms[0] += away_ms
-    take(one, 1, "q", 200)
-    take(other, 1, "q", 105)
-    assert [v.kind for v in verdicts] == ["match"]
-    assert part.summary["events"]["late"] == 0
+    def look(self) -> None:
+        self.verdicts += self.part.look(dict.fromkeys(self.offsets, 0))
+
+
+@pytest.mark.parametrize("away_ms", [LOOK_MS, 10 * IDLE_MS])
+def test_nothing_is_late_because_the_process_stood_still(
+    away_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first poll brings one partition; what the other one has comes with the next."""
+    reading = Reading(monkeypatch)
+    reading.take(HERE, "p", 100)
+    reading.take(THERE, "p", 100)
+    reading.now_ms += away_ms
+    reading.take(HERE, "q", 200)
+    reading.take(THERE, "q", 105)
+    assert [v.kind for v in reading.verdicts] == ["match"]
+    assert reading.part.summary["events"]["late"] == 0
+
+
+def test_windows_close_without_a_partition_that_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+    reading.take(HERE, "p", 100)
+    reading.take(THERE, "p", 100)
+    reading.take(HERE, "p", 200)
+    for now_ms in range(LOOK_MS, IDLE_MS, LOOK_MS):
+        reading.now_ms = now_ms
+        reading.look()
+    assert reading.verdicts == []
+    reading.now_ms = IDLE_MS
+    ended = []
+    for time_s in (201, 209, 210):
+        reading.take(HERE, "p", time_s)
+        ended.append(len(reading.verdicts))
+    assert ended == [2, 2, 3]
+    assert {v.kind for v in reading.verdicts} == {"timed_out"}

@@ -1,0 +1,88 @@
+"""Locks on files, by which processes of one machine keep out of each other's way (flock(2)).
+
+A lock is advisory: it keeps out those who ask for it too. It is the open file's, so that the
+kernel lets go of it however its process ends, kill -9 included.
+
+The one rule: a lock is had or refused, and nobody goes on without one.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ketal.errors import SettingError
+
+FILE = "lock"
+"""The file of a folder that is locked for the folder: a file system may lock no folder itself."""
+_TRY_S = 0.05
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+def lock(descriptor: int, path: str | Path) -> bool:
+    """Lock an open file for this process alone; return False if another one has it.
+
+    Raises
+    ------
+    SettingError
+        If the file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as fault:
+        if fault.errno not in _NO_LOCKS:
+            raise
+        raise SettingError(
+            f"{path} cannot be locked ({fault.strerror}), so nothing would keep another job out of "
+            "it\n  hint: choose a place on a file system with locks, or a topic"
+        ) from None
+    return True
+
+
+@contextmanager
+def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Iterator[bool]:
+    """Have a folder for this process alone, as long as the context lasts; wait for it.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; made if it is not there.
+    patience_s : float
+        How long to wait.
+    stopping : callable
+        Returns whether to wait no more.
+
+    Yields
+    ------
+    bool
+        Whether it is locked; False where `stopping` came first.
+
+    Raises
+    ------
+    SettingError
+        If another process has it for longer, or it cannot be locked or made.
+    """
+    path = folder / FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(path, "ab")  # noqa: SIM115
+    except OSError as fault:
+        raise SettingError(f"{path}: {fault.strerror or fault}") from None
+    with file:
+        until_s = time.monotonic() + patience_s
+        while not (had := lock(file.fileno(), path)) and not stopping():
+            if time.monotonic() >= until_s:
+                raise SettingError(
+                    f"{folder}: another job is being started with its state there, and has not "
+                    f"come so far within {patience_s:g} s (it has locked {path})\n  hint: give "
+                    "each job a folder of its own, [state] store dir:PATH; or end that process, "
+                    "which may stand still"
+                )
+            time.sleep(_TRY_S)
+        yield had

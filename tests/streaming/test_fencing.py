@@ -1,0 +1,170 @@
+"""Who is fenced ends, or goes on: by who fenced it, and by what the group's offsets say."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import errors as faults
+
+import ketal
+from ketal.errors import KetalError
+from ketal.streaming import clients
+from ketal.streaming.broker import Broker
+from ketal.streaming.clients import CLIENT_ERRORS, LostError
+from ketal.streaming.job import Target
+from ketal.streaming.process import Engine
+from tests.streaming.jobs import (
+    FORKS,
+    Told,
+    Topic,
+    accept,
+    committed,
+    consume,
+    job_of,
+    produce,
+    run,
+)
+
+PATIENCE_S = 60
+
+
+class Running(threading.Thread):
+    """An engine on a thread of its own."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(daemon=True)
+        self.engine = engine
+        self.fault: KetalError | None = None
+
+    def run(self) -> None:
+        try:
+            self.engine.run()
+        except KetalError as fault:
+            self.fault = fault
+
+
+def until(what: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end_s, "it does not come"
+        time.sleep(0.05)
+
+
+def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Each has a folder of its own, so that nothing but the fencing brings them together."""
+    sources, sinks, program = [topic(), topic()], [topic(), topic()], ketal.compile(FORKS)
+    for source in sources:
+        (tmp_path / source).mkdir()
+    jobs = [
+        job_of(
+            broker, [source], tmp_path / source, group_id=f"group-{sources[0]}",
+            verdicts=Target("kafka", sink),
+        )
+        for source, sink in zip(sources, sinks, strict=True)
+    ]  # fmt: skip
+    told = [Told(), Told()]
+    running = [
+        Running(Engine(job, program, one.hooks())) for job, one in zip(jobs, told, strict=True)
+    ]
+    height = 0
+    for one in running:
+        one.start()
+        until(lambda one=one: one.engine.claimed or not one.is_alive())  # type: ignore[misc]
+    end_s = time.monotonic() + PATIENCE_S
+    while all(one.is_alive() for one in running) and time.monotonic() < end_s:
+        height += 1
+        produce(broker, [(s, 0, accept(node, height, height)) for s in sources for node in "ab"])
+    (lost,) = [one for one in running if not one.is_alive()]
+    (left,) = [one for one in running if one is not lost]
+    assert isinstance(lost.fault, LostError)
+    other = left.engine.job
+    assert f"another job's too, which reads {other.topics[0]}" in str(lost.fault)
+    assert "hint: give this job a --group-id of its own" in str(lost.fault)
+    at = jobs.index(other)
+    found = committed(broker, sinks[at], least=height)
+    left.engine.stop()
+    left.join(PATIENCE_S)
+    assert left.fault is None
+    assert len(found) == len({v["id"] for v in found}) == height
+
+
+def test_a_job_that_kafka_itself_has_fenced_goes_on(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """As when a transaction took too long; here somebody takes its id, and commits nothing."""
+    source, program = topic(), ketal.compile(FORKS)
+    job = job_of(broker, [source], tmp_path, verdicts=Target("kafka", sink := topic()))
+    running = Running(Engine(job, program, Told().hooks()))
+    running.start()
+    for height in range(1, 5):
+        until(lambda: running.engine.claimed)
+        clients.close_producer(clients.producer_of(job, f"ketal-{job.group_id}"))
+        restarts = running.engine.figures.restarts
+        produce(broker, [(source, 0, accept(node, height, height)) for node in "ab"])
+        until(lambda r=restarts: running.engine.figures.restarts > r)  # type: ignore[misc]
+        assert len(committed(broker, sink, least=height)) == height
+    running.engine.stop()
+    running.join(PATIENCE_S)
+    assert running.fault is None
+    assert not running.is_alive()
+
+
+def test_a_producer_that_is_fenced_leaves_the_transaction_of_its_successor_alone(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """That the guard is in force wherever a job makes a producer."""
+    job = job_of(broker, [name := topic()], tmp_path)
+    old: Any = clients.producer_of(job, f"guarded-{name}")
+    new: Any = None
+    try:
+        for error in (faults.InvalidProducerEpochError, faults.OutOfOrderSequenceNumberError):
+            assert old._transaction_manager.classify_batch_error(error, None) == "FATAL"
+        old.begin_transaction()
+        old.send(name, b"old").get(timeout=30)
+        new = clients.producer_of(job, f"guarded-{name}")
+        new.begin_transaction()
+        new.send(name, b"new").get(timeout=30)
+        with pytest.raises(CLIENT_ERRORS):
+            old.send(name, b"late").get(timeout=30)
+        with contextlib.suppress(*CLIENT_ERRORS):
+            old.abort_transaction()
+        new.commit_transaction()
+    finally:
+        for one in (old, new):
+            if one is not None:
+                clients.close_producer(one)
+    assert consume(broker, name, least=1, isolation_level="read_committed") == [b"new"]
+
+
+def test_what_a_transaction_aborted_is_not_read(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """An input that is written in transactions: what was aborted never was."""
+    source, program = topic(), ketal.compile(FORKS)
+    job = job_of(broker, [source], tmp_path, until_end=True)
+    producer = clients.producer_of(job, f"input-{source}")
+    try:
+        for node, commits in (("a", True), ("b", False), ("c", True)):
+            producer.begin_transaction()
+            producer.send(source, accept(node), partition=0).get(timeout=30)
+            if commits:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    finally:
+        clients.close_producer(producer)
+    told = Told()
+    engine = run(
+        job_of(broker, [source], tmp_path, until_end=True, verdicts=Target("stdout")), program, told
+    )
+    assert [v.to_dict()["events"] for v in told.verdicts] == [["a@1", "c@1"]]
+    assert engine.summary is not None
+    assert engine.summary["kafka"]["messages"] == 2
