@@ -1,11 +1,13 @@
 """The Spark operator against one of the same shape that does nothing.
 
-Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch]`; it needs no broker. All
-operators get the same rows of 16 key groups and write a state of bytes. One does not look at them,
-one reads their JSON and no more, and one judges them (a check, 10,000 keys, 3 % verdicts). 85 % of
-the rate of the first are asked for; the second says what is left for judging. The first batch, in
-which workers start, is not part of it. Beside the rates, which others on the machine disturb, stand
-the processor's times, of the JVM and the workers together.
+Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks]`; it needs no
+broker. All operators get the same rows of 16 key groups and write a state of bytes. One does not
+look at them, one reads their JSON and no more, and one judges them (a check, 10,000 keys, 3 %
+verdicts). 85 % of the rate of the first are asked for; the second says what is left for judging.
+The first batch, in which workers start, is not part of it. Beside the rates, which others on the
+machine disturb, stand the processor's times, of the JVM and the workers together. As many tasks as
+there are cores leave none idle; half as many leave each worker a core of its own beside that of its
+task in the JVM.
 """
 
 from __future__ import annotations
@@ -153,8 +155,8 @@ def rate(spark: Any, frame: Any, folder: Path, rows: int) -> tuple[float, float]
     return measured / (sum(p["durationMs"]["triggerExecution"] for p in done) / 1e3), took_us
 
 
-def session(folder: Path) -> Any:
-    """Start a Spark of two cores."""
+def session(folder: Path, tasks: int) -> Any:
+    """Start a Spark that runs so many tasks at once, each in the JVM and a worker."""
     from pyspark.sql import SparkSession
 
     java = find_java(newest=newest_for_spark(version("pyspark")))
@@ -162,12 +164,12 @@ def session(folder: Path) -> Any:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.appName("spark_engine")
-        .master("local[2]")
+        .master(f"local[{tasks}]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.shuffle.partitions", str(tasks))
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
         .getOrCreate()
@@ -177,12 +179,13 @@ def session(folder: Path) -> Any:
 def main() -> None:
     batches = int(sys.argv[1]) if len(sys.argv) > 1 else 6
     rows = int(sys.argv[2]) if len(sys.argv) > 2 else 500_000
+    tasks = int(sys.argv[3]) if len(sys.argv) > 3 else 2
     program, source = ketal.compile(PATTERN), Source(keyed_by="key")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "events").mkdir()
         write_events(folder / "events", batches, rows)
-        spark = session(folder)
+        spark = session(folder, tasks)
 
         def events() -> Any:
             reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1")

@@ -160,6 +160,10 @@ class StateError(KetalError):
     """Saved state does not fit the program it is restored under."""
 
 
+class OtherProgramError(StateError):
+    """Saved state is whole, and of another program."""
+
+
 class SettingError(KetalError):
     """A setting, option or file that ketal was started with is wrong."""
 

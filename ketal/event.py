@@ -105,7 +105,7 @@ def seconds(value: Any) -> float:
 def rfc3339(time: float) -> str:
     """Write seconds since the epoch as RFC 3339 in UTC."""
     moment = _EPOCH + timedelta(microseconds=round(time * 1e6))
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    text = moment.isoformat(timespec="seconds")[:19]
     return text + (f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else "") + "Z"
 
 
@@ -325,7 +325,8 @@ def decode_events(texts: Sequence[bytes]) -> list[Event] | None:
             time = event.time
             if event.node not in event.clock:
                 return None
-            if time is not None and (rounded := round(time * 1e6) / 1e6) != time:
+            # A zero may have a sign.
+            if time is not None and ((rounded := round(time * 1e6) / 1e6) != time or not time):
                 _force(event, "time", rounded)
     except (ValueError, RecursionError):
         return None

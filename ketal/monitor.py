@@ -11,7 +11,6 @@ The one rule: every record ends as a verdict or in a count.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,14 @@ from typing import Any
 from ketal.admission import Admission
 from ketal.automaton import CompiledPattern
 from ketal.changing import begin_anew, records_of, standing, unchanged_patterns, written
-from ketal.errors import EventError, NotAvailableError, SettingError, StateError, wrong_type
+from ketal.errors import (
+    EventError,
+    NotAvailableError,
+    OtherProgramError,
+    SettingError,
+    StateError,
+    wrong_type,
+)
 from ketal.event import Control, Dot, Event, seconds
 from ketal.intake import CONTRADICTION, DUPLICATE, NEW, Tally
 from ketal.limits import Limits
@@ -233,12 +239,10 @@ class Monitor:
 
     def feed_many(self, events: Iterable[Event | Control]) -> list[Verdict]:
         """Take events in turn; return the verdicts of all."""
-        out: list[Verdict] = []
-        iterator = iter(events)
-        while batch := list(itertools.islice(iterator, BATCH_EVENTS)):
-            for _, verdicts in self.feed_each(batch):
-                out += verdicts
-        return out
+        if isinstance(events, list | tuple):
+            return [verdict for _, verdicts in self.feed_each(events) for verdict in verdicts]
+        # It may be alive: nothing waits for what comes after it.
+        return [verdict for event in events for verdict in self.feed(event)]
 
     def feed_each(
         self,
@@ -727,7 +731,7 @@ class Monitor:
         except (KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
         if said and not anew:
-            raise StateError(f"the state is of another program: {said}")
+            raise OtherProgramError(f"the state is of another program: {said}")
         self = cls(program, **options)
         recorder = self._recorded(tracking=tracking)
         try:

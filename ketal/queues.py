@@ -541,11 +541,13 @@ class Queues:
 
     @property
     def waiting(self) -> int:
-        """How many events are held back."""
+        """How many events are held back, and counted as nothing else in another queue."""
         if len(self.groups) == 1:
             group = self.groups[0]
             return len(group.ordering) - len(group.withheld)
-        return len(self.held_back()) if self.groups else 0
+        told = self.told
+        held = (event.dot for event, _ in self.held_back())
+        return sum(("late", dot) not in told and ("refused", dot) not in told for dot in held)
 
     # --- state ---
 

@@ -285,7 +285,9 @@ class PatternRun:
             self._mark(event, after)
         if self.places:
             self._place(event)
-        mask = self._mask(event)
+        return self._offer_masked(event, self._mask(event))
+
+    def _offer_masked(self, event: Event, mask: int) -> list[RunVerdict]:
         if self._plain:
             # One scope, nothing to look up: the path that most events of a log take.
             member = self._member.get(mask)
@@ -327,11 +329,11 @@ class PatternRun:
         releases = self._releases
         out: list[tuple[int, list[RunVerdict]]] = []
         for number, event in enumerate(events):
+            mask = mask_of(event)
             value = event.data.get(attribute)
             key = _PLAIN_KINDS.get(value.__class__)
             scope = None if key is None else scopes.get(((key, value),))
             if scope is not None:
-                mask = mask_of(event)
                 configurations = scope.run.configurations  # type: ignore[union-attr]
                 if len(configurations) == 1:
                     after = quick.get((configurations[0].state, mask))
@@ -345,7 +347,7 @@ class PatternRun:
                         if releases and not after[0].state and self._is_over(scope):
                             self._release(((key, value),), scope)
                         continue
-            verdicts = offer(event)
+            verdicts = self._offer_masked(event, mask)
             if verdicts:
                 out.append((number, verdicts))
         return out

@@ -1166,3 +1166,19 @@ def test_wrong_uses_of_registered_guards_are_pattern_errors() -> None:
             ketal.register_guard(name, function, version=version)
     with pytest.raises(SettingError, match="fixed number"):
         ketal.register_guard("ok", lambda *a: True, version="1")
+
+
+def test_an_event_held_in_one_queue_and_late_in_another_is_counted_once() -> None:
+    m = Monitor(
+        ketal.compile(
+            named("P", "check (A B)*", order="CausalOrder(total)")
+            + named("Q", "check (A B)*", order="CausalOrder(frontier = 2 s)")
+        )
+    )
+    m.feed(e("B@20", "a", "A:17 C:17", time=14.9))
+    m.feed(e("A@35", "b", "C:38 B:41", time=30.3))
+    m.advance_time(20)
+    m.feed(e("B@10", "a", "A:2", time=6.5))
+    assert m.summary["events"]["late"] == 1
+    assert min(m.summary["events"].values()) >= 0
+    assert adds_up(m.summary)

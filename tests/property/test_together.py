@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ketal.event import Control, decode_events, event_decoder
 from ketal.operators.membership import ATTRIBUTE
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
+HEAVY = "heavy_for_tests(x)"
 PATTERNS = {
     "skip": "partition by k; %s check Open Work* Close; on violation skip;",
     "resume": "partition by k; %s check Open Work* Close; on violation resume;",
@@ -46,8 +48,8 @@ controls = st.sampled_from([Control("leave", node="A"), Control("watermark", tim
 streams = st.lists(st.one_of(events, events, events, events, events, controls), max_size=40)
 
 
-def monitors(body: str, limits: Limits | None) -> tuple[Monitor, Monitor]:
-    program = ketal.compile("pattern P { " + body.replace("%s", EVENTS) + " }")
+def monitors(body: str, limits: Limits | None, declared: str = EVENTS) -> tuple[Monitor, Monitor]:
+    program = ketal.compile("pattern P { " + body.replace("%s", declared) + " }")
     return Monitor(program, limits=limits), Monitor(program, limits=limits)
 
 
@@ -93,6 +95,40 @@ def test_a_handler_is_called_before_the_next_event_is_taken() -> None:
     assert accepted == [1, 2, 3]
 
 
+def test_a_registered_guard_is_called_once_for_each_event() -> None:
+    calls = 0
+
+    def heavy(x: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        raise ValueError(x)
+
+    ketal.register_guard("heavy_for_tests", heavy, version="1")
+    together, one_by_one = monitors(PATTERNS["skip"], None, EVENTS.replace("x >= 0", HEAVY))
+    stream = [Event("A", "owwc"[n % 4], {"A": n + 1}, data={"k": n % 3, "x": 1}) for n in range(40)]
+    found = said(together.feed_each(stream))
+    called, calls = calls, 0
+    assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(stream))
+    assert called == calls > 0
+    assert together.summary == one_by_one.summary
+
+
+def test_of_a_stream_that_is_alive_each_event_is_taken_as_it_comes() -> None:
+    monitor, _ = monitors(PATTERNS["whole"], None)
+    accepted = []
+
+    def alive() -> Iterator[Event]:
+        for counter in (1, 2, 3):
+            accepted.append(monitor.tally.accepted)
+            yield Event("A", "w", {"A": counter}, data={"x": 1})
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        monitor.feed_many(alive())
+    assert accepted == [0, 1, 2]
+    assert monitor.tally.accepted == 3
+
+
 # --- decoding -----------------------------------------------------------------------------------
 
 texts = st.fixed_dictionaries(
@@ -102,7 +138,9 @@ texts = st.fixed_dictionaries(
         "clock": st.sampled_from([{"A": 1}, {"A": 2}, {"A": 3, "B": 0}, {"A": 1, "": 2}, {}, 1]),
     },
     optional={
-        "time": st.sampled_from([0, 5, 1.25, 1e-7, 123.4567894, "1970-01-01", None, 1e300, True]),
+        "time": st.sampled_from(
+            [0, -0.0, 5, 1.25, 1e-7, -1e-300, 123.4567894, "1970-01-01", None, 1e300, True]
+        ),
         "data": st.sampled_from([{}, {"k": [1, {"x": None}]}, {"": ""}, None, 3]),
         "id": st.sampled_from(["i", None, 7]),
         "more": st.just(1),
@@ -118,6 +156,7 @@ def test_events_decoded_together_are_those_decoded_one_by_one(records: list[Any]
         decode = event_decoder().decode
         assert together == [decode(text) for text in written]
         assert all(type(event) is Event for event in together)
+        # The sign of a zero shows in what is written of it.
         assert [repr(event) for event in together] == [repr(decode(text)) for text in written]
 
 
@@ -127,5 +166,8 @@ def test_plain_events_are_decoded_together() -> None:
     assert together is not None
     assert together[0] == Event("A", "o", {"A": 1}, time=3.0, data={"k": "x"}, id="i")
     assert decode_events([plain, b"{"]) is None
+    zero = decode_events([plain.replace(b"3.0000001", b"-0.0")])
+    assert zero is not None
+    assert str(zero[0].time) == "0.0"
     with pytest.raises((ValueError, EventError)):
         event_decoder().decode(b"{")
