@@ -106,6 +106,11 @@ class Checkpoint:
         try:
             self._take_up(program)
             self.lost = self._lost()
+            if self.lost:
+                # What groups said of draining since is as lost as their states are.
+                unknown = {"change": 0, "under_way": True}
+                known = {number: {**of, **unknown} for number, of in self.progress.groups.items()}
+                self.progress = replace(self.progress, groups=known)
         except BaseException:
             self.close()
             raise

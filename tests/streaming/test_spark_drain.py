@@ -313,6 +313,23 @@ def test_the_folder_of_a_job_that_drains(tmp_path: Path) -> None:
     assert second.change.number == 2
 
 
+def test_what_groups_said_in_lost_batches_does_not_end_draining(tmp_path: Path) -> None:
+    opened(tmp_path, WINDOWED_FORKS).begin({"t": 1})
+    ran(tmp_path, '{"t":{"0":5}}')
+    first = opened(tmp_path, OTHER)
+    first.begin({"t": 1})
+    ran(tmp_path, '{"t":{"0":6}}', 1)
+    first = opened(tmp_path, OTHER)
+    first.wrote(5, figures(1))
+    again = opened(tmp_path, OTHER)
+    assert "has lost batches up to 5" in again.lost
+    for batch, said, over in ((2, {"0": figures(1)["0"]}, False), (3, figures(1), True)):
+        again.wrote(batch, said)
+        ran(tmp_path, '{"t":{"0":7}}', batch)
+        assert again.is_drained == over
+        again = opened(tmp_path, OTHER) if not over else again
+
+
 @pytest.mark.parametrize(
     ("before", "now", "why"),
     [
