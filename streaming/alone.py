@@ -25,6 +25,7 @@ from kafka import TopicPartition
 from ketal.errors import StateError
 from ketal.streaming import clients
 from ketal.streaming.clients import LostError
+from ketal.streaming.drain import drain_hint
 from ketal.streaming.locks import locked
 from ketal.streaming.parts import Part
 from ketal.streaming.saved import Claim, Saved
@@ -59,6 +60,7 @@ class Alone(Session):
         self.hold([part])
         self.commit([part])
         claim.committed()
+        self.tell()
         self.opened()
 
     def _check_owner(self) -> None:
@@ -119,16 +121,16 @@ class Alone(Session):
             # A topic that was left out for a while has an older one.
             told = part.restore(part.store.read(max(names)), on_change)
             if told:
-                self.engine.hooks.tell(told)
+                self.to_tell.append(told)
         except StateError as fault:
             if on_change == "fresh":
                 told = "starting anew at the stored offsets, with nothing of what was before"
-                self.engine.hooks.tell(f"{fault}; {told}")
+                self.to_tell.append(f"{fault}; {told}")
                 part.store = Saved(self.job.state)  # which has read nothing
                 return
             raise StateError(
-                f"{fault}\n  hint: --on-change fresh starts anew at the stored offsets, drain lets "
-                "the old patterns finish; another group_id starts at the beginning of the topics"
+                f"{fault}\n  hint: --on-change fresh starts anew at the stored offsets"
+                f"{drain_hint(fault)}; another group_id starts at the beginning of the topics"
             ) from None
 
     def _begin_without(self, claim: Claim, on_change: str) -> None:
@@ -145,7 +147,7 @@ class Alone(Session):
                 f"{fault}\n  hint: --on-change fresh begins anew, where [kafka] start says; "
                 "another group_id and another [state] store do so too, and leave what is there"
             )
-        self.engine.hooks.tell(f"{fault}; beginning anew at the {self.job.start} messages")
+        self.to_tell.append(f"{fault}; beginning anew at the {self.job.start} messages")
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return messages."""

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ketal.changing import Before, records_of, saved_program
-from ketal.errors import StateError
+from ketal.errors import OtherProgramError, StateError
 from ketal.event import Control, Dot, Event
 from ketal.intake import Tally
 from ketal.monitor import Monitor
@@ -349,6 +349,12 @@ def told_of_change(changed: Sequence[str]) -> str:
     if not changed:
         return "patterns are new, and the others go on"
     return f"draining {', '.join(changed)}: the old patterns run until their windows are over"
+
+
+def drain_hint(fault: StateError) -> str:
+    """Return what a hint says of draining: nothing where a state is gone or damaged."""
+    is_changed = isinstance(fault, OtherProgramError)
+    return ", drain lets the old patterns finish" if is_changed else ""
 
 
 def told_as_over(names: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError, StateError
 from ketal.streaming.changelog import Changelog, Loaded, check_topic, load
 from ketal.streaming.clients import CLIENT_ERRORS, keep_joining
+from ketal.streaming.drain import drain_hint
 from ketal.streaming.parts import Part, total
 from ketal.streaming.sessions import Session, metadata
 
@@ -226,6 +227,7 @@ class Member(Session):
                 self.consumer.resume(one)
         # A part that was never committed has a state from now on, for whoever comes next.
         self.commit()
+        self.tell()
         self.sum_up()
         said = ", ".join(str(number) for number in numbers) or "none"
         self.engine.hooks.tell(f"has {len(parts)} of {self.count} parts: {said}")
@@ -283,8 +285,7 @@ class Member(Session):
             return None
         if fault:
             raise fault[0]
-        for said in told:
-            self.engine.hooks.tell(said)
+        self.to_tell = told
         return parts
 
     def _keeps(self, given: set[TopicPartition]) -> bool:
@@ -359,9 +360,9 @@ class Member(Session):
         except StateError as fault:
             if self.job.on_change != "fresh":
                 raise StateError(
-                    f"{fault}\n  hint: --on-change fresh starts anew at the stored offsets, drain "
-                    "lets the old patterns finish; another group_id and state topic start at the "
-                    "beginning of the topics"
+                    f"{fault}\n  hint: --on-change fresh starts anew at the stored offsets"
+                    f"{drain_hint(fault)}; another group_id and state topic start at the beginning "
+                    "of the topics"
                 ) from None
             told.append(f"{fault}; part {number} starts anew at the stored offsets")
             part = self.part(positions, store)

@@ -75,6 +75,8 @@ class Session:
         self.part_of: dict[TopicPartition, Part] = {}
         self.ends_known: dict[TopicPartition, int] = {}
         """Where partitions ended when their part began; what a client fetches says it later."""
+        self.to_tell: list[str] = []
+        """What became of a change; it is so once the commit that begins with it is made."""
         self.settled = False
         self.began_s = self.listed_s = time.monotonic()
         self.committed_s = 0.0
@@ -217,6 +219,12 @@ class Session:
         engine = self.engine
         if engine.ends is None and self.job.until_end:
             engine.ends = self.ends_of(self.consumer, partitions)
+
+    def tell(self) -> None:
+        """Tell what is committed now."""
+        said, self.to_tell = self.to_tell, []
+        for one in said:
+            self.engine.hooks.tell(one)
 
     def opened(self) -> None:
         """Say that Kafka is there."""

@@ -159,8 +159,8 @@ class _Stream:
             self._tell(plan.consumers(self._job, self._program))
             if self._job.changelog is None:
                 files = any(target.kind == "file" for target in self._job.outputs)
-                second = "is refused while this one has its files" if files else "takes over"
-                self._tell(f"a second process of the group {second}")
+                then = "it is refused while this one has its files" if files else "it takes over"
+                self._tell(f"if a second process of the group is started, {then}")
         port = self._job.metrics_port
         server = None if port is None else MetricsServer(engine.figures, port)
         if server is not None:

@@ -59,7 +59,8 @@ class Shape:
     limits : Limits
         `clock_entries_max` bounds a clock.
     kafka : bool
-        Whether records are Kafka messages: `kafka.key` and `kafka.header.NAME` are paths then.
+        Whether records are Kafka messages: `kafka.key` and `kafka.header.NAME` are paths then, and
+        what is said of a fault names no flags, for the commands that read messages have none.
 
     Raises
     ------
@@ -87,6 +88,8 @@ class Shape:
         }
         """Field → the keys that lead to it."""
         self._shown = texts
+        self._hints = {} if kafka else _MISSING_HINT
+        self._nodes_said = "`nodes` of the source" if kafka else "--nodes A,B,C"
         self._nodes = source.nodes
         self._clockless = source.rebuild is not None
         self._divisor = TIME_UNITS[source.time_unit]
@@ -194,7 +197,7 @@ class Shape:
             fault = f"the record's {name}{where} is empty"
         keys = ", ".join(list(record)[:8])
         has = f"; its other keys are {keys}" if keys else ""
-        return f"{fault}{_MISSING_HINT[name]}{has}"
+        return f"{fault}{self._hints.get(name, '')}{has}"
 
     def _data_of(self, own: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
         data = self._attributes(record)
@@ -236,18 +239,19 @@ class Shape:
         if isinstance(clock, list):
             if self._nodes is None:
                 raise EventError(
-                    "the clock is positional; --nodes A,B,C says whose its entries are"
+                    f"the clock is positional; {self._nodes_said} says whose its entries are"
                 )
             if len(clock) != len(self._nodes):
+                said = self._nodes_said.removesuffix(" A,B,C")
                 raise EventError(
-                    f"the clock has {len(clock)} entries, --nodes names {len(self._nodes)}"
+                    f"the clock has {len(clock)} entries, {said} names {len(self._nodes)}"
                 )
             clock = dict(zip(self._nodes, clock, strict=True))
         elif clock.__class__ is not dict:
             raise EventError(f"clock must map nodes to counters, not be {kind_of(clock)}")
         elif self._nodes is not None:
             raise EventError(
-                "the clock names its nodes itself; --nodes A,B,C is for clocks that are lists"
+                f"the clock names its nodes itself; {self._nodes_said} is for clocks that are lists"
             )
         if len(clock) > self._entries_max:
             raise EventError(

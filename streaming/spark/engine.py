@@ -16,6 +16,7 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from ketal import errors
 from ketal.errors import KetalError, SettingError, StateError
 from ketal.event import seconds
 from ketal.intake import Tally
@@ -86,6 +87,8 @@ class Engine:
         self._failure: BaseException | None = None
         self._failing_since_s: float | None = None
         self._looked_s = 0.0
+        self._own = False
+        """Whether the Spark was started for this job, and ends with it."""
 
     def stop(self) -> None:
         """Ask the engine to finish the batch that runs, and to return."""
@@ -111,11 +114,11 @@ class Engine:
                 return
             outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
             try:
-                session, own = spark_session(self.job)
+                session, self._own = spark_session(self.job)
                 try:
                     self._run(session, checkpoint, outputs)
                 finally:
-                    if own:
+                    if self._own:
                         _end(session)
             finally:
                 outputs.close()
@@ -234,6 +237,9 @@ class Engine:
 
         def write(batch: Any, number: int) -> None:
             if self.stopping:
+                if self._own:
+                    # The one way out of a batch is a fault, and Spark writes two screens of each.
+                    session.sparkContext.setLogLevel("OFF")
                 raise _Stopped
             began_s = time.monotonic()
             try:
@@ -423,7 +429,7 @@ def _of_spark(failure: BaseException) -> bool:
 def _of_worker(said: str) -> BaseException | None:
     """Return what an executor's Python raised, if the next try would raise it again."""
     if found := _OURS.search(said):
-        if found[1] == "StateError":
+        if issubclass(getattr(errors, found[1], KetalError), StateError):
             return StateError(f"{found[2]}\n{HINT}")
         return SettingError(found[2])
     for name, what in _WORKER.findall(said):

@@ -181,7 +181,7 @@ class Group:
         self._message = Message()
         self._message.headers = ()
         self._plain = work.source is not None and work.columns == PLAIN
-        self._shape = Shape(Source(), limits=work.limits)
+        self._shape = Shape(Source(), limits=work.limits, kafka=True)
         self._reader = Reader(work.source or Source(), work.limits)
         self.messages = self.control = 0
         self._ended: set[Partition] = set()

@@ -103,6 +103,7 @@ def shaped(
         If the columns are those of neither shape, or a path cannot be read by Spark.
     """
     names = events.columns
+    _check_named_once(events)
     of: _Kafka | _Events
     if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
         of = _Kafka(events, source or Source())
@@ -145,6 +146,26 @@ def shaped(
             of.placed(families),
         )
     return Shaped(out, ("copy", *columns, *further), of.headers, of.source)
+
+
+def _check_named_once(events: DataFrame) -> None:
+    """Refuse columns of one name, which Spark cannot tell apart.
+
+    Raises
+    ------
+    SettingError
+        Naming them.
+    """
+    exact = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    named: dict[str, list[str]] = {}
+    for name in events.columns:
+        named.setdefault(name if exact else name.lower(), []).append(name)
+    twice = ", ".join(name for same in named.values() if len(same) > 1 for name in same)
+    if twice:
+        raise SettingError(
+            f"events have columns of one name: {twice}; select each once, or rename it "
+            "(events.toDF(...), withColumnRenamed)"
+        )
 
 
 def _divided(

@@ -26,6 +26,7 @@ from ketal.streaming import plan
 from ketal.streaming.broker import Broker
 from ketal.streaming.drain import Draining, take_up
 from ketal.streaming.job import Job
+from ketal.streaming.process import Engine
 from ketal.verdicts import Verdict
 from tests.property.executions import execution
 from tests.property.test_engine import program_of
@@ -527,19 +528,31 @@ def test_a_job_stops_at_a_change_or_drains(
     with pytest.raises(StateError, match=r"pattern Forks changed: .*events") as caught:
         run(job, new)
     assert "--on-change fresh" in str(caught.value)
-    assert "drain" in str(caught.value)
+    assert "drain lets the old patterns finish" in str(caught.value)
 
     told = Told()
     produce(broker, [(source, 0, accept("b", 1, time=101))])
-    engine = run(draining, new, told)
+    commits: list[int] = []
+    hooks = told.hooks()
+    tell = hooks.tell
+
+    def telling(said: str) -> None:
+        if "draining" in said:
+            commits.append(engine.figures.commits)
+        tell(said)
+
+    engine = Engine(draining, new, replace(hooks, tell=telling))
+    engine.run()
     assert told_of(told, "draining Forks")
+    assert commits == [1], "who is told of it is to need no --on-change any more"
     assert events_of(tmp_path) == [["a@1", "b@1"]], "a@1 is from before: the old pattern says it"
     assert engine.summary is not None
     assert engine.summary["draining"] == {"Forks": {"matches": 1, "timed_out": 0}}
     assert engine.summary["kafka"] == {"messages": 2, "control": 0}
 
-    with pytest.raises(StateError, match="still drains an earlier change of Forks"):
+    with pytest.raises(StateError, match="still drains an earlier change of Forks") as caught:
         run(draining, old)
+    assert "drain lets" not in str(caught.value)
     produce(broker, [(source, 0, accept("c", 1, time=105))])
     run(job, new)
     assert events_of(tmp_path) == [["a@1", "b@1"], ["a@1", "c@1"], ["b@1", "c@1"]]

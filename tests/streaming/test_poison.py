@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,10 +21,13 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 import ketal
 from ketal.limits import DEFAULT
+from ketal.logs.source import Source
 from ketal.streaming import process
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Target
+from ketal.streaming.messages import Reader
 from ketal.streaming.spark import engine as spark_engine
+from ketal.verdicts import Rejected
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -141,6 +145,34 @@ def test_poison_in_the_process_engine(
     check("process", broker, large, topic, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("value", "source", "said"),
+    [
+        (b'{"type": "t", "clock": {"a": 1}}', Source(), "the record has no node"),
+        (b'{"node": "a", "clock": {"a": 1}, "y": 1}', Source(), "no type; its other keys are y"),
+        (b'{"node": "a", "type": "t", "x": 1}', Source(), "has no clock; its other keys are x"),
+        (b'{"node": "a", "type": "t", "clock": [1]}', Source(), "; `nodes` of the source says"),
+        (
+            b'{"node": "a", "type": "t", "clock": [1, 2]}',
+            Source(nodes=("a",)),
+            "has 2 entries, `nodes` of the source names 1",
+        ),
+        (
+            b'{"node": "a", "type": "t", "clock": {"a": 1}}',
+            Source(nodes=("a",)),
+            "itself; `nodes` of the source is for clocks that are lists",
+        ),
+    ],
+)
+def test_what_is_said_of_a_message_names_no_flags(value: bytes, source: Source, said: str) -> None:
+    """A streaming job and `detect` have none for fields and nodes."""
+    record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
+    found = Reader(source, DEFAULT).item(record)
+    assert isinstance(found, Rejected)
+    assert said in found.reason
+    assert "--" not in found.reason
+
+
 def test_a_rejection_has_the_key_of_its_message_unless_kafka_would_not_take_it(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
@@ -155,8 +187,9 @@ def test_a_rejection_has_the_key_of_its_message_unless_kafka_would_not_take_it(
             producer.send(source, b"x", key=key).get(timeout=30)
     job = job_of(broker, [source], tmp_path, until_end=True, rejected=Target("kafka", dead))
     run(job, ketal.compile(FORKS))
-    with closing(KafkaConsumer(dead, bootstrap_servers=broker.bootstrap_servers,
-                               auto_offset_reset="earliest")) as consumer:  # fmt: skip
+    given = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+    servers = broker.bootstrap_servers
+    with closing(KafkaConsumer(dead, bootstrap_servers=servers, **given)) as consumer:
         found = [next(consumer) for _ in range(3)]
     assert [one.key for one in found] == [b"k", None, None]
     assert [json.loads(one.value)["place"] for one in found] == [

@@ -152,8 +152,10 @@ def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
     with pytest.raises(StateError, match="damaged"):
         run(job, program)
     newest.unlink()
-    with pytest.raises(StateError, match="bring that folder back"):
+    with pytest.raises(StateError, match="bring that folder back") as caught:
         run(job, program)
+    assert "--on-change fresh" in str(caught.value)
+    assert "drain" not in str(caught.value), "there is nothing to drain"
     newest.write_bytes(content)
     run(job, program)
 

@@ -240,6 +240,7 @@ def test_a_signal_commits_and_says_the_summary(
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, err
+    assert "if a second process of the group is started, it takes over" in err
     verdict, summary = map(json.loads, out.splitlines())
     assert verdict["events"] == ["a@1", "b@1"]
     assert summary["summary"]["kafka"]["messages"] == 2

@@ -255,6 +255,16 @@ def test_columns_of_an_event_come_in_many_types(spark: SparkSession, tmp_path: P
     assert without_time(found["columns"]) == wanted
 
 
+def test_columns_of_one_name_are_refused(spark: SparkSession) -> None:
+    """A join leaves them; Spark tells names apart by more than the case of their letters."""
+    program, events = ketal.compile(FORKS), table(spark, [accept("a", 1, 1)])
+    names = events.columns
+    for other in ("height", "Height"):
+        twice = events.select(*names, events["height"].alias(other))
+        with pytest.raises(SettingError, match=f"columns of one name: height, {other}; select"):
+            detect(program, twice, key_groups=4)
+
+
 def test_rows_that_are_no_events_are_verdicts(spark: SparkSession) -> None:
     rows = [
         accept("a", 1, 1),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,8 +20,9 @@ import ketal
 from ketal.errors import SettingError, StateError
 from ketal.streaming.broker import Broker
 from ketal.streaming.job import Target
+from ketal.streaming.spark import engine as engine_module
 from ketal.streaming.spark.engine import Engine
-from ketal.streaming.spark.session import LostError
+from ketal.streaming.spark.session import LostError, spark_session
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -36,6 +37,9 @@ from tests.streaming.jobs import (
     written,
 )
 from tests.streaming.test_spark_detect import turns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.usefixtures("spark")
 PATIENCE_S = 60.0
@@ -237,6 +241,35 @@ def test_messages_that_are_gone_are_no_empty_topic(
     expire(broker, source, 2)
     with pytest.raises(StateError, match="no longer in the topic"):
         run(job, program)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_spark_of_the_job_writes_no_screens_of_a_batch_that_is_left(
+    own: bool,
+    broker: Broker,
+    topic: Topic,
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job that ends while its first batch is prepared; a Spark of others is left as it is."""
+    one = topic()
+    produce(broker, [(one, 0, accept("a")), (one, 0, accept("b"))])
+    monkeypatch.setattr(engine_module, "spark_session", lambda job: (spark_session(job)[0], own))
+    monkeypatch.setattr(engine_module, "_end", lambda session: None)
+    engine = Engine(
+        spark_job(broker, [one], tmp_path, until_end=False),
+        ketal.compile(FORKS),
+        Told().hooks(lambda figures: engine.stop()),
+    )
+    logs: Any = spark._jvm
+    level = logs.org.apache.logging.log4j.LogManager.getRootLogger().getLevel
+    try:
+        engine.run()
+        assert str(level()) == ("OFF" if own else "ERROR")
+    finally:
+        spark.sparkContext.setLogLevel("ERROR")
+    assert not written(tmp_path / "verdicts.jsonl")
 
 
 def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(

@@ -1,0 +1,86 @@
+"""A job that is asked to end while Kafka is away does not wait for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import ketal
+from ketal.errors import KetalError
+from ketal.streaming.broker import Broker
+from ketal.streaming.process import Engine
+from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.jobs import FORKS, Told, accept, job_of, produce
+
+CALL_TIMEOUT_MS = 60_000
+PATIENCE_S = 20
+"""Less than one call of Kafka's may take."""
+
+
+class Running(threading.Thread):
+    """An engine on a thread of its own."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(daemon=True)
+        self.engine = engine
+        self.fault: KetalError | None = None
+
+    def run(self) -> None:
+        try:
+            self.engine.run()
+        except KetalError as fault:
+            self.fault = fault
+
+    def stop(self) -> None:
+        self.engine.stop()
+        self.join(PATIENCE_S)
+        assert not self.is_alive(), "it waits for Kafka"
+        assert self.fault is None
+
+
+def beginning() -> int:
+    """Return how many sessions wait for Kafka to let them begin; those that are given up do so."""
+    return sum(one.name == "ketal a transaction" for one in threading.enumerate())
+
+
+def test_what_is_under_way_when_kafka_goes_is_not_waited_for(jars: Path, tmp_path: Path) -> None:
+    """A commit that nobody answers, and a session that begins where nobody listens."""
+    program = ketal.compile(FORKS)
+    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
+        source = make_topic(broker)
+        job = job_of(
+            broker, [source], tmp_path, call_timeout_ms=CALL_TIMEOUT_MS,
+            commit_interval_ms=1_000 * CALL_TIMEOUT_MS,
+        )  # fmt: skip
+        produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+        running = Running(Engine(job, program, Told().hooks()))
+        running.start()
+        end_s = time.monotonic() + PATIENCE_S
+        while running.engine.consumed < 2:
+            assert time.monotonic() < end_s, "it reads nothing"
+            time.sleep(0.05)
+        broker.kill()
+        running.stop()
+        # What it had said when it began is what is committed.
+        assert running.engine.summary is not None
+        assert running.engine.summary["kafka"]["messages"] == 0
+        for several in (False, True):
+            begins = replace(job, state=tmp_path / "state")
+            if several:
+                begins = replace(job, keyed_by="height", changelog="state")
+            running = Running(Engine(begins, program, Told().hooks()))
+            before, end_s = beginning(), time.monotonic() + PATIENCE_S
+            running.start()
+            while beginning() <= before:
+                assert time.monotonic() < end_s, "it does not begin"
+                time.sleep(0.01)
+            running.stop()
+            assert running.engine.summary is None
+        broker.start()
+        again = Running(Engine(replace(job, until_end=True), program, Told().hooks()))
+        again.start()
+        again.join(3 * PATIENCE_S)
+        assert again.engine.summary is not None
+        assert again.engine.summary["kafka"]["messages"] == 2
