@@ -144,7 +144,8 @@ class Intake:
         most, span = self.counters_max, counters.SPAN
         note = self._oldest.append
         number = 0
-        for event in itertools.islice(events, first, None):
+        for place in range(first, len(events)):
+            event = events[place]
             if event.__class__ is not Event or named_by in event.data:
                 break
             node = event.node
@@ -176,7 +177,8 @@ class Intake:
             contents[dot] = event
             note(dot)
             number += 1
-        self._evict()
+        if number:
+            self._evict()
         return number
 
     def status(self, event: Event) -> str:

@@ -61,11 +61,14 @@ class Missed:
     def passed(self, dot: Dot, scope: ScopeName | None) -> int:
         """Take an event of one scope, or of none; return how many others were forgotten."""
         self.drop(dot)
+        self._put(dot, scope)
+        return self._bounded()
+
+    def _put(self, dot: Dot, scope: ScopeName | None) -> None:
         self._sets.clear()
         self._known[dot] = scope
         if scope is not None:
             self._by_scope.setdefault(scope, {})[dot] = None
-        return self._bounded()
 
     def _bounded(self) -> int:
         """Forget the oldest of too many; where they belonged is forgotten before they are.
@@ -86,7 +89,9 @@ class Missed:
 
     def drop(self, dot: Dot) -> None:
         """Hear that a dot is not missed, or that more is known of it."""
-        self.anywhere.pop(dot, None)
+        # The last one that may concern any scope also stands for those that are forgotten.
+        if not self.forgot or len(self.anywhere) > 1:
+            self.anywhere.pop(dot, None)
         if dot not in self._known:
             return
         self._sets.clear()
@@ -133,5 +138,6 @@ class Missed:
         for dot, text in rows:
             values = None if text is None else json.loads(text)
             scope = None if values is None else tuple((kind(value), value) for value in values)
-            self.passed(Dot(*dot), scope)
+            self._put(Dot(*dot), scope)
         self.forgot = forgot
+        self._bounded()

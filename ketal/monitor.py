@@ -269,19 +269,21 @@ class Monitor:
         """
         for begin in range(0, len(events), BATCH_EVENTS):
             batch = events[begin : begin + BATCH_EVENTS]
-            at = 0
+            at, again = 0, False
             while at < len(batch):
-                if count := self._admitted_together(batch, at):
+                # After a duplicate there are most often more of them.
+                if not again and (count := self._admitted_together(batch, at)):
                     assert self._quick is not None
                     some: Sequence[Any] = batch[at : at + count]
                     for number, verdicts in self._quick.offer_many(some):
                         yield begin + at + number, verdicts  # type: ignore[misc]
                     at += count
                     continue
-                number = begin + at
+                number, known = begin + at, self._tally.duplicates
                 said = self.feed(batch[at], place="" if place is None else place(number))
                 if said:
                     yield number, said
+                again = self._tally.duplicates != known
                 at += 1
 
     def _admitted_together(self, events: Sequence[Any], first: int) -> int:

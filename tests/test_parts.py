@@ -134,3 +134,27 @@ def test_where_a_missed_event_belonged_is_forgotten_before_the_event() -> None:
     missed.drop(dots[2])
     missed.drop(dots[2])
     assert len(missed) == 1
+
+
+def test_what_stands_for_the_forgotten_is_never_taken_away() -> None:
+    one, other = (("number", 1),), (("number", 2),)
+    dots = [Dot("n", counter) for counter in range(1, 6)]
+    for drawn in range(300):
+        rng = random.Random(drawn)
+        missed = Missed(2)
+        for _ in range(12):
+            dot = rng.choice(dots)
+            act = rng.randrange(4)
+            if act == 0:
+                missed.lost(dot)
+            elif act == 1:
+                missed.drop(dot)
+            else:
+                missed.passed(dot, rng.choice((one, other, None)))
+            if missed.forgot:
+                assert [*missed.of(one)]
+                assert [*missed.of(other)]
+            again = Missed(2)
+            again.restore([list(dot) for dot in missed.anywhere], missed.state())
+            assert again.forgot == missed.forgot
+            assert {*again.of(one)} == {*missed.of(one)}
