@@ -109,6 +109,8 @@ class Scope:
         The lost dots in the past of what it was offered.
     due_us : int or None
         The earliest time at which a watermark was to look at it.
+    parked : bool
+        Whether it waits for what the node of its copy has not learned of.
     told : frozenset of str
         The limits that a verdict has named.
     saved : bool
@@ -125,6 +127,7 @@ class Scope:
     places: int = 0
     lost: frozenset[Dot] = frozenset()
     due_us: int | None = None
+    parked: bool = False
     told: frozenset[str] = frozenset()
     saved: bool = False
     clean: bool = False
@@ -582,9 +585,20 @@ class PatternRun:
                 self.changed.gone.append(scope.number)
 
     def look_again(self, scope: Scope) -> None:
-        """See to it that watermarks look at a scope that was put back."""
+        """See to it that watermarks look at a scope that was put back or waited."""
         if self._window_us is not None and not isinstance(scope.run, CheckRun):
             self._look_at(scope, scope.run.earliest_us())
+
+    def look_at(self, scope: Scope, due_us: int | None, parked: bool) -> None:
+        """Have a scope looked at when it was to be, so that scopes come in the same order."""
+        self._look_at(scope, due_us)
+        if parked:
+            self._park(scope)
+
+    def _park(self, scope: Scope) -> None:
+        """Have a scope of a copy wait for what its node has not learned of."""
+        scope.parked = True
+        self.copies[scope.key[-1][1]].parked.append(scope)
 
     def _look_at(self, scope: Scope, time_us: int | None) -> None:
         """See to it that a watermark that passes this time looks at a scope."""
@@ -658,6 +672,9 @@ class PatternRun:
                 learned += [k for c, k in line.items() if before < c <= counter]
         learned.sort(key=lambda k: k.number)
         for scope in copy.parked:
+            if scope.clean:
+                self._change(scope)
+            scope.parked = False
             self.look_again(scope)
         copy.parked.clear()
         return [v for kept in learned for v in self._to_copy(node, kept.event, kept.mask)]
@@ -904,7 +921,7 @@ class PatternRun:
         elif (
             copy is not None and earliest is not None and earliest + self._window_us <= watermark_us
         ):
-            copy.parked.append(scope)
+            self._park(scope)
         else:
             self._look_at(scope, earliest)
         return out

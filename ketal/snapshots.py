@@ -179,7 +179,8 @@ def scope_state(scope: Scope, *, checked: bool = True) -> Any:
     told = sorted(scope.told) if scope.told else ()
     key = scope.key_text or json.dumps(scope.key)
     scope.key_text = key
-    return (key, scope.number, scope.places, lost, told, run, table.rows)
+    due = (scope.due_us, scope.parked)
+    return (key, scope.number, scope.places, lost, told, run, table.rows, due)
 
 
 class _Reader:
@@ -272,11 +273,14 @@ def restore_after(run: PatternRun, state: Any) -> None:
 
 def restore_scope(run: PatternRun, state: Any) -> Scope:
     """Put back a scope; they come in the order of their numbers, after the pattern."""
-    written, number, places, lost, told, inner, rows = state
+    written, number, places, lost, told, inner, rows, *due = state
     scope = run.new_scope(tuple((name, value) for name, value in json.loads(written)), number)
     scope.places, scope.lost, scope.told = places, _dots(lost), frozenset(told)
     _restore_run(scope.run, inner, read_events(rows))
-    run.look_again(scope)
+    if due:
+        run.look_at(scope, *due[0])
+    else:  # of an earlier ketal
+        run.look_again(scope)
     return scope
 
 

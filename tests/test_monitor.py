@@ -1182,3 +1182,29 @@ def test_an_event_held_in_one_queue_and_late_in_another_is_counted_once() -> Non
     assert m.summary["events"]["late"] == 1
     assert min(m.summary["events"].values()) >= 0
     assert adds_up(m.summary)
+
+
+def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
+    order = 'CausalOrder(total, nodes = ["n"])'
+    program = ketal.compile(p("find next A not N B", "partition by k", "within 4 s", order=order))
+    ended = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        events = [
+            e(f"n@{n}", rng.choice("aanb"), time=n + rng.random(), k=rng.randrange(3))
+            for n in range(1, 16)
+        ]
+        cut = rng.randrange(1, 15)
+        whole = Monitor(program)
+        whole.feed_many(events[:cut])
+        again = Monitor.restore(program, whole.snapshot())
+        said = [
+            [
+                v.to_dict()
+                for v in (*m.advance_time(cut + 4), *m.feed_many(events[cut:]), *m.close())
+            ]
+            for m in (whole, again)
+        ]
+        assert said[0] == said[1], f"seed {seed}"
+        ended += sum(v["verdict"] == "timed_out" for v in said[0])
+    assert ended > 100
