@@ -316,14 +316,11 @@ def decode_events(texts: Sequence[bytes]) -> list[Event] | None:
 
     As `event_decoder` of each, but for many at once.
     """
-    # The name of a node, or of an entry, may be empty.
-    if b'""' in b" ".join(texts):
-        return None
     try:
         events = list(map(_decode_bare, texts))
         for event in events:
             time = event.time
-            if event.node not in event.clock:
+            if event.node not in event.clock or "" in event.clock:
                 return None
             # A zero may have a sign.
             if time is not None and ((rounded := round(time * 1e6) / 1e6) != time or not time):

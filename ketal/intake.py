@@ -116,7 +116,7 @@ class Intake:
         upto, beyond = self.upto.get(node, 0), self.beyond.get(node)
         if counter <= upto or (beyond is not None and counter in beyond):
             return self._again(event, dot)
-        if counter == upto + 1 and (beyond is None or not beyond.count):
+        if counter == upto + 1 and not beyond:
             self.upto[node] = counter
         else:
             self._out_of_order(node, counter)

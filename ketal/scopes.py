@@ -394,13 +394,8 @@ class PatternRun:
 
     def _scope_of(self, event: Event) -> ScopeName | None:
         """Return the scope that an event would be offered to; None if it has none."""
-        compiled = self.compiled
-        values = [(name, _keyed_by(read(event))) for name, read in compiled.partition]
-        if any(value is None for _, value in values):
-            return None
-        if compiled.window_us is not None and event.time is None:
-            return None
-        return self.scope_key(tuple(values))
+        shown = None if self._is_untimed(event) else self._partition_of(event)
+        return None if shown is None else self.scope_key(shown)
 
     def _concerning(self, event: Event, after: frozenset[Dot]) -> frozenset[Dot]:
         """Return those of the lost dots in an event's past that may have been of its scope."""
@@ -489,15 +484,17 @@ class PatternRun:
 
     def _keyed(self, event: Event) -> ScopeKey | None:
         """Return the partition of an alphabet event; None (and counted) without one."""
-        compiled = self.compiled
-        values = [(name, _keyed_by(read(event))) for name, read in compiled.partition]
-        unscoped = any(value is None for _, value in values)
-        untimed = compiled.window_us is not None and event.time is None
-        self.counts.unscoped += unscoped
+        shown, untimed = self._partition_of(event), self._is_untimed(event)
+        self.counts.unscoped += shown is None
         self.counts.untimed += untimed
-        if unscoped or untimed:
-            return None
-        return tuple(values)
+        return None if untimed else shown
+
+    def _partition_of(self, event: Event) -> ScopeKey | None:
+        values = [(name, _keyed_by(read(event))) for name, read in self.compiled.partition]
+        return None if any(value is None for _, value in values) else tuple(values)
+
+    def _is_untimed(self, event: Event) -> bool:
+        return self._window_us is not None and event.time is None
 
     def _offer(self, shown: ScopeKey, event: Event, mask: int) -> list[RunVerdict]:
         key = self.scope_key(shown) if shown else ()

@@ -17,21 +17,15 @@ declared lost or not.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from ketal.counters import Counters
 from ketal.event import Dot, Event
 from ketal.operators.domains import home
 from ketal.operators.released import NONE, Out, Step, StreamTime, holes_between
 
 _STEPS_LEAST = 1_024
-
-
-class Beyond(Collection[int], Protocol):
-    """Counters of a node beyond a hole; there may be none any more."""
-
-    def highest(self) -> int:
-        """Return the highest; 0 if there is none."""
 
 
 class Arrivals(Protocol):
@@ -42,7 +36,7 @@ class Arrivals(Protocol):
         """Up to which counter all came."""
 
     @property
-    def beyond(self) -> Mapping[str, Beyond]:
+    def beyond(self) -> Mapping[str, Counters]:
         """What came beyond."""
 
 

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.event import CONTROL_PREFIX, Event, decode_events, event_decoder
+from ketal.event import Event, decode_events, event_decoder
 from ketal.limits import Limits
-from ketal.logs.jsonl import brief_reason, decoded
+from ketal.logs.jsonl import brief_reason, decoded, may_hold_control
 from ketal.logs.shape import KAFKA, Item, Shape
 from ketal.logs.source import Source
 from ketal.verdicts import Rejected
 
-_PREFIX = CONTROL_PREFIX.encode()
 _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 
 
@@ -62,8 +61,7 @@ class Reader:
             self._plain
             and value is not None
             and len(value) < self._short
-            and _PREFIX not in value
-            and b"\\u00" not in value
+            and not may_hold_control(value)
         ):
             try:
                 return self._decode(value)
@@ -84,8 +82,9 @@ class Reader:
         """
         if not self._plain or None in values:
             return None
-        joined = b"".join(values)  # type: ignore[arg-type]
-        if _PREFIX in joined or b"\\u00" in joined or max(map(len, values)) >= self._short:  # type: ignore[arg-type]
+        if max(map(len, values)) >= self._short:  # type: ignore[arg-type]
+            return None
+        if may_hold_control(b" ".join(values)):  # type: ignore[arg-type]
             return None
         return decode_events(values)  # type: ignore[arg-type]
 

@@ -251,9 +251,9 @@ class Part:
         over, taken = self.watermarks.has_ended(one), 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
-            events = None if over else self._plain_events(batch)
+            events = None if over or self._looks_closely else self._events(batch)
             if events is None:
-                some, over = self._take_each(one, batch, add)
+                some, over = self._take_each(one, batch, add, over)
             else:
                 some = len(batch)
                 places = partial(_place_in, batch)
@@ -267,10 +267,13 @@ class Part:
             self.counts.messages += taken
         return taken
 
-    def _plain_events(self, records: Sequence[Any]) -> list[Event] | None:
+    @property
+    def _looks_closely(self) -> bool:
+        """Whether the time of each event matters, or the partition of its scope."""
+        return self._timed or self._watch is not None
+
+    def _events(self, records: Sequence[Any]) -> list[Event] | None:
         """Return the events of messages; None where they have to be taken one by one."""
-        if self._timed or self._watch is not None:
-            return None
         return self._reader.events([record.value for record in records])
 
     def _take_each(
@@ -278,12 +281,12 @@ class Part:
         one: TopicPartition,
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
+        over: bool,
     ) -> tuple[int, bool]:
-        """Take messages one by one; return how many, and whether their partition has ended."""
+        """Take messages one by one; return how many, and whether their partition is over now."""
         # What does not change from one event to the next is looked up once: they are many.
         item_of, feed = self._reader.item, self.monitor.feed
-        closely = self._timed or self._watch is not None
-        over, taken = self.watermarks.has_ended(one), 0
+        closely, taken = self._looks_closely, 0
         for record in records:
             taken += 1
             item = item_of(record)

@@ -33,6 +33,7 @@ _ARRAY_HINT = "`jq -c '.[]' FILE` makes JSON lines of an array"
 _OBJECTS_HINT = "`jq -c . FILE` makes JSON lines of objects that take several"
 _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 _object_decoder = msgspec.json.Decoder()
+_PREFIX = CONTROL_PREFIX.encode()
 
 
 def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Record:
@@ -64,7 +65,7 @@ def read_lines(
             yield rejected(block, name, number)
             continue
         lines = block.split(b"\n")
-        if not plain or len(block) >= short or _may_hold_control(block):
+        if not plain or len(block) >= short or may_hold_control(block):
             for at, line in enumerate(lines, number):
                 if record := _record(line, shape, name, at):
                     yield record
@@ -86,9 +87,9 @@ def read_lines(
         plain = 2 * misses <= len(lines)
 
 
-def _may_hold_control(block: bytes) -> bool:
-    # An escape may spell any letter of the prefix.
-    return CONTROL_PREFIX.encode() in block or b"\\u00" in block
+def may_hold_control(text: bytes) -> bool:
+    """Return whether there may be a control event in it: an escape may spell any letter."""
+    return _PREFIX in text or b"\\u00" in text
 
 
 def _record(line: bytes, shape: Shape, name: str, at: int) -> Record | None:

@@ -18,7 +18,6 @@ none.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ from ketal.streaming.distribution import uses_time
 from ketal.streaming.drain import told_as_over, told_as_second, told_of_change
 from ketal.streaming.folders import replaced
 from ketal.streaming.job import Job
+from ketal.streaming.locks import FILE, lock
 from ketal.streaming.spark.change import Change, begin_to_drain, blank, changed_program
 from ketal.streaming.spark.families import HASHING, families, placement
 
@@ -118,14 +118,15 @@ class Checkpoint:
     def _locked(self) -> IO[bytes]:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            file = open(self.folder / "lock", "ab")  # noqa: SIM115
+            file = open(self.folder / FILE, "ab")  # noqa: SIM115
         except OSError as fault:
             raise SettingError(f"cannot write {self.folder}: {fault.strerror or fault}") from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            if not lock(file.fileno(), self.folder):
+                raise SettingError(f"another process runs the job of {self.folder}")
+        except BaseException:
             file.close()
-            raise SettingError(f"another process runs the job of {self.folder}") from None
+            raise
         return file
 
     def close(self) -> None:
