@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -95,6 +97,31 @@ class Told:
         return Hooks(
             say=self.verdicts.append, flush=lambda: None, tell=self.sentences.append, look=look
         )
+
+
+class Running(threading.Thread):
+    """An engine, of whichever kind, on a thread of its own."""
+
+    def __init__(self, engine: Any) -> None:
+        super().__init__(daemon=True)
+        self.engine = engine
+        self.fault: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.engine.run()
+        except BaseException as fault:
+            self.fault = fault
+
+
+def until(
+    holds: Callable[[], object], what: str = "it does not come", patience_s: float = 60.0
+) -> None:
+    """Return once something holds."""
+    end_s = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end_s, what
+        time.sleep(0.05)
 
 
 def run(job: Job, program: Program, told: Told | None = None) -> Engine:

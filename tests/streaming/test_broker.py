@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from ketal.streaming.broker_settings import free_port, is_free, properties_text
 from ketal.streaming.folders import cache_folder
 from ketal.streaming.probing import serves
 from tests.streaming.conftest import QUICK_JVM
+from tests.streaming.jobs import until
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 180
@@ -73,13 +73,6 @@ def served(process: subprocess.Popen[str]) -> str:
     return line.strip().split("=")[1]
 
 
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.05)
-
-
 def read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
@@ -126,7 +119,7 @@ def test_in_the_foreground(start: Start, tmp_path: Path) -> None:
     broker = Broker(folder)
     words = ("start", "--dir", str(folder))
     first = start(*words, "--foreground")
-    until((folder / "broker.json").exists)
+    until((folder / "broker.json").exists, patience_s=PATIENCE_S)
     rival = start(*words)
     address = served(first)
     code, out, err = ended(rival)
@@ -163,7 +156,8 @@ def test_in_the_foreground(start: Start, tmp_path: Path) -> None:
 def test_whoever_ends_a_start_ends_the_broker(start: Start, tmp_path: Path) -> None:
     broker = Broker(tmp_path / "kafka")
     process = start("start", "--dir", str(broker.folder))
-    until(lambda: '"pid": null' not in (read(broker.folder / "broker.json") or '"pid": null'))
+    said = broker.folder / "broker.json"
+    until(lambda: '"pid": null' not in (read(said) or '"pid": null'), patience_s=PATIENCE_S)
     process.terminate()
     code, out, _ = ended(process)
     assert (code, out) == (143, "")

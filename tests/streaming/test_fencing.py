@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from kafka import errors as faults
 
 import ketal
-from ketal.errors import KetalError
 from ketal.streaming import clients
 from ketal.streaming.broker import Broker
 from ketal.streaming.clients import CLIENT_ERRORS, LostError
@@ -21,6 +18,7 @@ from ketal.streaming.job import Target
 from ketal.streaming.process import Engine
 from tests.streaming.jobs import (
     FORKS,
+    Running,
     Told,
     Topic,
     accept,
@@ -29,31 +27,10 @@ from tests.streaming.jobs import (
     job_of,
     produce,
     run,
+    until,
 )
 
 PATIENCE_S = 60
-
-
-class Running(threading.Thread):
-    """An engine on a thread of its own."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(daemon=True)
-        self.engine = engine
-        self.fault: KetalError | None = None
-
-    def run(self) -> None:
-        try:
-            self.engine.run()
-        except KetalError as fault:
-            self.fault = fault
-
-
-def until(what: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end_s, "it does not come"
-        time.sleep(0.05)
 
 
 def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(

@@ -93,15 +93,20 @@ def event(kind: str, counter: int, time_s: float, key: int) -> bytes:
     return json.dumps({**own, "data": {"key": key}}).encode()
 
 
+def begin(reading: Reading, broker: Broker, first: str, second: str) -> None:
+    """Bring each partition an event, and wait until both are idle."""
+    produce(broker, [(first, 0, event("a", 1, 1_000, 0)), (second, 0, event("b", 1, 1_000, 0))])
+    reading.read(2)
+    reading.wait_idle()
+
+
 @pytest.mark.parametrize("most", [4 * PAIRS, PAIRS])
 def test_partitions_that_wake_in_one_transaction_lose_nothing(
     most: int, job: Job, reading: Reading, broker: Broker
 ) -> None:
     """One poll brings both, or each of two polls one."""
     first, second = job.topics
-    produce(broker, [(first, 0, event("a", 1, 1_000, 0)), (second, 0, event("b", 1, 1_000, 0))])
-    reading.read(2)
-    reading.wait_idle()
+    begin(reading, broker, first, second)
     with closing(producer_of(job, f"test-{first}")) as producer:
         producer.begin_transaction()
         for n in range(1, PAIRS + 1):
@@ -118,9 +123,7 @@ def test_what_is_written_and_not_committed_is_waited_for(
 ) -> None:
     """Of a transaction over two partitions one may be seen a moment before the other."""
     first, second = job.topics
-    produce(broker, [(first, 0, event("a", 1, 1_000, 0)), (second, 0, event("b", 1, 1_000, 0))])
-    reading.read(2)
-    reading.wait_idle()
+    begin(reading, broker, first, second)
     with closing(producer_of(job, f"test-{first}")) as producer:
         producer.begin_transaction()
         producer.send(second, event("b", 2, 2_000, 1), partition=0).get(30)

@@ -43,11 +43,12 @@ from tests.streaming.jobs import (
     expected,
     job_of,
     produce,
+    until,
     written,
 )
 from tests.streaming.jobs import run as run_in_process
 from tests.streaming.test_spark_checkpoint import job, ran
-from tests.streaming.test_spark_engine import PATIENCE_S, run, spark_job, uncommit, until
+from tests.streaming.test_spark_engine import PATIENCE_S, run, spark_job, uncommit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +32,7 @@ from tests.streaming.jobs import (
     job_of,
     produce,
     spread,
+    until,
     written,
 )
 from tests.streaming.test_spark_detect import turns
@@ -205,13 +204,6 @@ def test_a_job_stops_between_two_batches_when_it_is_asked_to(
     assert not running.is_alive()
     assert engine.summary is not None
     assert engine.summary["kafka"]["messages"] == 2
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end_s
-        time.sleep(0.1)
 
 
 def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:

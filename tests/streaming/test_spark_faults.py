@@ -15,7 +15,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -32,7 +31,17 @@ from ketal.streaming.job import Target
 from ketal.streaming.spark.engine import Engine
 from ketal.streaming.spark.session import LostError
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
-from tests.streaming.jobs import FORKS, Told, Topic, committed, expected, job_of, written
+from tests.streaming.jobs import (
+    FORKS,
+    Running,
+    Told,
+    Topic,
+    committed,
+    expected,
+    job_of,
+    until,
+    written,
+)
 from tests.streaming.test_process_faults import KILLS, Load
 
 DRIVERS = max(1, KILLS // 5)
@@ -71,13 +80,6 @@ def of_session(number: int) -> list[int]:
             if int(session) == number and state != "Z":
                 found.append(int(stat.parent.name))
     return found
-
-
-def until(holds: Callable[[], Any], what: str) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end_s, what
-        time.sleep(0.05)
 
 
 class Driver:
@@ -139,7 +141,7 @@ class Driver:
         else:
             process.kill()
         process.wait()
-        until(lambda: not of_session(process.pid), "Spark outlives its driver")
+        until(lambda: not of_session(process.pid), "Spark outlives its driver", PATIENCE_S)
 
     @staticmethod
     def _jvms(process: subprocess.Popen[str]) -> list[int]:
@@ -183,7 +185,9 @@ class Driver:
     def await_batch(self, process: subprocess.Popen[str]) -> None:
         """Return when a batch was committed."""
         before = self.committed()
-        until(lambda: process.poll() is not None or self.committed() > before, self.told())
+        until(
+            lambda: process.poll() is not None or self.committed() > before, self.told(), PATIENCE_S
+        )
         assert process.poll() is None, self.told()
 
     def await_write(self, process: subprocess.Popen[str]) -> int:
@@ -285,32 +289,25 @@ def test_kill_9_of_the_driver_loses_nothing(
     assert summary["events"]["accepted"] == summary["events"]["read"] == len(lines)
 
 
-class Running(threading.Thread):
+class OnSpark(Running):
     """An engine on the Spark of the tests; `finish` raises what it raised."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(daemon=True)
-        self.engine = engine
-        self._raised: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.engine.run()
-        except BaseException as fault:
-            self._raised = fault
 
     def await_batch(self) -> None:
         """Return when a batch was written."""
         before = self.engine.figures.commits
-        until(lambda: not self.is_alive() or self.engine.figures.commits > before, "no batch")
+        until(
+            lambda: not self.is_alive() or self.engine.figures.commits > before,
+            "no batch",
+            PATIENCE_S,
+        )
         if not self.is_alive():
             self.finish()
 
     def finish(self) -> None:
         self.join(PATIENCE_S)
         assert not self.is_alive(), "the engine does not end"
-        if self._raised is not None:
-            raise self._raised
+        if self.fault is not None:
+            raise self.fault
 
 
 @pytest.mark.usefixtures("spark")
@@ -334,7 +331,7 @@ def test_kill_9_of_the_broker_under_a_query(
             )  # fmt: skip
 
         load = stack.enter_context(Load(broker, source, PARTITIONS, seed=3))
-        first = Running(Engine(job(lost_after_ms=0), program, told.hooks()))
+        first = OnSpark(Engine(job(lost_after_ms=0), program, told.hooks()))
         first.start()
         first.await_batch()
         broker.kill()
@@ -342,7 +339,7 @@ def test_kill_9_of_the_broker_under_a_query(
             first.finish()
         broker.start()
 
-        second = Running(Engine(job(lost_after_ms=120_000), program, told.hooks()))
+        second = OnSpark(Engine(job(lost_after_ms=120_000), program, told.hooks()))
         second.start()
         for _ in range(BROKERS):
             second.await_batch()

@@ -8,36 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import ketal
-from ketal.errors import KetalError
 from ketal.streaming.broker import Broker
 from ketal.streaming.process import Engine
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
-from tests.streaming.jobs import FORKS, Told, accept, job_of, produce
+from tests.streaming.jobs import FORKS, Running, Told, accept, job_of, produce, until
 
 CALL_TIMEOUT_MS = 60_000
 PATIENCE_S = 20
 """Less than one call of Kafka's may take."""
 
 
-class Running(threading.Thread):
-    """An engine on a thread of its own."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(daemon=True)
-        self.engine = engine
-        self.fault: KetalError | None = None
-
-    def run(self) -> None:
-        try:
-            self.engine.run()
-        except KetalError as fault:
-            self.fault = fault
-
-    def stop(self) -> None:
-        self.engine.stop()
-        self.join(PATIENCE_S)
-        assert not self.is_alive(), "it waits for Kafka"
-        assert self.fault is None
+def stop(running: Running) -> None:
+    running.engine.stop()
+    running.join(PATIENCE_S)
+    assert not running.is_alive(), "it waits for Kafka"
+    assert running.fault is None
 
 
 def beginning() -> int:
@@ -57,12 +42,9 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(jars: Path, tmp_pat
         produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
         running = Running(Engine(job, program, Told().hooks()))
         running.start()
-        end_s = time.monotonic() + PATIENCE_S
-        while running.engine.consumed < 2:
-            assert time.monotonic() < end_s, "it reads nothing"
-            time.sleep(0.05)
+        until(lambda: running.engine.consumed == 2, "it reads nothing", PATIENCE_S)
         broker.kill()
-        running.stop()
+        stop(running)
         # What it had said when it began is what is committed.
         assert running.engine.summary is not None
         assert running.engine.summary["kafka"]["messages"] == 0
@@ -76,7 +58,7 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(jars: Path, tmp_pat
             while beginning() <= before:
                 assert time.monotonic() < end_s, "it does not begin"
                 time.sleep(0.01)
-            running.stop()
+            stop(running)
             assert running.engine.summary is None
         broker.start()
         again = Running(Engine(replace(job, until_end=True), program, Told().hooks()))
