@@ -1,13 +1,15 @@
 """The Spark operator against one of the same shape that does nothing.
 
-Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks]`; it needs no
-broker. All operators get the same rows of 16 key groups and write a state of bytes. One does not
-look at them, one reads their JSON and no more, and one judges them (a check, 10,000 keys, 3 %
-verdicts). 85 % of the rate of the first are asked for; the second says what is left for judging.
-The first batch, in which workers start, is not part of it. Beside the rates, which others on the
-machine disturb, stand the processor's times, of the JVM and the workers together. As many tasks as
-there are cores leave none idle; half as many leave each worker a core of its own beside that of its
-task in the JVM.
+Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks] [violations]`; it
+needs no broker. Events come in two shapes, as an event's columns and as Kafka's messages, whose
+values are JSON. In either, all operators get the same rows of 16 key groups and write a state of
+bytes. One does not look at them and one judges them (a check, 10,000 keys, one event of so many a
+violation); of messages, a third one reads the JSON and no more. 85 % of the rate of the first are
+asked for. Messages have to be read, which the first does not do, so there the third says what is
+left for judging. The first batch, in which workers start, is not part of it. Beside the rates,
+which others on the machine disturb, stand the processor's times, of the JVM and the workers
+together. As many tasks as there are cores leave none idle; half as many leave each worker a core
+of its own beside that of its task in the JVM.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ import pyarrow
 import pyarrow.parquet
 
 import ketal
+from ketal.columns import reads
 from ketal.limits import Limits
 from ketal.logs import Source
 from ketal.monitor import BATCH_EVENTS
 from ketal.streaming.folders import cache_folder
 from ketal.streaming.java import find_java, newest_for_spark, spark_home
-from ketal.streaming.messages import Reader
+from ketal.streaming.messages import Reader, short
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.group import ALONE, COLUMNS
@@ -50,23 +53,30 @@ pattern Turns {
     on violation skip;
 }
 """
-SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
-    "timestampType int"
-)
+SCHEMAS = {
+    "columns": "node string, type string, clock map<string, bigint>, time double, "
+    "data struct<key: bigint, text: string>, topic string, partition int, offset long",
+    "messages": "key binary, value binary, topic string, partition int, offset long, "
+    "timestamp timestamp, timestampType int",
+}
+_CLOCK = pyarrow.map_(pyarrow.string(), pyarrow.int64())
+_DATA = pyarrow.struct({"key": pyarrow.int64(), "text": pyarrow.string()})
 
 
-def write_events(folder: Path, batches: int, rows: int) -> None:
-    """Write files with Kafka's columns: each 33rd event is a violation."""
+def write_events(folder: Path, batches: int, rows: int, each: int) -> None:
+    """Write the same events in both shapes: one of so many is a violation."""
     chance = random.Random(1)
     opened: set[int] = set()
     number = 0
+    for shape in SCHEMAS:
+        (folder / shape).mkdir(parents=True)
     for batch in range(batches):
         keys, values, partitions, offsets = [], [], [], []
+        nodes, types, clocks, times, data = [], [], [], [], []
         for _ in range(rows):
             number += 1
             node, counter, key = f"n{number % 10}", (number + 9) // 10, chance.randrange(KEYS)
-            kind = "open" if key not in opened or number % 33 == 0 else "work"
+            kind = "open" if key not in opened or number % each == 0 else "work"
             opened.add(key)
             keys.append(str(key).encode())
             values.append(
@@ -75,17 +85,32 @@ def write_events(folder: Path, batches: int, rows: int) -> None:
             )
             partitions.append(key % 4)
             offsets.append(number)
-        table = pyarrow.table(
-            {
-                "key": pyarrow.array(keys, pyarrow.binary()),
-                "value": pyarrow.array(values, pyarrow.binary()),
-                "topic": pyarrow.array(["events"] * rows, pyarrow.string()),
-                "partition": pyarrow.array(partitions, pyarrow.int32()),
-                "offset": pyarrow.array(offsets, pyarrow.int64()),
-            }
-        )
-        path = folder / f"{batch:04}.parquet"
-        pyarrow.parquet.write_table(table, path, row_group_size=50_000)  # type: ignore[no-untyped-call]
+            nodes.append(node)
+            types.append(kind)
+            clocks.append([(node, counter), ("other", 1)])
+            times.append(number / 1000)
+            data.append({"key": key, "text": "x" * 80})
+        place = {
+            "topic": pyarrow.array(["events"] * rows, pyarrow.string()),
+            "partition": pyarrow.array(partitions, pyarrow.int32()),
+            "offset": pyarrow.array(offsets, pyarrow.int64()),
+        }
+        messages = {
+            "key": pyarrow.array(keys, pyarrow.binary()),
+            "value": pyarrow.array(values, pyarrow.binary()),
+        }
+        columns = {
+            "node": pyarrow.array(nodes, pyarrow.string()),
+            "type": pyarrow.array(types, pyarrow.string()),
+            "clock": pyarrow.array(clocks, _CLOCK),
+            "time": pyarrow.array(times, pyarrow.float64()),
+            "data": pyarrow.array(data, _DATA),
+        }
+        for shape, own in (("messages", messages), ("columns", columns)):
+            path = folder / shape / f"{batch:04}.parquet"
+            pyarrow.parquet.write_table(  # type: ignore[no-untyped-call]
+                pyarrow.table({**own, **place}), path, row_group_size=50_000
+            )
 
 
 class Nothing:
@@ -176,49 +201,62 @@ def session(folder: Path, tasks: int) -> Any:
     )
 
 
+def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
+    """Print the rates of all operators on events of one shape."""
+    program = ketal.compile(PATTERN)
+    source = Source(keyed_by="key") if shape == "messages" else None
+    read = reads(program.compiled[0])
+
+    def events() -> Any:
+        reader = spark.readStream.schema(SCHEMAS[shape]).option("maxFilesPerTrigger", "1")
+        return reader.parquet(str(folder / shape))
+
+    nothing = ", ".join(f"{name} string" for name in COLUMNS)
+    whats = ("does nothing", "reads", "judges") if source else ("does nothing", "judges")
+    ratios = []
+    for turn in range(ROUNDS):
+        rates, times_us = [], []
+        for what in whats:
+            if what == "judges":
+                frame = detect(program, events(), source=source)
+            else:
+                rowed = shaped(
+                    events(), families(program, 16), source=source, lateness_ms=None,
+                    read=read, bytes_max=short(Limits()),
+                )  # fmt: skip
+                frame = rowed.frame.groupBy("group").applyInPandasWithState(
+                    Nothing(reads=what == "reads").stateful,
+                    nothing, "state binary", "append", "NoTimeout",
+                )  # fmt: skip
+            found = rate(spark, frame, folder / f"{shape}-{what}-{turn}", rows)
+            rates.append(found[0])
+            times_us.append(found[1])
+        ratios.append([rates[-1] / each for each in rates[:-1]])
+        print(
+            f"{shape}: {', '.join(whats)}: "
+            + ", ".join(f"{each:,.0f}" for each in rates)
+            + " rows/s; processor "
+            + ", ".join(f"{each:.1f}" for each in times_us)
+            + " us a row: "
+            + ", ".join(f"{each:.2f}" for each in ratios[-1])
+            + "; by the processor "
+            + ", ".join(f"{each / times_us[-1]:.2f}" for each in times_us[:-1]),
+            flush=True,
+        )
+    medians = [statistics.median(column) for column in zip(*ratios, strict=True)]
+    said = ", ".join(f"{m:.2f} of {w}" for m, w in zip(medians, whats[:-1], strict=True))
+    print(f"{shape}: {said}; 0.85 of what does nothing is asked for", flush=True)
+
+
 def main() -> None:
-    batches = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-    rows = int(sys.argv[2]) if len(sys.argv) > 2 else 500_000
-    tasks = int(sys.argv[3]) if len(sys.argv) > 3 else 2
-    program, source = ketal.compile(PATTERN), Source(keyed_by="key")
+    given = [int(argument) for argument in sys.argv[1:]]
+    batches, rows, tasks, each = (*given, *(4, 1_000_000, 2, 33)[len(given) :])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "events").mkdir()
-        write_events(folder / "events", batches, rows)
+        write_events(folder, batches, rows, each)
         spark = session(folder, tasks)
-
-        def events() -> Any:
-            reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1")
-            return reader.parquet(str(folder / "events"))
-
-        nothing = ", ".join(f"{name} string" for name in COLUMNS)
-        ratios = []
-        for turn in range(ROUNDS):
-            rates, times_us = [], []
-            for what in ("nothing", "reads", "judges"):
-                if what == "judges":
-                    frame = detect(program, events(), source=source)
-                else:
-                    rowed = shaped(events(), families(program, 16), source=source, lateness_ms=None)
-                    frame = rowed.frame.groupBy("group").applyInPandasWithState(
-                        Nothing(reads=what == "reads").stateful,
-                        nothing, "state binary", "append", "NoTimeout",
-                    )  # fmt: skip
-                found = rate(spark, frame, folder / f"{what}-{turn}", batches * rows)
-                rates.append(found[0])
-                times_us.append(found[1])
-            ratios.append(rates[2] / rates[0])
-            print(
-                "does nothing, reads, judges: "
-                + ", ".join(f"{each:,.0f}" for each in rates)
-                + " rows/s; processor "
-                + ", ".join(f"{each:.1f}" for each in times_us)
-                + f" us a row: {ratios[-1]:.2f} of nothing's rate, {rates[2] / rates[1]:.2f} of "
-                + f"reading's; by the processor {times_us[0] / times_us[2]:.2f} and "
-                + f"{times_us[1] / times_us[2]:.2f}",
-                flush=True,
-            )
-        print(f"ratio {statistics.median(ratios):.2f}; 0.85 is asked for")
+        for shape in SCHEMAS:
+            compare(spark, folder, shape, batches * rows)
         spark.stop()
 
 

@@ -252,6 +252,20 @@ class CompiledPattern:
         """`halt`, `resume` or `skip`."""
         return self.pattern.on_violation or "halt"
 
+    @property
+    def plain_key(self) -> str | None:
+        """The attribute that is the one partition key of a pattern with no time or copies.
+
+        None where a scope is told in another way.
+        """
+        p = self.pattern
+        of = p.partition[0] if len(p.partition) == 1 else None
+        if not isinstance(of, syntax.Attribute) or len(of.path) != 1:
+            return None
+        if self.window_us is not None or p.deployment is not None or self.calls:
+            return None
+        return of.path[0]
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """32 hex digits over all that decides verdicts; layout and comments do not."""

@@ -10,12 +10,22 @@ its bit is set or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 SPAN = 1_024
 """Counters in one chunk."""
+_BIT = [1 << bit for bit in range(SPAN)]
 _BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+
+
+def bits_of(counters: Iterable[int]) -> dict[int, int]:
+    """Return the bits of counters in each chunk, by number."""
+    bits: dict[int, int] = defaultdict(int)
+    for counter in counters:
+        bits[counter // SPAN] |= _BIT[counter % SPAN]
+    return bits
 
 
 class Counters:
@@ -64,6 +74,38 @@ class Counters:
         if self.changed is not None:
             self.changed.add(number)
 
+    def add_all(self, bits: Mapping[int, int]) -> None:
+        """Put in counters that are not there: of each chunk, by number, the bits."""
+        for number, some in bits.items():
+            chunk = self.chunks.get(number)
+            if chunk is not None:
+                some |= int.from_bytes(chunk, "little")
+            self.chunks[number] = bytearray(some.to_bytes(SPAN >> 3, "little"))
+        self.count += sum(map(int.bit_count, bits.values()))
+        if self.changed is not None:
+            self.changed.update(bits)
+
+    def has_some(self, bits: Mapping[int, int] | None, least: int, count: int) -> bool:
+        """Return whether one of some counters is there.
+
+        Parameters
+        ----------
+        bits : mapping of int to int, or None
+            Of each chunk, by number, the bits; None for `count` counters from `least` on.
+        least, count : int
+            The first of them, and how many there are.
+        """
+        if not self.count:
+            return False
+        if bits is None:
+            bits = bits_of(range(least, least + count))
+        chunks = self.chunks
+        return any(
+            some & int.from_bytes(chunks[number], "little")
+            for number, some in bits.items()
+            if number in chunks
+        )
+
     def after(self, upto: int) -> Iterator[int]:
         """Yield those above a counter, in order."""
         for number in sorted(self.chunks):
@@ -76,6 +118,19 @@ class Counters:
                         counter = first + 8 * at + bit
                         if counter > upto:
                             yield counter
+
+    def place(self, number: int, upto: int) -> int:
+        """Return which is the one of a number, from 1 on, among those above a counter."""
+        for chunk in sorted(self.chunks):
+            first = chunk * SPAN
+            below = max(0, upto + 1 - first)
+            bits = int.from_bytes(self.chunks[chunk], "little") >> below << below
+            if number <= bits.bit_count():
+                for _ in range(number - 1):
+                    bits &= bits - 1
+                return first + (bits & -bits).bit_length() - 1
+            number -= bits.bit_count()
+        raise IndexError(number)
 
     def highest(self) -> int:
         """Return the highest counter; 0 if there is none."""
@@ -93,10 +148,16 @@ class Counters:
             if self.changed is not None:
                 self.changed.add(number)
 
-    def packed(self, number: int) -> bytes | None:
-        """Return the bits of a chunk, without zeros at the end; None if it is not there."""
+    def packed(self, number: int, upto: int) -> bytes | None:
+        """Return the bits of a chunk that are above a counter; None if there are none."""
         chunk = self.chunks.get(number)
-        return None if chunk is None else bytes(chunk).rstrip(b"\0")
+        if chunk is None:
+            return None
+        below = max(0, upto + 1 - number * SPAN)
+        if not below:
+            return bytes(chunk).rstrip(b"\0") or None
+        bits = int.from_bytes(chunk, "little") >> below << below
+        return bits.to_bytes(SPAN >> 3, "little").rstrip(b"\0") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
         """Put back a chunk; `upto` is the counter up to which all is known."""

@@ -16,6 +16,7 @@ Happened-before and concurrency are defined in DESIGN section 2 and computed by
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections import deque
@@ -104,9 +105,14 @@ def seconds(value: Any) -> float:
 
 def rfc3339(time: float) -> str:
     """Write seconds since the epoch as RFC 3339 in UTC."""
-    moment = _EPOCH + timedelta(microseconds=round(time * 1e6))
-    text = moment.isoformat(timespec="seconds")[:19]
-    return text + (f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else "") + "Z"
+    whole_s, us = divmod(round(time * 1e6), 1_000_000)
+    text = _second(whole_s)
+    return text + (f".{us:06d}".rstrip("0") if us else "") + "Z"
+
+
+@functools.lru_cache(maxsize=4_096)
+def _second(whole_s: int) -> str:
+    return (_EPOCH + timedelta(seconds=whole_s)).isoformat(timespec="seconds")[:19]
 
 
 class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):

@@ -18,10 +18,10 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from ketal import counters
-from ketal.counters import Counters
+from ketal.counters import Counters, bits_of
 from ketal.event import Event, content
 from ketal.limits import Limits
 
@@ -50,6 +50,9 @@ class Tally:
 
 WHOLE_CLOCK_ENTRIES = 8
 """A clock with no more entries is saved as it is, not as what it changes."""
+
+UNREAD_SHARE = 16
+"""So many times the contents that are kept may be unread before those that are not are let go."""
 
 GIVEN_UP_SHARE = 16
 """Where more counters are beyond holes than are kept, one in so many of them is given up."""
@@ -83,6 +86,46 @@ def read_rows(
             yield node, counter, digest, clock
 
 
+class Line(NamedTuple):
+    """Some events of a node, by their counters.
+
+    Attributes
+    ----------
+    node : str
+        Whose.
+    least, most, number : int
+        The first and the last of the counters, and how many there are.
+    bits : dict of int to int, or None
+        Of each chunk of `Counters`, by number, its bits; None for all from `least` to `most`.
+    """
+
+    node: str
+    least: int
+    most: int
+    number: int
+    bits: dict[int, int] | None
+
+
+class Unread(Protocol):
+    """Events of which only columns are known (`ketal.columns`)."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+
+    def lines(self) -> Iterator[Line]:
+        """Yield of each node which there are."""
+
+    def names(self, first: int) -> Iterator[tuple[str, int]]:
+        """Yield node and counter of those from a row on."""
+
+    def events(self, first: int) -> Sequence[Event]:
+        """Return those from a row on."""
+
+    def beginnings(self, last: int) -> Iterator[Event]:
+        """Yield those up to a row that are the first of their nodes."""
+
+
 class Intake:
     """Tells new events from those that were seen.
 
@@ -106,10 +149,15 @@ class Intake:
         self._contents: dict[tuple[str, int], Event | bytes] = {}
         self._clocks: dict[tuple[str, int], dict[str, int]] = {}  # of contents that are digests
         self._oldest: deque[tuple[str, int]] = deque()
+        # The latest events, whose contents nobody has asked for yet.
+        self._unread: list[Unread] = []
+        self._unread_count = 0
         self.evicted = 0
 
     def admit(self, event: Event) -> str:
         """Return what an event is: new, duplicate, contradiction or forgotten."""
+        if self._unread:
+            self._read()
         node = event.node
         counter = event.clock[node]
         dot = (node, counter)
@@ -140,6 +188,8 @@ class Intake:
         named_by : str
             The attribute of an event whose name is not the one that it arrives with.
         """
+        if self._unread:
+            self._read()
         upto, beyond, contents = self.upto, self.beyond, self._contents
         most, span = self.counters_max, counters.SPAN
         note = self._oldest.append
@@ -181,11 +231,71 @@ class Intake:
             self._evict()
         return number
 
+    @property
+    def room(self) -> int:
+        """How many counters beyond holes may come before some are given up."""
+        return self.counters_max - self._beyond_count
+
+    def admit_columns(self, columns: Unread) -> bool:
+        """Admit events of which only columns are known, if all are plainly new.
+
+        As `admit` of each, in turn. Contents are read when somebody asks for them.
+
+        Parameters
+        ----------
+        columns : Unread
+            The events: one, or no more than there is `room` for.
+        """
+        lines = list(columns.lines())
+        for node, least, _, number, bits in lines:
+            if least <= self.upto.get(node, 0):
+                return False
+            beyond = self.beyond.get(node)
+            if bits is not None and sum(map(int.bit_count, bits.values())) != number:
+                return False  # Two have one name.
+            if beyond is not None and beyond.has_some(bits, least, number):
+                return False
+        for node, least, most, number, bits in lines:
+            upto, line = self.upto.get(node, 0), self.beyond.get(node)
+            if bits is None and least == upto + 1 and (line is None or not line.count):
+                self.upto[node] = most
+                continue
+            line = self._line(node)
+            line.add_all(bits_of(range(least, most + 1)) if bits is None else bits)
+            self._beyond_count += number
+            if upto + 1 in line:
+                self._close_up(node)
+        if self._beyond_count > self.counters_max:
+            self._give_up()
+        self._unread.append(columns)
+        self._unread_count += columns.rows
+        if self._unread_count > UNREAD_SHARE * self.contents_max:
+            self._read()
+        return True
+
+    def _read(self) -> None:
+        """Take in the contents of events that were admitted as columns, as far as they are kept."""
+        unread, left = self._unread, self._unread_count - self.contents_max
+        self._evict(self._unread_count)
+        self._unread, self._unread_count = [], 0
+        for columns in unread:
+            first = min(max(left, 0), columns.rows)
+            left -= columns.rows
+            self.evicted += first
+            for event in columns.beginnings(first):
+                self.firsts[event.node] = _digest(event)
+            if first < columns.rows:
+                dots = columns.names(first)
+                self._contents.update(zip(dots, columns.events(first), strict=True))
+                self._oldest.extend(columns.names(first))
+
     def status(self, event: Event) -> str:
         """Return what an event is, and take note of nothing.
 
         As `admit`, but an event whose content is no longer kept is `forgotten`.
         """
+        if self._unread:
+            self._read()
         node = event.node
         counter = event.clock[node]
         dot = (node, counter)
@@ -194,10 +304,10 @@ class Intake:
         kept = dot in self._contents or (counter == 1 and node in self.firsts)
         return self._again(event, dot) if kept else FORGOTTEN
 
-    def _evict(self) -> None:
-        """Let go of the oldest contents, beyond those that may be kept."""
+    def _evict(self, coming: int = 0) -> None:
+        """Let go of the oldest contents, beyond those that may be kept with some that come."""
         oldest, contents, clocks = self._oldest, self._contents, self._clocks
-        for _ in range(len(oldest) - self.contents_max):
+        for _ in range(min(len(oldest) + coming - self.contents_max, len(oldest))):
             dot = oldest.popleft()
             known = contents.pop(dot)
             self.evicted += 1
@@ -242,8 +352,7 @@ class Intake:
             # Of each node the same share, rounded up.
             share = -(-line.count // GIVEN_UP_SHARE)
             count = min(share, self._beyond_count - left)
-            above = line.after(self.upto.get(node, 0))
-            last = next(itertools.islice(above, count - 1, None))
+            last = line.place(count, self.upto.get(node, 0))
             self.upto[node] = self.forgotten[node] = last - 1
             line.count -= count - 1
             self._beyond_count -= count - 1
@@ -279,6 +388,8 @@ class Intake:
 
     def clocks(self) -> Iterator[tuple[str, int, dict[str, int]]]:
         """Yield node, counter and clock of the events whose content is kept, as they arrived."""
+        if self._unread:
+            self._read()
         for dot, known in self._contents.items():
             clock = self._clocks.get(dot) if isinstance(known, bytes) else known.clock
             if clock is not None:
@@ -286,6 +397,8 @@ class Intake:
 
     def first_contents(self) -> dict[str, bytes]:
         """Return the digest of each node's event of counter 1, where it was seen."""
+        if self._unread:
+            self._read()
         known = {n: known for (n, c), known in self._contents.items() if c == 1}
         digests = {n: k if isinstance(k, bytes) else _digest(k) for n, k in known.items()}
         return {**self.firsts, **digests}
@@ -326,21 +439,27 @@ class Intake:
 
     def state(self) -> dict[str, Any]:
         """Return what is small of the state: all but counters beyond holes, and contents."""
+        if self._unread:
+            self._read()
         return {
-            "upto": self.upto,
+            "upto": dict(sorted(self.upto.items())),
             "beyond": sorted(node for node, line in self.beyond.items() if line.count),
-            "forgotten": self.forgotten,
-            "firsts": self.firsts,
+            "forgotten": dict(sorted(self.forgotten.items())),
+            "firsts": dict(sorted(self.firsts.items())),
             "evicted": self.evicted,
         }
 
     @property
     def taken(self) -> int:
         """How many contents were taken in, those that were evicted since included."""
+        if self._unread:
+            self._read()
         return self.evicted + len(self._contents)
 
     def dots(self, since: int) -> list[tuple[str, int]]:
         """Return (node, counter) of the contents taken in after the first `since`, as they came."""
+        if self._unread:
+            self._read()
         count = min(self.taken - since, len(self._contents))
         newest = list(itertools.islice(reversed(self._contents), count))
         newest.reverse()
@@ -359,6 +478,8 @@ class Intake:
             The last large clock of each node in the rows before, against which the next one is
             written, and which is put in; None: no clocks.
         """
+        if self._unread:
+            self._read()
         rows: list[Any] = []
         contents, remembered = self._contents, self._clocks
         for dot in dots:

@@ -18,6 +18,7 @@ from typing import Any
 from ketal.admission import Admission
 from ketal.automaton import CompiledPattern
 from ketal.changing import begin_anew, records_of, standing, unchanged_patterns, written
+from ketal.columns import Columns, Reader, reads
 from ketal.errors import (
     EventError,
     NotAvailableError,
@@ -35,6 +36,7 @@ from ketal.queues import Queues, came_late, overflowed
 from ketal.records import OTHERS, Recorder, Records
 from ketal.scopes import Counts, PatternRun
 from ketal.snapshots import changes, decoded, encoded
+from ketal.steps import Steps
 from ketal.verdicts import Rejected, Transition, Verdict
 
 Handler = Callable[[Verdict], object]
@@ -158,6 +160,11 @@ class Monitor:
         The program's other patterns, which another Monitor offers the same events: whether an
         event is late or refused is decided for all of them.
 
+    Attributes
+    ----------
+    reader : ketal.columns.Reader or None
+        What makes columns of events for `feed_columns`; None where the program is not judged so.
+
     Raises
     ------
     NotAvailableError
@@ -206,6 +213,11 @@ class Monitor:
         self._intake = self._admission.intake
         self._plain = not self._admission.closed
         self._quick = self._runs[0] if self._may_be_quick() else None
+        self._steps: Steps | None = None
+        self.reader: Reader | None = None
+        read = reads(program.compiled[0]) if self._quick is not None else None
+        if read is not None and not (self._handlers.by_kind or self._handlers.by_state):
+            self._steps, self.reader = Steps(self._runs[0]), Reader(self._runs[0], read)
         free = [run for run in self._direct if run.compiled.causal]
         self._queues = Queues(
             self._ordered, self.limits, execution, free=free, arrived=self._intake
@@ -295,6 +307,34 @@ class Monitor:
         count = self._intake.admit_new(events, first, named_by=ATTRIBUTE)
         self._tally.accepted += count
         return count
+
+    def feed_columns(self, columns: Columns) -> tuple[int, list[tuple[int, list[Verdict]]]]:
+        """Take events of which only columns are known, as many as are plainly new.
+
+        What is left is for `feed_each`.
+
+        Parameters
+        ----------
+        columns : Columns
+            What `reader` made, of events none of which has `ATTRIBUTE`.
+
+        Returns
+        -------
+        int, list of (int, list of Verdict)
+            How many were taken; of each that brought something about, its row, and what.
+        """
+        if self._steps is None or self._closed or not (self._plain and self._runs[0].steps_alone):
+            return 0, []
+        intake, count = self._intake, 0
+        while count < columns.rows:
+            # Where there is no room, counters are given up after each event.
+            last = min(columns.rows, count + max(intake.room, 1))
+            if not intake.admit_columns(columns.part(count, last)):
+                break
+            count = last
+        self._tally.accepted += count
+        some = columns if count == columns.rows else columns.part(0, count)
+        return count, self._steps.offer(some)  # type: ignore[return-value]
 
     def reject(self, rejected: Rejected) -> list[Verdict]:
         """Count a record that is no event."""

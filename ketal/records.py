@@ -329,9 +329,9 @@ class _Beyond:
     def changes(self, out: Changes) -> None:
         """Write the chunks that changed since the last time; the first time, all."""
         for node, line in sorted(self._intake.beyond.items()):
-            changed = line.changed
+            changed, upto = line.changed, self._intake.upto.get(node, 0)
             for number in sorted(line.chunks if self._whole else changed or ()):
-                packed = line.packed(number)
+                packed = line.packed(number, upto)
                 key = f"beyond/{number}/{node}".encode()
                 out[key] = None if packed is None else _packed([node, number, packed])
             if self._tracking and changed:

@@ -26,7 +26,6 @@ from ketal.finds import FindRun, find_run
 from ketal.limits import Limits
 from ketal.missed import Missed, ScopeName
 from ketal.partials import Found, Live, Taken
-from ketal.pattern import Attribute
 from ketal.runs import CheckRun, Configuration, Machine, Seen
 from ketal.values import base_node, glob_regex, kind
 from ketal.verdicts import (
@@ -48,7 +47,7 @@ Key = tuple[int, str, int]
 NO_DOTS: frozenset[Dot] = frozenset()
 NEVER_US = 2**62
 """Later than any time that an event can have."""
-_PLAIN_KINDS = {str: kind(""), int: kind(0)}
+PLAIN_KINDS = {str: kind(""), int: kind(0)}
 """The kinds of values that are partition keys as they are."""
 ALPHABET_MASKS_MAX = 65_536
 """Masks whose membership in the alphabet is remembered."""
@@ -249,25 +248,12 @@ class PatternRun:
             or compiled.unknown_types
         )
         self._window_us = compiled.window_us
-        self._key_attribute = self._plain_key()
+        self._key_attribute = compiled.plain_key
         self._releases = bool(compiled.partition)
         self.is_check = compiled.kind == "check"
         self._quick: dict[tuple[int, int], tuple[Configuration, ...] | None] | None = (
             {} if self.is_check and not trace else None
         )
-
-    def _plain_key(self) -> str | None:
-        """Return the attribute that is the one partition key of a pattern with no time or copies.
-
-        None where a scope is told in another way.
-        """
-        compiled = self.compiled
-        of = compiled.pattern.partition[0] if len(compiled.partition) == 1 else None
-        if not isinstance(of, Attribute) or len(of.path) != 1:
-            return None
-        if compiled.window_us is not None or self._deployment is not None:
-            return None
-        return None if compiled.unknown_types else of.path[0]
 
     def _guard_failed(self) -> None:
         self.counts.guard_failures += 1
@@ -324,7 +310,7 @@ class PatternRun:
         """
         offer = self.offer
         quick, attribute = self._quick, self._key_attribute
-        if quick is None or attribute is None or self.after or self.places:
+        if quick is None or attribute is None or not self.steps_alone:
             said = ((number, offer(event)) for number, event in enumerate(events))
             return [(number, verdicts) for number, verdicts in said if verdicts]
         # A check with one plain key: `_offer`, for events of scopes that are there, in one loop.
@@ -334,7 +320,7 @@ class PatternRun:
         for number, event in enumerate(events):
             mask = mask_of(event)
             value = event.data.get(attribute)
-            key = _PLAIN_KINDS.get(value.__class__)
+            key = PLAIN_KINDS.get(value.__class__)
             scope = None if key is None else scopes.get(((key, value),))
             if scope is not None:
                 configurations = scope.run.configurations  # type: ignore[union-attr]
@@ -603,6 +589,40 @@ class PatternRun:
             scope.due_us = time_us
             self._ticks += 1
             heapq.heappush(self._due, (time_us, scope.number, self._ticks, scope))
+
+    @property
+    def steps_alone(self) -> bool:
+        """Whether a state and a mask may say all: a check with one plain key, nothing lost."""
+        return (
+            self._quick is not None
+            and self._key_attribute is not None
+            and not (self.after or self.places)
+        )
+
+    def quick(self, state: int, mask: int) -> tuple[Configuration, ...] | None:
+        """Return where a check goes from a state, None if that takes a closer look."""
+        assert self._quick is not None
+        at = (state, mask)
+        return self._quick[at] if at in self._quick else self._learn_quick(at)
+
+    def offer_in(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
+        """Hand in an event of the alphabet to the scope that it is of (`ketal.steps`)."""
+        if scope.clean:
+            self._change(scope)
+        run, place = scope.run, scope.places
+        scope.places = place + 1
+        assert isinstance(run, CheckRun)
+        if run.halted:
+            self.counts.halted += 1
+            return []
+        return self._checked(scope, run, Seen(event, mask, place))
+
+    def goes(self, scope: Scope, to: tuple[Configuration, ...], places: int) -> None:
+        """Take note of where a check is after so many events in all (`ketal.columns`)."""
+        if scope.clean:
+            self._change(scope)
+        assert isinstance(scope.run, CheckRun)
+        scope.run.configurations, scope.places = to, places
 
     def _learn_quick(self, at: tuple[int, int]) -> tuple[Configuration, ...] | None:
         """Return where a check goes from (state, mask), None if that takes a closer look."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from typing import Any, ClassVar, NoReturn
 
 import msgspec
@@ -48,6 +48,14 @@ class FrozenMapping(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names and values."""
+        return self._held.items()
+
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self._held.keys()
 
     def __hash__(self) -> int:
         return hash(frozenset(self._held.items()))
@@ -125,7 +133,7 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The deterministic id: 32 hex digits."""
         scope = [(name, _packed(value)) for name, value in self.scope.items()]
-        steps = [(step, dot.node, dot.counter) for step, dot in self._steps()]
+        steps = [(step, *dot) for step, dot in self._steps()]
         named = (self.fingerprint, self.pattern, self.execution, scope, self.kind, steps)
         return hashlib.blake2b(msgspec.json.encode(named), digest_size=16).hexdigest()
 

@@ -26,6 +26,12 @@ def place_of(record: Any) -> str:
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
+def short(limits: Limits) -> int:
+    """Return up to which length, in bytes, no message breaks a limit."""
+    # An entry of a clock takes five bytes at least.
+    return min(5 * limits.clock_entries_max, limits.line_bytes_max)
+
+
 class Reader:
     """Reads messages.
 
@@ -42,8 +48,7 @@ class Reader:
         self._plain = self._shape.plain
         self._decode = event_decoder().decode
         self._bytes_max = limits.line_bytes_max
-        # An entry of a clock takes five bytes at least, so a shorter one cannot break the limit.
-        self._short = 5 * limits.clock_entries_max
+        self._short = short(limits)
         outside = [path[1:] for path in self._shape.paths.values() if path[0] == KAFKA]
         self._wants_key = ("key",) in outside
         self._headers = {path[1] for path in outside if path[0] == "header"}
@@ -60,7 +65,7 @@ class Reader:
         if (
             self._plain
             and value is not None
-            and len(value) < self._short
+            and len(value) <= self._short
             and not may_hold_control(value)
         ):
             try:
@@ -82,7 +87,7 @@ class Reader:
         """
         if not self._plain or None in values:
             return None
-        if max(map(len, values)) >= self._short:  # type: ignore[arg-type]
+        if max(map(len, values)) > self._short:  # type: ignore[arg-type]
             return None
         if may_hold_control(b" ".join(values)):  # type: ignore[arg-type]
             return None

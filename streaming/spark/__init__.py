@@ -117,6 +117,8 @@ def verdicts(
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
+    from ketal.columns import reads
+    from ketal.streaming.messages import short
     from ketal.streaming.spark.group import Work
     from ketal.streaming.spark.operator import Operator
     from ketal.streaming.spark.rows import shaped
@@ -127,17 +129,20 @@ def verdicts(
     streaming = events.isStreaming
     timed = uses_time(program) if change is None else change.timed
     was = None if change is None else change.was
+    shared = grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups)
     rows = shaped(
         events,
         found,
         source=source,
         lateness_ms=lateness_ms if timed and streaming else None,
         touched_since=None if was is None else since or {},
+        read=reads(program.compiled[0]) if len(found) == len(program.compiled) == 1 else None,
+        bytes_max=short(shared),
     )
     count = sum(family.groups for family in found)
     work = Work(
         programs=tuple((family.first, family.program) for family in found),
-        limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
+        limits=shared,
         source=rows.source,
         columns=rows.columns,
         headers=rows.headers,

@@ -23,7 +23,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.streaming.spark.group import Group, Row, Work
+from ketal.streaming.spark.group import Group, Work
+from ketal.streaming.spark.table import Table
 
 ROWS_MAX = 10_000
 """So many verdicts are handed back at once."""
@@ -76,7 +77,8 @@ class Operator:
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
         said += map(work.row, group.advance(mark_ms))
         if not state.hasTimedOut:
-            said += map(work.row, group.take(_sorted(frames, work.columns)))
+            table = _ordered(frames, work.columns)
+            said += map(work.row, group.take_table(table) if table is not None else ())
         if work.timed and group.waits:
             state.setTimeoutTimestamp(max(0, mark_ms) + 1)
         if work.figures:
@@ -106,8 +108,8 @@ class Operator:
         group: Group | None = None
         said: list[tuple[str | None, ...]] = []
         for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in ("group", *work.columns)]
-            numbers = columns[0]
+            numbers = batch.column("group").to_pylist()
+            table = Table({name: _array(batch.column(name)) for name in work.columns})
             start = 0
             while start < len(numbers):
                 number, stop = numbers[start], start
@@ -116,8 +118,7 @@ class Operator:
                 if group is None or group.number != number:
                     said += _ended(group, work)
                     group = Group(work, number, None)
-                rows = zip(*(column[start:stop] for column in columns[1:]), strict=True)
-                for verdict in group.take(rows):
+                for verdict in group.take_table(table.part(start, stop)):
                     said.append(work.row(verdict))
                     if len(said) >= ROWS_MAX:
                         yield _arrow(said, work.output)
@@ -146,19 +147,24 @@ def _arrow(said: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
     return pyarrow.record_batch(named)
 
 
-def _sorted(frames: Iterable[Any], names: Sequence[str]) -> Iterable[Row]:
-    """Return the rows of frames in the order of topic, partition and offset."""
+def _array(column: Any) -> Any:
+    """Return a column of Arrow as pandas would have it."""
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _ordered(frames: Iterable[Any], names: Sequence[str]) -> Table | None:
+    """Return the rows of frames in the order of topic, partition and offset; None for none."""
     import numpy
     import pandas
 
     parts = [frame for frame in frames if len(frame)]
     if not parts:
-        return ()
+        return None
     frame = parts[0] if len(parts) == 1 else pandas.concat(parts, ignore_index=True)
     columns = {name: frame[name].to_numpy() for name in names}
     if "offset" not in columns:
-        return zip(*(column.tolist() for column in columns.values()), strict=True)
+        return Table(columns)
     topics = columns["topic"]
     codes = [] if (topics == topics[0]).all() else [pandas.factorize(topics, sort=True)[0]]
     order = numpy.lexsort((columns["offset"], columns["partition"], *codes))
-    return zip(*(column[order].tolist() for column in columns.values()), strict=True)
+    return Table({name: column[order] for name, column in columns.items()})

@@ -31,12 +31,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ketal import pattern as syntax
+from ketal.clocks.vector import COUNTER_MAX
+from ketal.columns import Reads
 from ketal.errors import SettingError
 from ketal.event import CONTROL_PREFIX
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import OWN_FIELDS, Source
+from ketal.operators.membership import ATTRIBUTE
 from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
-from ketal.streaming.spark.group import ALONE, COPY, HOME, HOMES, PLACED, TOUCH
+from ketal.streaming.spark.group import ALONE, AT, COPY, COUNTER, HOME, HOMES, PLACED, TOUCH
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ PLACE = ("topic", "partition", "offset")
 EVENT_COLUMNS = ("node", "type", "clock")
 DELAY = "spark.watermarkDelayMs"
 """What Spark calls the mark of a column of event time."""
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TIME_MAX_S = 253_402_300_799.0
 TOUCHED_FIRST, TOUCHED_EACH = 100, 10_000
 """So many offsets of each partition are for all groups to see, and one of so many later on."""
@@ -81,6 +85,8 @@ def shaped(
     source: Source | None,
     lateness_ms: int | None,
     touched_since: Mapping[str, Mapping[str, int]] | None = None,
+    read: Reads | None = None,
+    bytes_max: int = 0,
 ) -> Shaped:
     """Return events as rows of key groups.
 
@@ -96,6 +102,10 @@ def shaped(
         How far Spark's watermark is behind the latest time; None for none.
     touched_since : mapping, optional
         The offsets of a change that all groups have to take up soon, by topic and partition.
+    read : Reads, optional
+        What the program reads of an event, where that is enough to judge it (`ketal.columns`).
+    bytes_max : int
+        The length, as JSON, up to which it is.
 
     Raises
     ------
@@ -121,6 +131,8 @@ def shaped(
     if lateness_ms is not None:
         frame = of.marked(frame, lateness_ms)
     columns = of.columns()
+    if read is not None and isinstance(of, _Events):
+        columns |= of.judged(read, bytes_max)
     control = of.control()
     groups = [_group(of, family) for family in families]
     count = sum(family.groups for family in families)
@@ -387,6 +399,79 @@ class _Events:
             if self._is_text(name):
                 out[name] = F.col(name)
         return out
+
+    def judged(self, read: Reads, bytes_max: int) -> dict[str, Column]:
+        """Return the columns by which events are judged; none where a row does not have them so.
+
+        A counter of 0 says that the event has to be looked at itself.
+
+        Parameters
+        ----------
+        read : Reads
+            What is read of an event.
+        bytes_max : int
+            A longer event has to be looked at.
+        """
+        types = self._types
+        time, clock = types.get("time", T.DoubleType()), types["clock"]
+        if not (
+            self._is_text("node")
+            and self._is_text("type")
+            and isinstance(clock, T.MapType)
+            and isinstance(clock.keyType, T.StringType)
+            and isinstance(clock.valueType, _WHOLE)
+            and isinstance(time, T.NumericType | T.TimestampType)
+            and not isinstance(time, T.DecimalType)
+        ):
+            return {}
+        attributes = {
+            f"{AT}{n}": self._attribute(name) for n, name in enumerate((read.key, *read.attributes))
+        }
+        given = {name: column for name, column in attributes.items() if column is not None}
+        if len(given) < len(attributes) or ATTRIBUTE in types:
+            return {}
+        plain = (
+            (F.col("node") != "")
+            & (F.col("type") != "")
+            & ~self._has(ATTRIBUTE)
+            & (F.octet_length(self._json()) <= bytes_max)
+            & ~F.map_contains_key("clock", "")
+            & F.forall(F.map_values("clock"), lambda c: c.between(1, COUNTER_MAX))
+        )
+        if "time" in types:
+            at = _cast("time", time).cast("double")
+            plain &= at.isNull() | (at.between(0, _TIME_MAX_S) & ~F.isnan(at))
+        own = F.coalesce(F.try_element_at("clock", F.col("node")).cast("bigint"), F.lit(0))
+        counter = F.when(plain, own).otherwise(F.lit(0))
+        return {"node": F.col("node"), "type": F.col("type"), COUNTER: counter, **given}
+
+    def _has(self, name: str) -> Column:
+        """Return whether the column data may have an attribute."""
+        data = self._types.get("data")
+        if isinstance(data, T.MapType):
+            return F.coalesce(F.map_contains_key("data", name), F.lit(False))
+        return F.lit(isinstance(data, T.StructType) and name in data.names)
+
+    def _attribute(self, name: str) -> Column | None:
+        """Return an attribute as it is in JSON; None if its column says it in another way."""
+        if name in (*OWN_FIELDS, *PLACE, "timestamp"):
+            return None
+        data, beyond = self._types.get("data"), self._types.get(name)
+        if data is None and beyond is not None:
+            return F.col(_quoted(name)) if isinstance(beyond, (*_WHOLE, T.StringType)) else None
+        if beyond is not None or not isinstance(data, T.StructType | T.MapType | None):
+            return None
+        nothing = F.lit(None).cast("string")
+        if data is None:
+            return nothing
+        if isinstance(data, T.MapType):
+            plain = isinstance(data.keyType, T.StringType)
+            kind, column = data.valueType, F.try_element_at("data", F.lit(name))
+        elif name not in data.names:
+            return nothing
+        else:
+            plain, kind, column = True, data[name].dataType, F.col("data").getField(name)
+        return column if plain and isinstance(kind, (*_WHOLE, T.StringType)) else None
 
     def _json(self) -> Column:
         own = [_cast(name, self._types[name]) for name in OWN_FIELDS if self._in_json(name)]

@@ -1,0 +1,302 @@
+"""Events as columns: many at once, of which only what a pattern reads is looked at (DESIGN 7).
+
+Most patterns read little of an event: its type, one attribute that tells its scope. A check that
+has one such key, and that asks nothing of clocks or time, needs no events: the names go to
+`Intake.admit_columns`, and `ketal.steps` moves all scopes at once. An event is made only of what
+takes a closer look, as a violation does, or where its content is kept.
+
+Columns are arrays of numpy, which whoever makes columns has anyway; nothing else needs it.
+
+The one rule: what is said of columns is what `PatternRun.offer` says of the events, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ketal import pattern as syntax
+from ketal.admission import reads_clocks
+from ketal.automaton import CompiledPattern
+from ketal.counters import SPAN, bits_of
+from ketal.event import Event, decode_events, event_decoder
+from ketal.intake import Line
+from ketal.scopes import PLAIN_KINDS, PatternRun
+
+TYPES_MAX = 65_536
+"""Types whose masks are remembered."""
+SPARSE = 4
+"""Counters that are spread over so many times more chunks than there are of them are taken one by
+one."""
+_SHAPES = {"type", "compare", "member", "exists", "matches"}
+"""Atoms that read no more of an event than the fields and attributes that they name."""
+_decode = event_decoder().decode
+
+
+class Coded(NamedTuple):
+    """A column of few different values.
+
+    Attributes
+    ----------
+    codes : numpy.ndarray of int
+        Of each row the number of its value; -1 for none.
+    values : list
+        The values, by number.
+    """
+
+    codes: Any
+    values: list[Any]
+
+
+def coded(column: Iterable[Hashable]) -> Coded:
+    """Return a column with its values numbered, as they come; None is no value."""
+    import numpy
+
+    numbers: dict[Any, int] = {None: -1}
+    put = numbers.setdefault
+    codes = numpy.array([put(value, len(numbers) - 1) for value in column], dtype=numpy.int64)
+    del numbers[None]
+    return Coded(codes, list(numbers))
+
+
+class Columns(NamedTuple):
+    """Events in turn; each column has a row for each of them.
+
+    Attributes
+    ----------
+    nodes : Coded
+        Their nodes.
+    counters : numpy.ndarray of int
+        Their own entries.
+    masks : Coded
+        The truth of the pattern's local atoms.
+    keys : Coded
+        The values of the attribute that tells scopes, where it is a string or an integer.
+    texts : sequence of bytes
+        Each as a JSON object that `event_decoder` reads.
+    """
+
+    nodes: Coded
+    counters: Any
+    masks: Coded
+    keys: Coded
+    texts: Sequence[bytes]
+
+    @property
+    def rows(self) -> int:
+        """How many events there are."""
+        return len(self.texts)
+
+    def part(self, first: int, last: int) -> Columns:
+        """Return the rows from one on, up to another."""
+        nodes, counters, masks, keys, texts = self
+        return Columns(
+            Coded(nodes.codes[first:last], nodes.values),
+            counters[first:last],
+            Coded(masks.codes[first:last], masks.values),
+            Coded(keys.codes[first:last], keys.values),
+            texts[first:last],
+        )
+
+    def event(self, row: int) -> Event:
+        """Return the event of a row."""
+        return _decode(self.texts[row])
+
+    # --- what `Intake` asks ---
+
+    def events(self, first: int) -> Sequence[Event]:
+        """Return the events from a row on."""
+        texts = list(self.texts[first:])
+        events = decode_events(texts)
+        return list(map(_decode, texts)) if events is None else events
+
+    def names(self, first: int) -> Iterator[tuple[str, int]]:
+        """Yield node and counter of the events from a row on."""
+        values = self.nodes.values
+        nodes = [values[code] for code in self.nodes.codes[first:].tolist()]
+        return zip(nodes, self.counters[first:].tolist(), strict=True)
+
+    def beginnings(self, last: int) -> Iterator[Event]:
+        """Yield the events up to a row that are the first of their nodes."""
+        for row in (self.counters[:last] == 1).nonzero()[0].tolist():
+            yield self.event(row)
+
+    def lines(self) -> Iterator[Line]:
+        """Yield of each node which of its events there are."""
+        import numpy
+
+        codes, values = self.nodes
+        order = numpy.argsort(codes.astype(numpy.uint32), kind="stable")
+        ends = numpy.cumsum(numpy.bincount(codes, minlength=len(values)))
+        ordered = self.counters[order]
+        for number, end in enumerate(ends.tolist()):
+            counters = ordered[ends[number - 1] if number else 0 : end]
+            if len(counters):
+                yield _line(values[number], counters)
+
+
+def _line(node: str, counters: Any) -> Line:
+    """Return which counters of a node there are."""
+    import numpy
+
+    count, least, most = len(counters), int(counters.min()), int(counters.max())
+    in_turn = most - least + 1 == count and bool((counters[1:] > counters[:-1]).all())
+    if in_turn:
+        return Line(node, least, most, count, None)
+    first, last = least // SPAN, most // SPAN
+    if last - first > SPARSE * count:
+        return Line(node, least, most, count, bits_of(counters.tolist()))
+    there = numpy.zeros((last - first + 1) * SPAN, dtype=numpy.uint8)
+    there[counters - first * SPAN] = 1
+    packed, width = numpy.packbits(there, bitorder="little").tobytes(), SPAN >> 3
+    chunks = (
+        (first + n, int.from_bytes(packed[n * width : (n + 1) * width], "little"))
+        for n in range(last - first + 1)
+    )
+    return Line(node, least, most, count, {number: bits for number, bits in chunks if bits})
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a pattern reads of an event that is no clock and no time.
+
+    Parameters
+    ----------
+    key : str
+        The attribute that tells scopes.
+    attributes : tuple of str
+        Those that guards read.
+    node : bool
+        Whether guards read the node.
+    """
+
+    key: str
+    attributes: tuple[str, ...]
+    node: bool
+
+
+def reads(compiled: CompiledPattern) -> Reads | None:
+    """Return what a pattern reads of its events; None where it needs more than columns.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        A check under arrival order can be judged of columns, if it has one plain key, a scope of
+        it is never over, and no guard is registered or reads the time.
+    """
+    p, key = compiled.pattern, compiled.plain_key
+    if compiled.kind != "check" or key is None or reads_clocks(compiled) or p.topology is not None:
+        return None
+    if 0 in compiled.automaton.finals:
+        return None  # What is back at the beginning is let go; then scopes come and go in turn.
+    attributes: dict[str, None] = {}
+    fields: set[str] = set()
+    for atom in compiled.automaton.atoms:
+        if atom.relational:
+            continue  # Where one decides, the event itself is asked.
+        if atom.shape not in _SHAPES:
+            return None
+        for part in atom.payload:
+            for node in syntax.walk(part) if isinstance(part, syntax.Node) else ():
+                if isinstance(node, syntax.Attribute):
+                    attributes[node.path[0]] = None
+                if isinstance(node, syntax.Field):
+                    fields.add(node.name)
+    if not fields <= {"type", "node"}:
+        return None
+    return Reads(key, tuple(attributes), "node" in fields)
+
+
+class _Row:
+    """What guards read of a row."""
+
+    __slots__ = ("data", "node", "type")
+
+    def __init__(self, type_: str, node: str, data: Mapping[str, Any]) -> None:
+        self.type, self.node, self.data = type_, node, data
+
+
+class Reader:
+    """Makes the columns that a pattern is judged of.
+
+    Parameters
+    ----------
+    run : PatternRun
+        The pattern.
+    read : Reads
+        What it reads.
+
+    Attributes
+    ----------
+    key : str
+        The attribute that tells scopes.
+    guarded : tuple of str
+        The attributes that guards read.
+    """
+
+    def __init__(self, run: PatternRun, read: Reads) -> None:
+        self._mask = run.machine.compiled.mask
+        self.key, self.guarded = read.key, read.attributes
+        self._types_alone = not (read.attributes or read.node)
+        self._masks: dict[str, int] = {}  # of types, where nothing else is read
+
+    def columns(
+        self,
+        nodes: Coded,
+        counters: Any,
+        types: Coded,
+        keys: Coded,
+        data: Mapping[str, Sequence[Any]],
+        texts: Sequence[bytes],
+    ) -> Columns:
+        """Return the columns of events of which these are known.
+
+        Parameters
+        ----------
+        nodes, types : Coded
+            Where and what.
+        counters : sequence of int
+            The own entries.
+        keys : Coded
+            The attribute that tells scopes, where it is a string or an integer.
+        data : mapping of str to sequence
+            The attributes that guards read, `guarded`.
+        texts : sequence of bytes
+            The events as JSON.
+        """
+        import numpy
+
+        counted = numpy.asarray(counters, dtype=numpy.int64)
+        return Columns(nodes, counted, self._masks_of(nodes, types, data), keys, texts)
+
+    def _masks_of(self, nodes: Coded, types: Coded, data: Mapping[str, Sequence[Any]]) -> Coded:
+        if self._types_alone:
+            known = self._masks
+            if len(known) + len(types.values) > TYPES_MAX:
+                known.clear()
+            for kind in types.values:
+                if kind not in known:
+                    known[kind] = self._mask(_Row(kind, "", {}))  # type: ignore[arg-type]
+            masks = coded([known[kind] for kind in types.values])
+            return Coded(masks.codes[types.codes], masks.values)
+        columns = [data[name] for name in self.guarded]
+        values = zip(*columns, strict=True) if columns else ((),) * len(nodes.codes)
+        rows = zip(types.codes.tolist(), nodes.codes.tolist(), values, strict=True)
+        return coded(
+            self._mask(
+                _Row(  # type: ignore[arg-type]
+                    types.values[kind],
+                    nodes.values[node],
+                    dict(zip(self.guarded, row, strict=True)),
+                )
+            )
+            for kind, node, row in rows
+        )
+
+
+def coded_keys(values: Sequence[Any]) -> Coded:
+    """Return a column of keys; those that are no strings or integers have none, true is not 1."""
+    if {value.__class__ for value in values} <= PLAIN_KINDS.keys():
+        return coded(values)
+    return coded(value if value.__class__ in PLAIN_KINDS else None for value in values)

@@ -1,0 +1,75 @@
+"""Rows of a key group as columns, which is how Spark hands them over.
+
+Most rows are judged without ever being a row (`ketal.columns`); of the others some are looked at.
+
+The one rule: a column is Spark's array until somebody asks for its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ketal.columns import Coded
+
+Row = tuple[Any, ...]
+
+
+class Table:
+    """The columns of some rows, in the order in which the rows are taken.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        Arrays of numpy, all of one length.
+    """
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns = columns
+        self.count = len(next(iter(columns.values())))
+
+    def array(self, name: str) -> Any:
+        """Return a column as it is."""
+        return self._columns[name]
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of a column."""
+        return self._columns[name].tolist()  # type: ignore[no-any-return]
+
+    def coded(self, name: str) -> Coded:
+        """Return a column with its values numbered; nulls have none."""
+        import pandas
+
+        codes, values = pandas.factorize(self._columns[name])
+        return Coded(codes, values.tolist())
+
+    def values(self, name: str) -> set[Any]:
+        """Return the different values of a column of numbers."""
+        import numpy
+
+        return set(numpy.unique(self._columns[name]).tolist())
+
+    def whole_numbers(self, name: str) -> bool:
+        """Return whether numbers of a column, if it has any, are as they came.
+
+        Of integers with nulls between them pandas makes floats.
+        """
+        return bool(self._columns[name].dtype.kind != "f")
+
+    def rows(self, first: int = 0, last: int | None = None) -> Iterator[Row]:
+        """Yield rows from one on, up to another."""
+        return zip(*(column[first:last].tolist() for column in self._columns.values()), strict=True)
+
+    def part(self, first: int, last: int) -> Table:
+        """Return the rows from one on, up to another."""
+        return Table({name: column[first:last] for name, column in self._columns.items()})
+
+    def only(self, name: str, value: Any) -> Table:
+        """Return the rows that have a value in a column."""
+        chosen = self._columns[name] == value
+        return Table({name: column[chosen] for name, column in self._columns.items()})
+
+    def without(self, name: str, value: Any) -> Table:
+        """Return the rows that have another value in a column."""
+        chosen = self._columns[name] != value
+        return Table({name: column[chosen] for name, column in self._columns.items()})

@@ -1,0 +1,176 @@
+"""Rows of a key group that are taken as a table are judged as rows taken in turn."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ketal
+from ketal import Event
+from ketal.columns import Columns
+from ketal.limits import Limits
+from ketal.logs import Source
+from ketal.streaming.spark.group import ALONE, COPY, HOME, PLACED, PLAIN, TOUCH, Group, Work
+from ketal.streaming.spark.table import Table
+
+JUDGED = (*PLAIN, "node", "type", "counter", "at0", "at1")
+TURNS = """
+pattern Turns {
+    partition by key;
+    event Open = type == "open"; event Work = type == "work" && size < 9;
+    event Close = type == "close";
+    check Open Work* Close;
+    on violation %s;
+}
+"""
+END = b'{"type": "ketal.end"}'
+TIGHT = Limits(dots_max=16, counters_max=64, scopes_max=5)
+
+
+def work(columns: tuple[str, ...], *, policy: str = "skip", limits: Limits | None = None) -> Work:
+    return Work(
+        programs=((0, ketal.compile(TURNS % policy)),), limits=limits or Limits(),
+        source=Source(keyed_by="key") if columns == PLAIN else None, columns=columns, headers=(),
+        partitions=2, timed=False, figures=True,
+    )  # fmt: skip
+
+
+def table(rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> Table:
+    """Return rows as Spark hands them over: numbers are numbers, all else objects."""
+    whole = {"copy": "int8", "partition": "int32", "offset": "int64", "counter": "int64"}
+    arrays = {}
+    for name, values in zip(columns, zip(*rows, strict=True), strict=True):
+        array = numpy.empty(len(values), dtype=object)
+        array[:] = values
+        arrays[name] = array.astype(whole[name]) if name in whole else array
+    return Table(arrays)
+
+
+def message(node: str, counter: int, kind: str, key: Any, size: Any) -> bytes:
+    data = {"key": key, "size": size}
+    return json.dumps({"node": node, "type": kind, "clock": {node: counter}, "data": data}).encode()
+
+
+names: Any = st.tuples(st.sampled_from("AB"), st.sampled_from([1, 1, 1, 1, 2, 7, 1_500]))
+kinds: Any = st.sampled_from(["open", "work", "work", "work", "close", "other"])
+keys: Any = st.sampled_from([1, 2, 3, "1", "a", True, 1.0, None, 2**70])
+sizes: Any = st.sampled_from([1, 1, 1, 9, "1", None])
+events: Any = st.tuples(names, kinds, keys, sizes)
+strange: Any = st.sampled_from([b"{", None, b'{"node": "A"}', b'{"type": "ketal.join"}', b"\xff"])
+
+
+@st.composite
+def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
+    """Draw rows of Kafka in batches: events, some of them again, and what is none."""
+    last = {"A": 0, "B": 0}
+    sent: list[bytes] = []
+    out: list[list[tuple[Any, ...]]] = []
+    offset = 0
+    for some in draw(st.lists(st.lists(events, max_size=150), min_size=1, max_size=3)):
+        batch: list[tuple[Any, ...]] = []
+        for (node, step), kind, key, size in some:
+            last[node] += step
+            sent.append(message(node, last[node], kind, key, size))
+            batch.append((ALONE, "t", offset % 2, offset, sent[-1]))
+            offset += 1
+        for place in draw(st.lists(st.integers(0, 999), max_size=3)):
+            row: tuple[Any, ...] = (TOUCH, "t", 0, offset, b"")
+            match place % 5:
+                case 0 if sent:
+                    row = (ALONE, "t", 0, offset, sent[place % len(sent)])
+                case 1 if sent:
+                    other = sent[place % len(sent)].replace(b"work", b"open")
+                    row = (ALONE, "t", 1, offset, other)
+                case 2 if sent:
+                    row = (PLACED, "t", 0, offset, b"3:" + sent[place % len(sent)])
+                case 3:
+                    row = (ALONE, "t", 0, offset, draw(strange))
+            batch.insert(place % (len(batch) + 1), row)
+            offset += 1
+        if draw(st.integers(0, 9)) == 9:
+            copy = draw(st.sampled_from([HOME, COPY]))
+            batch.insert(len(batch) // 2, (copy, "t", 0, offset, END))
+            offset += 1
+        out.append(batch)
+    return out
+
+
+@pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
+@pytest.mark.parametrize("policy", ["skip", "resume", "halt"])
+@settings(max_examples=40, deadline=None)
+@given(given=batches(), restored=st.booleans())
+def test_a_table_is_its_rows(
+    policy: str, limits: Limits | None, given: list[Any], restored: bool
+) -> None:
+    at = work(PLAIN, policy=policy, limits=limits)
+    as_table, as_rows = Group(at, 0, None), Group(at, 0, None)
+    for rows in filter(None, given):
+        said = [verdict.to_dict() for verdict in as_table.take_table(table(rows, PLAIN))]
+        assert said == [verdict.to_dict() for verdict in as_rows.take(rows)]
+        assert as_table.figures() == as_rows.figures()
+        state = as_table.state()
+        assert state == as_rows.state()
+        if restored:
+            as_table, as_rows = Group(at, 0, state), Group(at, 0, state)
+
+
+def judged(row: tuple[Any, ...], *, plain: bool = True) -> tuple[Any, ...]:
+    """Return a row of Kafka with the columns that Spark makes of an event's own."""
+    event = json.loads(row[4])
+    key, size = event["data"]["key"], event["data"]["size"]
+    node = event["node"]
+    return (*row, node, event["type"], event["clock"][node] if plain else 0, key, size)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    given=st.lists(
+        st.tuples(names, kinds, st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 9])),
+        min_size=1,
+        max_size=400,
+    ),
+    closely=st.lists(st.integers(0, 399), max_size=3),
+    again=st.lists(st.integers(0, 399), max_size=2),
+)
+def test_given_columns_are_the_rows(given: list[Any], closely: list[int], again: list[int]) -> None:
+    last = {"A": 0, "B": 0}
+    rows: list[tuple[Any, ...]] = []
+    for (node, step), kind, key, size in given:
+        last[node] += step
+        value = message(node, last[node], kind, key, size)
+        rows.append((ALONE, "t", 0, len(rows), value))
+    for place in again:
+        rows.insert(place % len(rows), rows[place * 7 % len(rows)])
+    at = work(JUDGED)
+    full = [judged(row, plain=place not in closely) for place, row in enumerate(rows)]
+    as_table, as_rows = Group(at, 0, None), Group(at, 0, None)
+    said = [verdict.to_dict() for verdict in as_table.take_table(table(full, JUDGED))]
+    assert said == [verdict.to_dict() for verdict in as_rows.take(full)]
+    assert as_table.state() == as_rows.state()
+
+
+def test_most_rows_are_never_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But the first of a scope, and what is told of."""
+    looked_at: list[int] = []
+    event = Columns.event
+
+    def noted(self: Columns, row: int) -> Event:
+        looked_at.append(row)
+        return event(self, row)
+
+    monkeypatch.setattr(Columns, "event", noted)
+    rows = [
+        (ALONE, "t", 0, n, message("A", n + 1, "open" if n < 4 else "work", n % 4, 1))
+        for n in range(3_000)
+    ]
+    rows[2_000] = (ALONE, "t", 0, 2_000, message("A", 2_001, "open", 0, 1))
+    at = work(JUDGED)
+    group = Group(at, 0, None)
+    (violation,) = group.take_table(table([judged(row) for row in rows], JUDGED))
+    assert violation.to_dict()["event"] == "A@2001"
+    assert looked_at == [0, 1, 2, 3, 2_000]

@@ -1,0 +1,55 @@
+"""Counters beyond holes, many at once (`ketal.counters`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.counters import Counters, bits_of
+
+some: Any = st.sets(
+    st.one_of(st.integers(1, 40), st.integers(1_000, 1_060), st.integers(9_000, 9_009))
+)
+
+
+@given(before=some, more=some, upto=st.integers(0, 1_100))
+def test_many_at_once_are_one_after_another(before: set[int], more: set[int], upto: int) -> None:
+    before = {counter for counter in before if counter > upto}
+    more = {counter for counter in more if counter > upto}
+    single, together = Counters(tracking=True), Counters(tracking=True)
+    for counter in sorted(before):
+        single.add(counter)
+    together.add_all(bits_of(before))
+    assert together.has_some(bits_of(more), min(more, default=1), len(more)) == bool(before & more)
+    for counter in sorted(more - before):
+        single.add(counter)
+    together.add_all(bits_of(more - before))
+    assert together.count == single.count == len(before | more)
+    assert together.changed == single.changed
+    assert list(together) == list(single) == sorted(before | more)
+    for number, counter in enumerate(single.after(upto), 1):
+        assert single.place(number, upto) == counter
+    for chunk in single.chunks:
+        packed = single.packed(chunk, upto)
+        assert packed == together.packed(chunk, upto)
+        again = Counters(tracking=False)
+        again.put(chunk, packed or b"", upto)
+        assert list(again.after(upto)) == [c for c in single.after(upto) if c // 1_024 == chunk]
+
+
+@given(counters=some, first=st.integers(1, 1_100), count=st.integers(1, 2_000))
+def test_a_stretch_is_its_counters(counters: set[int], first: int, count: int) -> None:
+    line = Counters(tracking=False)
+    line.add_all(bits_of(counters))
+    stretch = range(first, first + count)
+    assert line.has_some(None, first, count) == any(counter in stretch for counter in counters)
+
+
+def test_what_is_below_counts_for_nothing() -> None:
+    line = Counters(tracking=False)
+    line.add_all(bits_of([3, 5]))
+    assert line.packed(0, 5) is None
+    assert line.packed(0, 4) == line.packed(0, 3) != line.packed(0, 2)
+    assert line.packed(7, 0) is None
