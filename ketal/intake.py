@@ -307,14 +307,27 @@ class Intake:
     def _evict(self, coming: int = 0) -> None:
         """Let go of the oldest contents, beyond those that may be kept with some that come."""
         oldest, contents, clocks = self._oldest, self._contents, self._clocks
-        for _ in range(min(len(oldest) + coming - self.contents_max, len(oldest))):
+        count = min(len(oldest) + coming - self.contents_max, len(oldest))
+        if count == len(oldest):
+            for dot in oldest:
+                if dot[1] == 1:
+                    self._keep_first(dot, contents[dot])
+            oldest.clear()
+            contents.clear()
+            clocks.clear()
+            self.evicted += count
+            return
+        for _ in range(count):
             dot = oldest.popleft()
             known = contents.pop(dot)
             self.evicted += 1
             if dot[1] == 1:
-                self.firsts[dot[0]] = known if isinstance(known, bytes) else _digest(known)
+                self._keep_first(dot, known)
             if clocks:
                 clocks.pop(dot, None)
+
+    def _keep_first(self, dot: tuple[str, int], known: Event | bytes) -> None:
+        self.firsts[dot[0]] = known if isinstance(known, bytes) else _digest(known)
 
     def _again(self, event: Event, dot: tuple[str, int]) -> str:
         known = self._contents.get(dot)
