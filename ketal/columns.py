@@ -12,6 +12,7 @@ The one rule: what is said of columns is what `PatternRun.offer` says of the eve
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,8 +28,7 @@ from ketal.scopes import PLAIN_KINDS, PatternRun
 TYPES_MAX = 65_536
 """Types whose masks are remembered."""
 SPARSE = 4
-"""Counters that are spread over so many times more chunks than there are of them are taken one by
-one."""
+"""Where there are fewer counters in each chunk, they are taken one by one."""
 _SHAPES = {"type", "compare", "member", "exists", "matches"}
 """Atoms that read no more of an event than the fields and attributes that they name."""
 _decode = event_decoder().decode
@@ -126,14 +126,11 @@ class Columns(NamedTuple):
         """Yield of each node which of its events there are."""
         import numpy
 
-        codes, values = self.nodes
-        order = numpy.argsort(codes.astype(numpy.uint32), kind="stable")
-        ends = numpy.cumsum(numpy.bincount(codes, minlength=len(values)))
-        ordered = self.counters[order]
-        for number, end in enumerate(ends.tolist()):
-            counters = ordered[ends[number - 1] if number else 0 : end]
-            if len(counters):
-                yield _line(values[number], counters)
+        order = numpy.argsort(self.nodes.codes.astype(numpy.uint32), kind="stable")
+        codes, counters = self.nodes.codes[order], self.counters[order]
+        begins = [0, *((codes[1:] != codes[:-1]).nonzero()[0] + 1).tolist(), len(codes)]
+        for begin, end in itertools.pairwise(begins):
+            yield _line(self.nodes.values[codes[begin]], counters[begin:end])
 
 
 def _line(node: str, counters: Any) -> Line:
@@ -145,7 +142,7 @@ def _line(node: str, counters: Any) -> Line:
     if in_turn:
         return Line(node, least, most, count, None)
     first, last = least // SPAN, most // SPAN
-    if last - first > SPARSE * count:
+    if (last - first) * SPARSE > count:
         return Line(node, least, most, count, bits_of(counters.tolist()))
     there = numpy.zeros((last - first + 1) * SPAN, dtype=numpy.uint8)
     there[counters - first * SPAN] = 1

@@ -51,9 +51,6 @@ class Tally:
 WHOLE_CLOCK_ENTRIES = 8
 """A clock with no more entries is saved as it is, not as what it changes."""
 
-UNREAD_SHARE = 16
-"""So many times the contents that are kept may be unread before those that are not are let go."""
-
 GIVEN_UP_SHARE = 16
 """Where more counters are beyond holes than are kept, one in so many of them is given up."""
 
@@ -150,7 +147,7 @@ class Intake:
         self._clocks: dict[tuple[str, int], dict[str, int]] = {}  # of contents that are digests
         self._oldest: deque[tuple[str, int]] = deque()
         # The latest events, whose contents nobody has asked for yet.
-        self._unread: list[Unread] = []
+        self._unread: deque[Unread] = deque()
         self._unread_count = 0
         self.evicted = 0
 
@@ -239,12 +236,14 @@ class Intake:
     def admit_columns(self, columns: Unread) -> bool:
         """Admit events of which only columns are known, if all are plainly new.
 
-        As `admit` of each, in turn. Contents are read when somebody asks for them.
+        As `admit` of each, in turn. Contents are read when somebody asks for them; what is let go
+        before is never read.
 
         Parameters
         ----------
         columns : Unread
-            The events: one, or no more than there is `room` for.
+            The events: no more than there is `room` for, so that no counter is given up before the
+            last of them; where there is none, one event.
         """
         lines = list(columns.lines())
         for node, least, _, number, bits in lines:
@@ -255,29 +254,43 @@ class Intake:
                 return False  # Two have one name.
             if beyond is not None and beyond.has_some(bits, least, number):
                 return False
+        out_of_order = False
         for node, least, most, number, bits in lines:
             upto, line = self.upto.get(node, 0), self.beyond.get(node)
             if bits is None and least == upto + 1 and (line is None or not line.count):
                 self.upto[node] = most
                 continue
+            out_of_order = True
             line = self._line(node)
             line.add_all(bits_of(range(least, most + 1)) if bits is None else bits)
             self._beyond_count += number
             if upto + 1 in line:
                 self._close_up(node)
-        if self._beyond_count > self.counters_max:
+        if out_of_order and self._beyond_count > self.counters_max:
             self._give_up()
         self._unread.append(columns)
         self._unread_count += columns.rows
-        if self._unread_count > UNREAD_SHARE * self.contents_max:
-            self._read()
+        self._let_go()
         return True
+
+    def _let_go(self) -> None:
+        """Let go of what nobody has read, beyond what may be kept."""
+        unread = self._unread
+        if self._unread_count - unread[0].rows < self.contents_max:
+            return
+        self._evict(self._unread_count)
+        while self._unread_count - unread[0].rows >= self.contents_max:
+            columns = unread.popleft()
+            self._unread_count -= columns.rows
+            self.evicted += columns.rows
+            for event in columns.beginnings(columns.rows):
+                self.firsts[event.node] = _digest(event)
 
     def _read(self) -> None:
         """Take in the contents of events that were admitted as columns, as far as they are kept."""
         unread, left = self._unread, self._unread_count - self.contents_max
         self._evict(self._unread_count)
-        self._unread, self._unread_count = [], 0
+        self._unread, self._unread_count = deque(), 0
         for columns in unread:
             first = min(max(left, 0), columns.rows)
             left -= columns.rows
@@ -437,7 +450,8 @@ class Intake:
 
     def highest(self) -> dict[str, int]:
         """Return the highest counter that was seen of each node."""
-        return {**self.upto, **{n: line.highest() for n, line in self.beyond.items() if line.count}}
+        beyond = {n: line.highest() for n, line in self.beyond.items() if line.count}
+        return dict(sorted({**self.upto, **beyond}.items()))
 
     def beyond_of(self, node: str) -> Iterator[int]:
         """Yield the counters of a node that were seen beyond a hole, in order."""

@@ -311,7 +311,8 @@ class Monitor:
     def feed_columns(self, columns: Columns) -> tuple[int, list[tuple[int, list[Verdict]]]]:
         """Take events of which only columns are known, as many as are plainly new.
 
-        What is left is for `feed_each`.
+        What is left is for `feed_each`. After an exception, as of an interrupt, the state is not to
+        be used: events may have been admitted that no pattern was offered.
 
         Parameters
         ----------

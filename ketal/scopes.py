@@ -618,7 +618,7 @@ class PatternRun:
         return self._checked(scope, run, Seen(event, mask, place))
 
     def goes(self, scope: Scope, to: tuple[Configuration, ...], places: int) -> None:
-        """Take note of where a check is after so many events in all (`ketal.columns`)."""
+        """Take note of where a check is after so many events in all (`ketal.steps`)."""
         if scope.clean:
             self._change(scope)
         assert isinstance(scope.run, CheckRun)

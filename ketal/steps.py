@@ -13,6 +13,7 @@ have led it.
 
 from __future__ import annotations
 
+import itertools
 from operator import itemgetter
 from typing import Any
 
@@ -22,9 +23,11 @@ from ketal.scopes import PLAIN_KINDS, PatternRun, Scope
 from ketal.verdicts import RunVerdict
 
 TABLE_MAX = 65_536
-"""Entries of a table; beyond it events are offered one by one."""
-CLOSELY = -1
-"""Instead of a state: the event itself has to be offered."""
+"""Entries of a table; events of states beyond it are offered one by one."""
+LANES_MIN = 16
+"""Fewer scopes that have rows left take them one after another."""
+CLOSELY, UNKNOWN = -1, -2
+"""Instead of a state: the event itself has to be offered; nobody has asked yet."""
 
 Said = list[tuple[int, list[RunVerdict]]]
 
@@ -95,19 +98,23 @@ class _Lanes:
         counts = numpy.bincount(keys, minlength=len(columns.keys.values))
         self._rows = rows[numpy.argsort(keys.astype(numpy.uint32), kind="stable")]
         begins = numpy.cumsum(counts) - counts
-        names = [((PLAIN_KINDS[value.__class__], value),) for value in columns.keys.values]
         present = counts.nonzero()[0]
-        isnew = numpy.array([names[key] not in run.scopes for key in present.tolist()])
+        values = columns.keys.values
+        names = [((PLAIN_KINDS[values[key].__class__], values[key]),) for key in present.tolist()]
+        isnew = numpy.array([name not in run.scopes for name in names])
         # The first row of a new scope is offered by itself.
-        order = present[numpy.argsort(isnew - counts[present], kind="stable")]
+        order = numpy.argsort(isnew - counts[present], kind="stable")
+        self._names = [names[place] for place in order.tolist()]
+        order = present[order]
         self._begins, self._counts = begins[order], counts[order]
-        self._names = [names[key] for key in order.tolist()]
         self._scopes: list[Scope | None] = list(map(run.scopes.get, self._names))
         self.fit = len(run.scopes) + int(isnew.sum()) <= run.limits.scopes_max
-        # The states that occur, by number, and where each mask leads from them.
+        # The states that occur, by number, each with a configuration: one that a scope without
+        # registers is in, as all are that go where the table says. And where each mask leads.
         self._numbers: dict[int, int] = {}
         self._configurations: list[tuple[Configuration, ...]] = []
-        self._table: Any = None
+        self._states_max = TABLE_MAX // len(columns.masks.values)
+        self._table = numpy.full((1, len(columns.masks.values)), CLOSELY, dtype=numpy.int64)
         self._at = numpy.full(len(order), CLOSELY, dtype=numpy.int64)
         self._places = numpy.zeros(len(order), dtype=numpy.int64)
         if self.fit:
@@ -129,7 +136,6 @@ class _Lanes:
         for lane, scope in enumerate(scopes):
             assert scope is not None
             self._take_up(lane, scope)
-        self._learn()
 
     def _take_up(self, lane: int, scope: Scope) -> None:
         """Take up where a scope is."""
@@ -139,39 +145,51 @@ class _Lanes:
         self._at[lane] = self._number(found) if len(found) == 1 else CLOSELY
 
     def _number(self, configurations: tuple[Configuration, ...]) -> int:
+        """Return the number of a state; the last row of the table is of what has none."""
+        import numpy
+
         state = configurations[0].state
         number = self._numbers.get(state)
         if number is None:
-            number = self._numbers[state] = len(self._numbers)
+            number = len(self._configurations)
+            if number >= self._states_max:
+                return CLOSELY
+            self._numbers[state] = number
             self._configurations.append(configurations)
+            if number + 1 >= len(self._table):
+                grown = numpy.full((2 * number + 8, self._table.shape[1]), UNKNOWN)
+                grown[:number] = self._table[:number]
+                grown[-1] = CLOSELY
+                self._table = grown
         return number
 
-    def _learn(self) -> None:
-        """Make the table of all states that those which occur lead to."""
-        import numpy
+    def _lead(self, states: Any, masks: Any) -> Any:
+        """Return where masks lead from states, all by their numbers."""
+        to = self._table[states, masks]
+        if (to == UNKNOWN).any():
+            for state, mask in set(zip(states.tolist(), masks.tolist(), strict=True)):
+                if self._table[state, mask] == UNKNOWN:
+                    self._learn(state, mask)
+            to = self._table[states, masks]
+        return to
 
-        masks = self._columns.masks.values
-        table: list[list[int]] = []
-        while len(table) < len(self._configurations):
-            if (len(table) + 2) * len(masks) > TABLE_MAX:
-                break
-            state = self._configurations[len(table)][0].state
-            ways = [self._run.quick(state, mask) for mask in masks]
-            table.append([CLOSELY if way is None else self._number(way) for way in ways])
-        # States beyond the table, and what is in no one state, are looked at closely: the last row.
-        self._table = numpy.array([*table, [CLOSELY] * len(masks)], dtype=numpy.int64)
-        self._table[self._table >= len(table)] = CLOSELY
-        self._at[self._at >= len(table)] = CLOSELY
+    def _learn(self, state: int, mask: int) -> int:
+        at = self._configurations[state][0].state
+        way = self._run.quick(at, self._columns.masks.values[mask])
+        number = CLOSELY if way is None else self._number(way)
+        self._table[state, mask] = number
+        return number
 
     def run_through(self) -> None:
         """Have all lanes take their rows."""
         codes, lanes = self._columns.masks.codes[self._rows], len(self._at)
-        longest = int(self._counts.max()) if lanes else 0
-        for number in range(longest):
+        for number in itertools.count():
             while lanes and self._counts[lanes - 1] <= number:
                 lanes -= 1
+            if lanes < LANES_MIN:
+                break
             places = self._begins[:lanes] + number
-            to = self._table[self._at[:lanes], codes[places]]
+            to = self._lead(self._at[:lanes], codes[places])
             closely = (to < 0).nonzero()[0]
             if not len(closely):
                 self._at[:lanes] = to
@@ -182,6 +200,32 @@ class _Lanes:
             self._places[:lanes] += fine
             for lane in closely.tolist():
                 self._offer_closely(lane, int(self._rows[places[lane]]))
+        for lane in range(lanes):
+            self._run_alone(lane, codes, number)
+
+    def _run_alone(self, lane: int, codes: Any, number: int) -> None:
+        """Have a lane take its rows from a number on."""
+        begin = int(self._begins[lane])
+        some = slice(begin + number, begin + int(self._counts[lane]))
+        ways: dict[tuple[int, int], int] = {}
+        at, taken = int(self._at[lane]), 0
+        for place, mask in enumerate(codes[some].tolist(), some.start):
+            to = ways.get((at, mask))
+            if to is None:
+                to = int(self._table[at, mask])
+                if to == UNKNOWN:
+                    to = self._learn(at, mask)
+                ways[at, mask] = to
+            if to >= 0:
+                at = to
+                taken += 1
+                continue
+            self._at[lane] = at
+            self._places[lane] += taken
+            self._offer_closely(lane, int(self._rows[place]))
+            at, taken = int(self._at[lane]), 0
+        self._at[lane] = at
+        self._places[lane] += taken
 
     def _offer_closely(self, lane: int, row: int) -> None:
         """Offer an event of which the table does not say where it leads."""
@@ -190,8 +234,6 @@ class _Lanes:
         if said := self._run.offer_in(scope, columns.event(row), mask):
             self.said.append((row, said))
         self._take_up(lane, scope)
-        if self._at[lane] >= len(self._table) - 1:
-            self._learn()
 
     def settle(self) -> None:
         """Tell the scopes where they are."""

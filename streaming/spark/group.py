@@ -26,8 +26,7 @@ from typing import Any
 
 import msgspec
 
-from ketal.columns import Columns, coded, coded_keys
-from ketal.columns import Reader as ColumnReader
+from ketal.columns import Columns
 from ketal.errors import EventError, StateError
 from ketal.event import Control, Dot, Event, canonical_key
 from ketal.limits import Limits
@@ -35,10 +34,10 @@ from ketal.logs.jsonl import brief_reason
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.monitor import BATCH_EVENTS, Monitor
-from ketal.operators.membership import ATTRIBUTE
 from ketal.program import Program
 from ketal.streaming.drain import Draining, take_up
 from ketal.streaming.messages import Reader
+from ketal.streaming.spark.judging import COUNTER, columns_given, columns_read
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.table import Row, Table
 from ketal.verdicts import Late, Rejected, Verdict
@@ -53,10 +52,6 @@ LINE = "line"
 """A further column of a job: the verdict as a line for people."""
 PLAIN = ("copy", "topic", "partition", "offset", "value")
 """The columns of a row, where no field is in a message's key or headers."""
-COUNTER, AT, KEY = "counter", "at", "at0"
-"""Further columns, of rows that have an event's columns and are judged by them: its own entry, 0
-where the event has to be looked at; the attribute that tells scopes, and those that guards read,
-`at1`, `at2`, …; `node` and `type`."""
 HOMES = "homes"
 """A further column, where several families are partitioned: a row's group in each of them."""
 ALONE, HOME, COPY, TOUCH, PLACED = 0, 1, 2, 3, 4
@@ -64,11 +59,10 @@ ALONE, HOME, COPY, TOUCH, PLACED = 0, 1, 2, 3, 4
 others; a row that has a group called and nothing else; one that says where a value is."""
 
 Partition = tuple[str, int] | None
-Judged = tuple[Columns | int, int]
-"""Columns of rows, or up to where they have to be looked at; and which row is the first."""
 Homes = tuple[int, ...]
-TOGETHER_MIN = 64
-"""Fewer rows, between two that have to be looked at, are looked at one by one, too."""
+CONFLICTS_MAX = 3
+"""Of a table in which so many parts have events that are not plainly new the rest is taken row by
+row."""
 
 
 @dataclass(frozen=True)
@@ -300,70 +294,29 @@ class Group:
         if kinds != {ALONE}:
             self._without_watched(list(table.without("copy", ALONE).rows()))
             table = table.only("copy", ALONE)
-        made = self._read_columns if self._plain else self._given_columns
-        for columns, first in made(reader, table):
+        given = not self._plain
+        made = columns_given(reader, table) if given else columns_read(reader, self._reader, table)
+        for columns, first in made:
             if isinstance(columns, int):
                 yield from self.take(table.rows(first, columns))
             else:
                 yield from self._take_columns(columns, table, first)
 
-    def _read_columns(self, reader: ColumnReader, table: Table) -> Iterator[Judged]:
-        """Yield the columns of messages, and between them the rows that have to be looked at."""
-        values = table.column("value")
-        some = _Lists(reader)
-        for first in range(0, len(values), BATCH_EVENTS):
-            texts = values[first : first + BATCH_EVENTS]
-            events = self._reader.events(texts)
-            if events is not None and not any(ATTRIBUTE in event.data for event in events):
-                some.add(events, texts)
-                continue
-            if some.texts:
-                yield some.columns(), first - len(some.texts)
-            yield first + len(texts), first
-            some = _Lists(reader)
-        if some.texts:
-            yield some.columns(), len(values) - len(some.texts)
-
-    def _given_columns(self, reader: ColumnReader, table: Table) -> Iterator[Judged]:
-        """Yield the columns that Spark made, and the rows of which one has to be looked at."""
-        names = {name: f"{AT}{n}" for n, name in enumerate(reader.guarded, 1)}
-        if not all(map(table.whole_numbers, (KEY, *names.values()))):
-            yield table.count, 0
-            return
-        first = 0
-        for last in [*(table.array(COUNTER) == 0).nonzero()[0].tolist(), table.count]:
-            if last - first >= TOGETHER_MIN:
-                some = table.part(first, last)
-                columns = reader.columns(
-                    some.coded("node"),
-                    some.array(COUNTER),
-                    some.coded("type"),
-                    some.coded(KEY),
-                    {name: some.column(column) for name, column in names.items()},
-                    some.array("value"),
-                )
-                yield columns, first
-                first = last
-            if last < table.count:
-                yield last + 1, first
-                first = last + 1
-        if first < table.count:
-            yield table.count, first
-
     def _take_columns(self, columns: Columns, table: Table, first: int) -> Iterator[Verdict]:
         """Take events of which there are columns, from a row of the table on."""
         assert isinstance(self.monitor, Monitor)
-        at, most = 0, columns.rows
+        at, most, conflicts = 0, columns.rows, 0
         while at < columns.rows:
             taken, said = self.monitor.feed_columns(columns.part(at, at + most))
             self.messages += taken if self._tells else 0
             for _, verdicts in said:
                 yield from verdicts
             at += taken
-            most = columns.rows
+            most *= 2
             if not taken:
                 # After a duplicate there are most often more of them.
-                most = BATCH_EVENTS
+                conflicts += 1
+                most = BATCH_EVENTS if conflicts < CONFLICTS_MAX else columns.rows
                 last = min(at + most, columns.rows)
                 yield from self.take(table.rows(first + at, first + last))
                 at = last
@@ -580,48 +533,6 @@ class Group:
         }
         text = msgspec.json.encode(said).decode()
         return FIGURES, None, str(self.number), None, None, text, None
-
-
-class _Lists:
-    """The columns of events, as lists that grow.
-
-    Parameters
-    ----------
-    reader : ColumnReader
-        What says which are read.
-    """
-
-    def __init__(self, reader: ColumnReader) -> None:
-        self._reader = reader
-        self._nodes: list[str] = []
-        self._types: list[str] = []
-        self._counters: list[int] = []
-        self._keys: list[Any] = []
-        self._data: dict[str, list[Any]] = {name: [] for name in reader.guarded}
-        self.texts: list[bytes] = []
-
-    def add(self, events: Sequence[Event], texts: list[bytes]) -> None:
-        """Put in events and what they were read of."""
-        nodes = [event.node for event in events]
-        self._nodes += nodes
-        self._types += [event.type for event in events]
-        self._counters += [e.clock[node] for e, node in zip(events, nodes, strict=True)]
-        key = self._reader.key
-        self._keys += [event.data.get(key) for event in events]
-        for name, column in self._data.items():
-            column += [event.data.get(name) for event in events]
-        self.texts += texts
-
-    def columns(self) -> Columns:
-        """Return the columns."""
-        return self._reader.columns(
-            coded(self._nodes),
-            self._counters,
-            coded(self._types),
-            coded_keys(self._keys),
-            self._data,
-            self.texts,
-        )
 
 
 def _decoded(text: str, what: str) -> Any:

@@ -39,7 +39,8 @@ from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import OWN_FIELDS, Source
 from ketal.operators.membership import ATTRIBUTE
 from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
-from ketal.streaming.spark.group import ALONE, AT, COPY, COUNTER, HOME, HOMES, PLACED, TOUCH
+from ketal.streaming.spark.group import ALONE, COPY, HOME, HOMES, PLACED, TOUCH
+from ketal.streaming.spark.judging import AT, COUNTER
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ EVENT_COLUMNS = ("node", "type", "clock")
 DELAY = "spark.watermarkDelayMs"
 """What Spark calls the mark of a column of event time."""
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_TEXT: T.DataType = T.StringType()
+"""A text that equals no other; one that has a collation may."""
 _TIME_MAX_S = 253_402_300_799.0
 TOUCHED_FIRST, TOUCHED_EACH = 100, 10_000
 """So many offsets of each partition are for all groups to see, and one of so many later on."""
@@ -415,21 +418,23 @@ class _Events:
         types = self._types
         time, clock = types.get("time", T.DoubleType()), types["clock"]
         if not (
-            self._is_text("node")
-            and self._is_text("type")
+            types["node"] == types["type"] == _TEXT
             and isinstance(clock, T.MapType)
-            and isinstance(clock.keyType, T.StringType)
+            and clock.keyType == _TEXT
             and isinstance(clock.valueType, _WHOLE)
             and isinstance(time, T.NumericType | T.TimestampType)
             and not isinstance(time, T.DecimalType)
         ):
             return {}
-        attributes = {
-            f"{AT}{n}": self._attribute(name) for n, name in enumerate((read.key, *read.attributes))
-        }
-        given = {name: column for name, column in attributes.items() if column is not None}
-        if len(given) < len(attributes) or ATTRIBUTE in types:
+        if ATTRIBUTE in types or ("data" in types and self._beyond()):
+            return {}  # With attributes in two places the JSON is not that of an event.
+        names = [read.key, *read.attributes]
+        found = [one for one in map(self._attribute, names) if one is not None]
+        if len(found) < len(names):
             return {}
+        of = {"node": (F.col("node"), _TEXT), "type": (F.col("type"), _TEXT)}
+        of |= {f"{AT}{n}": one for n, one in enumerate(found)}
+        texts = F.concat_ws(" ", *(column for column, kind in of.values() if kind == _TEXT))
         plain = (
             (F.col("node") != "")
             & (F.col("type") != "")
@@ -437,13 +442,18 @@ class _Events:
             & (F.octet_length(self._json()) <= bytes_max)
             & ~F.map_contains_key("clock", "")
             & F.forall(F.map_values("clock"), lambda c: c.between(1, COUNTER_MAX))
+            & F.is_valid_utf8(texts)  # Arrow hands over no other bytes.
         )
         if "time" in types:
             at = _cast("time", time).cast("double")
             plain &= at.isNull() | (at.between(0, _TIME_MAX_S) & ~F.isnan(at))
         own = F.coalesce(F.try_element_at("clock", F.col("node")).cast("bigint"), F.lit(0))
         counter = F.when(plain, own).otherwise(F.lit(0))
-        return {"node": F.col("node"), "type": F.col("type"), COUNTER: counter, **given}
+        given = {
+            name: F.try_validate_utf8(column) if kind == _TEXT else column
+            for name, (column, kind) in of.items()
+        }
+        return {COUNTER: counter, **given}
 
     def _has(self, name: str) -> Column:
         """Return whether the column data may have an attribute."""
@@ -452,37 +462,37 @@ class _Events:
             return F.coalesce(F.map_contains_key("data", name), F.lit(False))
         return F.lit(isinstance(data, T.StructType) and name in data.names)
 
-    def _attribute(self, name: str) -> Column | None:
-        """Return an attribute as it is in JSON; None if its column says it in another way."""
+    def _attribute(self, name: str) -> tuple[Column, T.DataType] | None:
+        """Return an attribute and its type; None if JSON says it in another way."""
         if name in (*OWN_FIELDS, *PLACE, "timestamp"):
             return None
-        data, beyond = self._types.get("data"), self._types.get(name)
-        if data is None and beyond is not None:
-            return F.col(_quoted(name)) if isinstance(beyond, (*_WHOLE, T.StringType)) else None
-        if beyond is not None or not isinstance(data, T.StructType | T.MapType | None):
+        data, found = self._types.get("data"), (F.lit(None).cast("string"), _TEXT)
+        if name in self._types:
+            found = F.col(_quoted(name)), self._types[name]
+        elif isinstance(data, T.MapType) and data.keyType == _TEXT:
+            found = F.try_element_at("data", F.lit(name)), data.valueType
+        elif isinstance(data, T.StructType):
+            # To Spark names that differ in the case of their letters are one.
+            if [other.lower() for other in data.names].count(name.lower()) > 1:
+                return None
+            if name in data.names:
+                found = F.col("data").getField(name), data[name].dataType
+        elif data is not None:
             return None
-        nothing = F.lit(None).cast("string")
-        if data is None:
-            return nothing
-        if isinstance(data, T.MapType):
-            plain = isinstance(data.keyType, T.StringType)
-            kind, column = data.valueType, F.try_element_at("data", F.lit(name))
-        elif name not in data.names:
-            return nothing
-        else:
-            plain, kind, column = True, data[name].dataType, F.col("data").getField(name)
-        return column if plain and isinstance(kind, (*_WHOLE, T.StringType)) else None
+        return found if isinstance(found[1], _WHOLE) or found[1] == _TEXT else None
+
+    def _beyond(self) -> list[Column]:
+        """Return the columns that are attributes."""
+        names = (name for name in self._types if name not in (*OWN_FIELDS, *PLACE, "timestamp"))
+        return [F.col(_quoted(name)) for name in names]
 
     def _json(self) -> Column:
         own = [_cast(name, self._types[name]) for name in OWN_FIELDS if self._in_json(name)]
-        beyond = [
-            F.col(_quoted(name))
-            for name in self._types
-            if name not in (*OWN_FIELDS, *PLACE, "timestamp")
-        ]
+        beyond = self._beyond()
         if beyond and "data" not in self._types:
-            return F.to_json(F.struct(*own, F.struct(*beyond).alias("data"))).cast("binary")
-        return F.to_json(F.struct(*own, *beyond)).cast("binary")
+            beyond = [F.struct(*beyond).alias("data")]
+        # A session may want nulls to be written, and null is no clock, data or time.
+        return F.to_json(F.struct(*own, *beyond), {"ignoreNullFields": "true"}).cast("binary")
 
     def _in_json(self, name: str) -> bool:
         return name in self._types and not (name in ("clock", "data") and self._is_text(name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ketal.columns import Coded
+from ketal.columns import Coded, coded
 
 Row = tuple[Any, ...]
 
@@ -38,9 +38,12 @@ class Table:
 
     def coded(self, name: str) -> Coded:
         """Return a column with its values numbered; nulls have none."""
+        column = self._columns[name]
+        if column.dtype.kind == "O":
+            return coded(column.tolist())  # To pandas a text ends at a zero.
         import pandas
 
-        codes, values = pandas.factorize(self._columns[name])
+        codes, values = pandas.factorize(column)
         return Coded(codes, values.tolist())
 
     def values(self, name: str) -> set[Any]:
