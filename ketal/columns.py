@@ -60,6 +60,15 @@ def coded(column: Iterable[Hashable]) -> Coded:
     return Coded(codes, list(numbers))
 
 
+def in_order(codes: Any, count: int) -> Any:
+    """Return the rows in the order of their codes, those of one code as they came."""
+    import numpy
+
+    # Short numbers are sorted by their digits, which is several times as fast.
+    kind = numpy.uint16 if count <= 1 << 16 else numpy.uint32
+    return numpy.argsort(codes.astype(kind), kind="stable")
+
+
 class Columns(NamedTuple):
     """Events in turn; each column has a row for each of them.
 
@@ -124,9 +133,7 @@ class Columns(NamedTuple):
 
     def lines(self) -> Iterator[Line]:
         """Yield of each node which of its events there are."""
-        import numpy
-
-        order = numpy.argsort(self.nodes.codes.astype(numpy.uint32), kind="stable")
+        order = in_order(self.nodes.codes, len(self.nodes.values))
         codes, counters = self.nodes.codes[order], self.counters[order]
         begins = [0, *((codes[1:] != codes[:-1]).nonzero()[0] + 1).tolist(), len(codes)]
         for begin, end in itertools.pairwise(begins):

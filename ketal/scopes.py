@@ -605,8 +605,18 @@ class PatternRun:
         at = (state, mask)
         return self._quick[at] if at in self._quick else self._learn_quick(at)
 
-    def offer_in(self, scope: Scope, event: Event, mask: int) -> list[RunVerdict]:
-        """Hand in an event of the alphabet to the scope that it is of (`ketal.steps`)."""
+    def offer_in(self, scope: Scope, mask: int, event: Callable[[], Event]) -> list[RunVerdict]:
+        """Hand in an event of the alphabet to the scope that it is of (`ketal.steps`).
+
+        Parameters
+        ----------
+        scope : Scope
+            That of a check.
+        mask : int
+            The truth of the local atoms.
+        event : callable
+            Makes the event, which a run that is halted has no use for.
+        """
         if scope.clean:
             self._change(scope)
         run, place = scope.run, scope.places
@@ -615,7 +625,7 @@ class PatternRun:
         if run.halted:
             self.counts.halted += 1
             return []
-        return self._checked(scope, run, Seen(event, mask, place))
+        return self._checked(scope, run, Seen(event(), mask, place))
 
     def goes(self, scope: Scope, to: tuple[Configuration, ...], places: int) -> None:
         """Take note of where a check is after so many events in all (`ketal.steps`)."""

@@ -14,10 +14,11 @@ have led it.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from ketal.columns import Columns
+from ketal.columns import Columns, in_order
 from ketal.runs import CheckRun, Configuration
 from ketal.scopes import PLAIN_KINDS, PatternRun, Scope
 from ketal.verdicts import RunVerdict
@@ -96,7 +97,7 @@ class _Lanes:
         self._run, self._columns = run, columns
         self.said: Said = []
         counts = numpy.bincount(keys, minlength=len(columns.keys.values))
-        self._rows = rows[numpy.argsort(keys.astype(numpy.uint32), kind="stable")]
+        self._rows = rows[in_order(keys, len(counts))]
         begins = numpy.cumsum(counts) - counts
         present = counts.nonzero()[0]
         values = columns.keys.values
@@ -231,7 +232,7 @@ class _Lanes:
         """Offer an event of which the table does not say where it leads."""
         scope, columns = self._settle(lane), self._columns
         mask = columns.masks.values[columns.masks.codes[row]]
-        if said := self._run.offer_in(scope, columns.event(row), mask):
+        if said := self._run.offer_in(scope, mask, partial(columns.event, row)):
             self.said.append((row, said))
         self._take_up(lane, scope)
 
