@@ -214,7 +214,8 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
     nothing = ", ".join(f"{name} string" for name in COLUMNS)
     whats = ("does nothing", "reads", "judges") if source else ("does nothing", "judges")
     ratios = []
-    for turn in range(ROUNDS):
+    # The turn before the first warms up the JVM.
+    for turn in range(-1, ROUNDS):
         rates, times_us = [], []
         for what in whats:
             if what == "judges":
@@ -231,6 +232,8 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
             found = rate(spark, frame, folder / f"{shape}-{what}-{turn}", rows)
             rates.append(found[0])
             times_us.append(found[1])
+        if turn < 0:
+            continue
         ratios.append([rates[-1] / each for each in rates[:-1]])
         print(
             f"{shape}: {', '.join(whats)}: "

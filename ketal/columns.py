@@ -13,7 +13,7 @@ The one rule: what is said of columns is what `PatternRun.offer` says of the eve
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,15 +49,15 @@ class Coded(NamedTuple):
     values: list[Any]
 
 
-def coded(column: Iterable[Hashable]) -> Coded:
+def coded(column: Sequence[Hashable]) -> Coded:
     """Return a column with its values numbered, as they come; None is no value."""
     import numpy
 
-    numbers: dict[Any, int] = {None: -1}
-    put = numbers.setdefault
-    codes = numpy.array([put(value, len(numbers) - 1) for value in column], dtype=numpy.int64)
-    del numbers[None]
-    return Coded(codes, list(numbers))
+    values = [value for value in dict.fromkeys(column) if value is not None]
+    numbers: dict[Any, int] = {value: number for number, value in enumerate(values)}
+    numbers[None] = -1
+    codes = map(numbers.__getitem__, column)
+    return Coded(numpy.fromiter(codes, dtype=numpy.int64, count=len(column)), values)
 
 
 def in_order(codes: Any, count: int) -> Any:
@@ -288,14 +288,16 @@ class Reader:
         values = zip(*columns, strict=True) if columns else ((),) * len(nodes.codes)
         rows = zip(types.codes.tolist(), nodes.codes.tolist(), values, strict=True)
         return coded(
-            self._mask(
-                _Row(  # type: ignore[arg-type]
-                    types.values[kind],
-                    nodes.values[node],
-                    dict(zip(self.guarded, row, strict=True)),
+            [
+                self._mask(
+                    _Row(  # type: ignore[arg-type]
+                        types.values[kind],
+                        nodes.values[node],
+                        dict(zip(self.guarded, row, strict=True)),
+                    )
                 )
-            )
-            for kind, node, row in rows
+                for kind, node, row in rows
+            ]
         )
 
 
@@ -303,4 +305,4 @@ def coded_keys(values: Sequence[Any]) -> Coded:
     """Return a column of keys; those that are no strings or integers have none, true is not 1."""
     if {value.__class__ for value in values} <= PLAIN_KINDS.keys():
         return coded(values)
-    return coded(value if value.__class__ in PLAIN_KINDS else None for value in values)
+    return coded([value if value.__class__ in PLAIN_KINDS else None for value in values])
