@@ -85,26 +85,21 @@ class Counters:
         if self.changed is not None:
             self.changed.update(bits)
 
-    def has_some(self, bits: Mapping[int, int] | None, least: int, count: int) -> bool:
-        """Return whether one of some counters is there.
-
-        Parameters
-        ----------
-        bits : mapping of int to int, or None
-            Of each chunk, by number, the bits; None for `count` counters from `least` on.
-        least, count : int
-            The first of them, and how many there are.
-        """
+    def has_some(self, bits: Mapping[int, int]) -> bool:
+        """Return whether one of some counters is there: of each chunk, by number, the bits."""
         if not self.count:
             return False
-        if bits is None:
-            bits = bits_of(range(least, least + count))
         chunks = self.chunks
         return any(
             some & int.from_bytes(chunks[number], "little")
             for number, some in bits.items()
             if number in chunks
         )
+
+    def _above(self, number: int, upto: int) -> int:
+        """Return the bits of a chunk that are above a counter."""
+        below = max(0, upto + 1 - number * SPAN)
+        return int.from_bytes(self.chunks[number], "little") >> below << below
 
     def after(self, upto: int) -> Iterator[int]:
         """Yield those above a counter, in order."""
@@ -122,13 +117,11 @@ class Counters:
     def place(self, number: int, upto: int) -> int:
         """Return which is the one of a number, from 1 on, among those above a counter."""
         for chunk in sorted(self.chunks):
-            first = chunk * SPAN
-            below = max(0, upto + 1 - first)
-            bits = int.from_bytes(self.chunks[chunk], "little") >> below << below
+            bits = self._above(chunk, upto)
             if number <= bits.bit_count():
                 for _ in range(number - 1):
                     bits &= bits - 1
-                return first + (bits & -bits).bit_length() - 1
+                return chunk * SPAN + (bits & -bits).bit_length() - 1
             number -= bits.bit_count()
         raise IndexError(number)
 
@@ -150,17 +143,11 @@ class Counters:
 
     def packed(self, number: int, upto: int) -> bytes | None:
         """Return the bits of a chunk that are above a counter; None if there are none."""
-        chunk = self.chunks.get(number)
-        if chunk is None:
+        if number not in self.chunks:
             return None
-        below = max(0, upto + 1 - number * SPAN)
-        if not below:
-            return bytes(chunk).rstrip(b"\0") or None
-        bits = int.from_bytes(chunk, "little") >> below << below
-        return bits.to_bytes(SPAN >> 3, "little").rstrip(b"\0") or None
+        return self._above(number, upto).to_bytes(SPAN >> 3, "little").rstrip(b"\0") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
         """Put back a chunk; `upto` is the counter up to which all is known."""
-        chunk = self.chunks[number] = bytearray(packed.ljust(SPAN >> 3, b"\0"))
-        first, bits = number * SPAN, int.from_bytes(chunk, "little")
-        self.count += (bits >> max(0, upto + 1 - first)).bit_count()
+        self.chunks[number] = bytearray(packed.ljust(SPAN >> 3, b"\0"))
+        self.count += self._above(number, upto).bit_count()

@@ -245,26 +245,29 @@ class Intake:
             The events: no more than there is `room` for, so that no counter is given up before the
             last of them; where there is none, one event.
         """
-        lines = list(columns.lines())
-        for node, least, _, number, bits in lines:
-            if least <= self.upto.get(node, 0):
-                return False
-            beyond = self.beyond.get(node)
-            if bits is not None and sum(map(int.bit_count, bits.values())) != number:
-                return False  # Two have one name.
-            if beyond is not None and beyond.has_some(bits, least, number):
-                return False
-        out_of_order = False
-        for node, least, most, number, bits in lines:
+        lines = []
+        for node, least, most, number, bits in columns.lines():
             upto, line = self.upto.get(node, 0), self.beyond.get(node)
-            if bits is None and least == upto + 1 and (line is None or not line.count):
+            if least <= upto:
+                return False
+            if bits is None and (least > upto + 1 or (line is not None and line.count)):
+                bits = bits_of(range(least, most + 1))
+            if bits is not None:
+                if sum(map(int.bit_count, bits.values())) != number:
+                    return False  # Two have one name.
+                if line is not None and line.has_some(bits):
+                    return False
+            lines.append((node, most, number, bits))
+        out_of_order = False
+        for node, most, number, bits in lines:
+            if bits is None:
                 self.upto[node] = most
                 continue
             out_of_order = True
             line = self._line(node)
-            line.add_all(bits_of(range(least, most + 1)) if bits is None else bits)
+            line.add_all(bits)
             self._beyond_count += number
-            if upto + 1 in line:
+            if self.upto.get(node, 0) + 1 in line:
                 self._close_up(node)
         if out_of_order and self._beyond_count > self.counters_max:
             self._give_up()
@@ -282,9 +285,13 @@ class Intake:
         while self._unread_count - unread[0].rows >= self.contents_max:
             columns = unread.popleft()
             self._unread_count -= columns.rows
-            self.evicted += columns.rows
-            for event in columns.beginnings(columns.rows):
-                self.firsts[event.node] = _digest(event)
+            self._pass_over(columns, columns.rows)
+
+    def _pass_over(self, columns: Unread, last: int) -> None:
+        """Let go of events up to a row."""
+        self.evicted += last
+        for event in columns.beginnings(last):
+            self.firsts[event.node] = _digest(event)
 
     def _read(self) -> None:
         """Take in the contents of events that were admitted as columns, as far as they are kept."""
@@ -294,13 +301,11 @@ class Intake:
         for columns in unread:
             first = min(max(left, 0), columns.rows)
             left -= columns.rows
-            self.evicted += first
-            for event in columns.beginnings(first):
-                self.firsts[event.node] = _digest(event)
+            self._pass_over(columns, first)
             if first < columns.rows:
-                dots = columns.names(first)
+                dots = list(columns.names(first))
                 self._contents.update(zip(dots, columns.events(first), strict=True))
-                self._oldest.extend(columns.names(first))
+                self._oldest.extend(dots)
 
     def status(self, event: Event) -> str:
         """Return what an event is, and take note of nothing.

@@ -310,9 +310,11 @@ class PatternRun:
         """
         offer = self.offer
         quick, attribute = self._quick, self._key_attribute
-        if quick is None or attribute is None or not self.steps_alone:
+        if not self.steps_alone:
             said = ((number, offer(event)) for number, event in enumerate(events))
             return [(number, verdicts) for number, verdicts in said if verdicts]
+        assert quick is not None
+        assert attribute is not None
         # A check with one plain key: `_offer`, for events of scopes that are there, in one loop.
         mask_of, member_of, scopes = self._mask, self._member, self.scopes
         releases = self._releases
@@ -512,15 +514,11 @@ class PatternRun:
             scope = self.new_scope(shown)
             scope.lost = self._lost(event.dot)
         run = scope.run
-        place = scope.places
-        scope.places = place + 1
         if isinstance(run, CheckRun):
-            if run.halted:
-                self.counts.halted += 1
-                return []
-            out = self._checked(scope, run, Seen(event, mask, place))
+            out = self.offer_in(scope, mask, lambda: event)
         else:
-            seen = Seen(event, mask, place)
+            seen = Seen(event, mask, scope.places)
+            scope.places += 1
             out = self._found(scope, run.offer(seen), event)
             if self._window_us is not None:
                 assert seen.time_us is not None

@@ -136,7 +136,7 @@ def verdicts(
         source=source,
         lateness_ms=lateness_ms if timed and streaming else None,
         touched_since=None if was is None else since or {},
-        read=reads(program.compiled[0]) if len(found) == len(program.compiled) == 1 else None,
+        read=reads(program.compiled[0]) if len(program.compiled) == 1 else None,
         bytes_max=short(shared),
     )
     count = sum(family.groups for family in found)

@@ -292,8 +292,9 @@ class Group:
             yield from self.take(table.rows())
             return
         if kinds != {ALONE}:
-            self._without_watched(list(table.without("copy", ALONE).rows()))
-            table = table.only("copy", ALONE)
+            alone = table.array("copy") == ALONE
+            self._without_watched(list(table.where(~alone).rows()))
+            table = table.where(alone)
         given = not self._plain
         made = columns_given(reader, table) if given else columns_read(reader, self._reader, table)
         for columns, first in made:

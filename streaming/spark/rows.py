@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset")
 PLACE = ("topic", "partition", "offset")
+_NO_ATTRIBUTES = (*OWN_FIELDS, *PLACE, "timestamp")
+"""The columns beside which all are attributes."""
 EVENT_COLUMNS = ("node", "type", "clock")
 DELAY = "spark.watermarkDelayMs"
 """What Spark calls the mark of a column of event time."""
@@ -464,7 +466,7 @@ class _Events:
 
     def _attribute(self, name: str) -> tuple[Column, T.DataType] | None:
         """Return an attribute and its type; None if JSON says it in another way."""
-        if name in (*OWN_FIELDS, *PLACE, "timestamp"):
+        if name in _NO_ATTRIBUTES:
             return None
         data, found = self._types.get("data"), (F.lit(None).cast("string"), _TEXT)
         if name in self._types:
@@ -483,7 +485,7 @@ class _Events:
 
     def _beyond(self) -> list[Column]:
         """Return the columns that are attributes."""
-        names = (name for name in self._types if name not in (*OWN_FIELDS, *PLACE, "timestamp"))
+        names = (name for name in self._types if name not in _NO_ATTRIBUTES)
         return [F.col(_quoted(name)) for name in names]
 
     def _json(self) -> Column:
@@ -511,7 +513,7 @@ class _Events:
         found = []
         if "data" in self._types:
             found.append(_dug(F.col("data"), self._types["data"], of.path))
-        if of.path[0] in self._types and of.path[0] not in (*OWN_FIELDS, *PLACE, "timestamp"):
+        if of.path[0] in self._types and of.path[0] not in _NO_ATTRIBUTES:
             name = of.path[0]
             found.append(_dug(F.col(_quoted(name)), self._types[name], of.path[1:]))
         return F.coalesce(*found) if found else F.lit(None).cast("string")

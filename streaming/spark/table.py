@@ -65,14 +65,8 @@ class Table:
 
     def part(self, first: int, last: int) -> Table:
         """Return the rows from one on, up to another."""
-        return Table({name: column[first:last] for name, column in self._columns.items()})
+        return self.where(slice(first, last))
 
-    def only(self, name: str, value: Any) -> Table:
-        """Return the rows that have a value in a column."""
-        chosen = self._columns[name] == value
-        return Table({name: column[chosen] for name, column in self._columns.items()})
-
-    def without(self, name: str, value: Any) -> Table:
-        """Return the rows that have another value in a column."""
-        chosen = self._columns[name] != value
+    def where(self, chosen: Any) -> Table:
+        """Return the rows of a slice, or those that an array of booleans chooses."""
         return Table({name: column[chosen] for name, column in self._columns.items()})

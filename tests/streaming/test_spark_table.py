@@ -154,7 +154,10 @@ def test_given_columns_are_the_rows(given: list[Any], closely: list[int], again:
     assert as_table.state() == as_rows.state()
 
 
-def test_most_rows_are_never_events(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shape", [PLAIN, JUDGED], ids=["messages", "columns"])
+def test_most_rows_are_never_events(
+    shape: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """But the first of a scope, and what is told of."""
     looked_at: list[int] = []
     event = Columns.event
@@ -169,8 +172,9 @@ def test_most_rows_are_never_events(monkeypatch: pytest.MonkeyPatch) -> None:
         for n in range(3_000)
     ]
     rows[2_000] = (ALONE, "t", 0, 2_000, message("A", 2_001, "open", 0, 1))
-    at = work(JUDGED)
+    at = work(shape)
     group = Group(at, 0, None)
-    (violation,) = group.take_table(table([judged(row) for row in rows], JUDGED))
+    given = rows if shape == PLAIN else [judged(row) for row in rows]
+    (violation,) = group.take_table(table(given, shape))
     assert violation.to_dict()["event"] == "A@2001"
     assert looked_at == [0, 1, 2, 3, 2_000]
