@@ -253,7 +253,7 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
 
 def main() -> None:
     given = [int(argument) for argument in sys.argv[1:]]
-    batches, rows, tasks, each = (*given, *(4, 1_000_000, 2, 1_000)[len(given) :])
+    batches, rows, tasks, each = (*given, *(4, 1_000_000, 2, 33)[len(given) :])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_events(folder, batches, rows, each)
