@@ -141,7 +141,9 @@ class Admission:
             intake = self.intake
             self.membership = Membership(self.limits, clocks_max=self._clocks_max)
             self.membership.begin(
-                intake.clocks(), firsts=intake.first_contents(), highest=intake.highest()
+                intake.contents.clocks(),
+                firsts=intake.contents.first_contents(),
+                highest=intake.highest(),
             )
             self._last = {}
         return self.membership
@@ -164,7 +166,7 @@ class Admission:
         """Begin with a membership in which those have left whose entry `event` shows dropped."""
         intake = self.intake
         lines: dict[str, list[tuple[int, Clock]]] = {}
-        for node, counter, clock in intake.clocks():
+        for node, counter, clock in intake.contents.clocks():
             if node == event.node:
                 lines.setdefault(node, []).append((counter, clock))
         membership = self.begun()
@@ -188,7 +190,7 @@ class Admission:
     def look_back(self) -> None:
         """Take each node's last clock from what is kept: the program before read no clocks."""
         if self.membership is None and self.reads_clocks and not self._last:
-            self._last = {node: clock for node, _, clock in self.intake.clocks()}
+            self._last = {node: clock for node, _, clock in self.intake.contents.clocks()}
 
     # --- state ---
 

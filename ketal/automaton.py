@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -123,11 +123,14 @@ class Automaton:
         """Whether some event leads back to the initial state."""
         return any(target == 0 for row in self.table for _, target in row)
 
-    def expected(self, state: int) -> tuple[str, ...]:
+    def named(self, states: Iterable[int]) -> str:
+        """Return the names of states."""
+        return ",".join(self.names[s] for s in states)
+
+    def expected(self, states: Iterable[int]) -> tuple[str, ...]:
         """Return the names of the steps that can come next, in declaration order."""
-        return tuple(
-            self.steps[s] for s in sorted({self.variants[v].step for v in self.enabled[state]})
-        )
+        numbers = {self.variants[v].step for s in states for v in self.enabled[s]}
+        return tuple(self.steps[n] for n in sorted(numbers))
 
 
 class Ways:

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from ketal import pattern as syntax
 from ketal.admission import reads_clocks
 from ketal.automaton import CompiledPattern
+from ketal.contents import Row
 from ketal.counters import SPAN, bits_of
-from ketal.event import Event, decode_events, event_decoder
+from ketal.event import Dot, Event, decode_events, digest, event_decoder, type_and_time
 from ketal.intake import Line
 from ketal.scopes import PLAIN_KINDS, PatternRun
 
@@ -29,6 +30,8 @@ TYPES_MAX = 65_536
 """Types whose masks are remembered."""
 SPARSE = 4
 """Where there are fewer counters in each chunk, they are taken one by one."""
+TOGETHER = 128
+"""So many events are read at once where no more than their digests are kept."""
 _SHAPES = {"type", "compare", "member", "exists", "matches"}
 """Atoms that read no more of an event than the fields and attributes that they name."""
 _decode = event_decoder().decode
@@ -108,28 +111,33 @@ class Columns(NamedTuple):
             texts[first:last],
         )
 
+    def told(self, rows: Sequence[int]) -> Iterator[tuple[Dot, str, float | None]]:
+        """Yield the dots, types and times of some rows."""
+        chosen, values, texts = list(rows), self.nodes.values, self.texts
+        codes, counters = self.nodes.codes[chosen].tolist(), self.counters[chosen].tolist()
+        for row, code, counter in zip(chosen, codes, counters, strict=True):
+            yield Dot(values[code], counter), *type_and_time(texts[row])
+
     def event(self, row: int) -> Event:
         """Return the event of a row."""
         return _decode(self.texts[row])
 
-    # --- what `Intake` asks ---
+    # --- what `Intake` and `Contents` ask ---
 
-    def events(self, first: int) -> Sequence[Event]:
-        """Return the events from a row on."""
-        texts = list(self.texts[first:])
-        events = decode_events(texts)
-        return list(map(_decode, texts)) if events is None else events
+    def contents(self) -> Iterator[Row]:
+        """Yield what is kept of each event."""
+        for first in range(0, self.rows, TOGETHER):
+            texts = list(self.texts[first : first + TOGETHER])
+            events = decode_events(texts)
+            for event in map(_decode, texts) if events is None else events:
+                clock = event.clock
+                yield event.node, clock[event.node], digest(event), clock
 
-    def names(self, first: int) -> Iterator[tuple[str, int]]:
-        """Yield node and counter of the events from a row on."""
-        values = self.nodes.values
-        nodes = [values[code] for code in self.nodes.codes[first:].tolist()]
-        return zip(nodes, self.counters[first:].tolist(), strict=True)
-
-    def beginnings(self, last: int) -> Iterator[Event]:
-        """Yield the events up to a row that are the first of their nodes."""
+    def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
+        """Yield node and digest of the events up to a row that are the first of their nodes."""
         for row in (self.counters[:last] == 1).nonzero()[0].tolist():
-            yield self.event(row)
+            event = self.event(row)
+            yield event.node, digest(event)
 
     def lines(self) -> Iterator[Line]:
         """Yield of each node which of its events there are."""

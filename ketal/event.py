@@ -17,6 +17,7 @@ Happened-before and concurrency are defined in DESIGN section 2 and computed by
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import os
 from collections import deque
@@ -337,6 +338,27 @@ def decode_events(texts: Sequence[bytes]) -> list[Event] | None:
     return events  # type: ignore[return-value]
 
 
+class _Brief(msgspec.Struct, gc=False):
+    """What is told of an event beside its name."""
+
+    type: str
+    time: Annotated[float, msgspec.Meta(ge=_TIME_MIN_S, lt=_TIME_MAX_S)] | None = None
+
+
+_decode_brief = msgspec.json.Decoder(_Brief).decode
+_decode = event_decoder().decode
+
+
+def type_and_time(text: bytes) -> tuple[str, float | None]:
+    """Return the type and the time of a JSON object that is known to be an event."""
+    try:
+        brief = _decode_brief(text)
+    except ValueError:
+        event = _decode(text)  # A time may be text.
+        return event.type, event.time  # type: ignore[return-value]
+    return brief.type, None if brief.time is None else round(brief.time * 1e6) / 1e6
+
+
 CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
 _NOT_SAID: tuple[str, ...] = ("",)
 """Members that nobody can have given: a name is not empty."""
@@ -413,14 +435,27 @@ def _name(node: object, what: str) -> str:
     raise EventError(f"{what} must be a string or an integer, not {node!r}")
 
 
+_pack = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
 def content(event: Event) -> bytes:
     """Return what an event says, as bytes equal for equal content."""
     said = (event.node, event.type, event.clock, event.time, event.data, event.id)
     try:
-        return msgspec.msgpack.encode(said, order="deterministic")
+        return _pack(said)
     except OverflowError:
         # MessagePack ends at 64 bits; an attribute may be any integer of JSON.
         return msgspec.json.encode(said, order="deterministic")
+
+
+_EMPTY = hashlib.blake2b(digest_size=16)
+
+
+def digest(event: Event) -> bytes:
+    """Return 16 bytes that stand for what an event says."""
+    made = _EMPTY.copy()
+    made.update(content(event))
+    return made.digest()
 
 
 def checked_log(log: Any) -> Any:

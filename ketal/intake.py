@@ -4,25 +4,22 @@ An event is new, a duplicate (same dot, same content: dropped and counted), a
 contradiction (same dot, other content: rejected), late, or refused because a
 limit was reached. The counters of a node that were seen are kept exactly and
 compactly; the content of the last `dots_max` events is kept to tell a
-duplicate from a contradiction. Beyond that, a known dot counts as a duplicate.
-Of each node's first event the content is kept for good: it tells a restart from
-a duplicate (`ketal.operators.incarnations`).
+duplicate from a contradiction (`ketal.contents`). Beyond that, a known dot
+counts as a duplicate.
 
 The one rule: `read` is the sum of the other counts.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 from ketal import counters
+from ketal.contents import Block, Contents, Row
 from ketal.counters import Counters, bits_of
-from ketal.event import Event, content
+from ketal.event import Event, content, digest
 from ketal.limits import Limits
 
 
@@ -48,9 +45,6 @@ class Tally:
         return {"read": sum(counts.values()), **counts}
 
 
-WHOLE_CLOCK_ENTRIES = 8
-"""A clock with no more entries is saved as it is, not as what it changes."""
-
 GIVEN_UP_SHARE = 16
 """Where more counters are beyond holes than are kept, one in so many of them is given up."""
 
@@ -58,29 +52,6 @@ NEW, DUPLICATE, CONTRADICTION, FORGOTTEN = "new", "duplicate", "contradiction", 
 
 
 NONE_BEYOND = Counters(tracking=False)
-_blake2b = hashlib.blake2b
-
-
-def _digest(event: Event) -> bytes:
-    return _blake2b(content(event), digest_size=16).digest()
-
-
-def read_rows(
-    rows: Iterable[Any], last: dict[str, dict[str, int]]
-) -> Iterator[tuple[str, int, bytes, dict[str, int] | None]]:
-    """Yield node, counter, digest and clock of what `Intake.rows` wrote with the same `last`."""
-    for node, counter, digest, *written in rows:
-        if not written:
-            yield node, counter, digest, None
-        elif len(written) == 1:
-            yield node, counter, digest, written[0]
-        else:
-            changed, dropped = written
-            clock = {**last.get(node, {}), **changed}
-            for name in dropped:
-                del clock[name]
-            last[node] = clock
-            yield node, counter, digest, clock
 
 
 class Line(NamedTuple):
@@ -103,24 +74,11 @@ class Line(NamedTuple):
     bits: dict[int, int] | None
 
 
-class Unread(Protocol):
+class Unread(Block, Protocol):
     """Events of which only columns are known (`ketal.columns`)."""
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
 
     def lines(self) -> Iterator[Line]:
         """Yield of each node which there are."""
-
-    def names(self, first: int) -> Iterator[tuple[str, int]]:
-        """Yield node and counter of those from a row on."""
-
-    def events(self, first: int) -> Sequence[Event]:
-        """Return those from a row on."""
-
-    def beginnings(self, last: int) -> Iterator[Event]:
-        """Yield those up to a row that are the first of their nodes."""
 
 
 class Intake:
@@ -136,25 +94,18 @@ class Intake:
 
     def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
         self.counters_max = limits.counters_max
-        self.contents_max = contents_max or limits.dots_max
         self.upto: dict[str, int] = {}
         self.beyond: dict[str, Counters] = {}
         self.tracking = False  # whether somebody asks which counters changed
         self.forgotten: dict[str, int] = {}
         self._beyond_count = 0
-        self.firsts: dict[str, bytes] = {}
-        self._contents: dict[tuple[str, int], Event | bytes] = {}
-        self._clocks: dict[tuple[str, int], dict[str, int]] = {}  # of contents that are digests
-        self._oldest: deque[tuple[str, int]] = deque()
-        # The latest events, whose contents nobody has asked for yet.
-        self._unread: deque[Unread] = deque()
-        self._unread_count = 0
-        self.evicted = 0
+        self.contents = Contents(contents_max or limits.dots_max)
 
     def admit(self, event: Event) -> str:
         """Return what an event is: new, duplicate, contradiction or forgotten."""
-        if self._unread:
-            self._read()
+        contents = self.contents
+        if contents.blocks:
+            contents.read()
         node = event.node
         counter = event.clock[node]
         dot = (node, counter)
@@ -165,10 +116,10 @@ class Intake:
             self.upto[node] = counter
         else:
             self._out_of_order(node, counter)
-        self._contents[dot] = event
-        self._oldest.append(dot)
-        if len(self._oldest) > self.contents_max:
-            self._evict()
+        contents.held[dot] = event
+        contents.oldest.append(dot)
+        if len(contents.oldest) > contents.most:
+            contents.evict()
         return NEW
 
     def admit_new(self, events: Sequence[Any], first: int = 0, *, named_by: str = "") -> int:
@@ -185,11 +136,11 @@ class Intake:
         named_by : str
             The attribute of an event whose name is not the one that it arrives with.
         """
-        if self._unread:
-            self._read()
-        upto, beyond, contents = self.upto, self.beyond, self._contents
+        if self.contents.blocks:
+            self.contents.read()
+        upto, beyond, held = self.upto, self.beyond, self.contents.held
         most, span = self.counters_max, counters.SPAN
-        note = self._oldest.append
+        note = self.contents.oldest.append
         number = 0
         for place in range(first, len(events)):
             event = events[place]
@@ -221,11 +172,11 @@ class Intake:
                     if line.changed is not None:
                         line.changed.add(at)
             dot = (node, counter)
-            contents[dot] = event
+            held[dot] = event
             note(dot)
             number += 1
         if number:
-            self._evict()
+            self.contents.evict()
         return number
 
     @property
@@ -271,90 +222,33 @@ class Intake:
                 self._close_up(node)
         if out_of_order and self._beyond_count > self.counters_max:
             self._give_up()
-        self._unread.append(columns)
-        self._unread_count += columns.rows
-        self._let_go()
+        self.contents.add_block(columns)
         return True
-
-    def _let_go(self) -> None:
-        """Let go of what nobody has read, beyond what may be kept."""
-        unread = self._unread
-        if self._unread_count - unread[0].rows < self.contents_max:
-            return
-        self._evict(self._unread_count)
-        while self._unread_count - unread[0].rows >= self.contents_max:
-            columns = unread.popleft()
-            self._unread_count -= columns.rows
-            self._pass_over(columns, columns.rows)
-
-    def _pass_over(self, columns: Unread, last: int) -> None:
-        """Let go of events up to a row."""
-        self.evicted += last
-        for event in columns.beginnings(last):
-            self.firsts[event.node] = _digest(event)
-
-    def _read(self) -> None:
-        """Take in the contents of events that were admitted as columns, as far as they are kept."""
-        unread, left = self._unread, self._unread_count - self.contents_max
-        self._evict(self._unread_count)
-        self._unread, self._unread_count = deque(), 0
-        for columns in unread:
-            first = min(max(left, 0), columns.rows)
-            left -= columns.rows
-            self._pass_over(columns, first)
-            if first < columns.rows:
-                dots = list(columns.names(first))
-                self._contents.update(zip(dots, columns.events(first), strict=True))
-                self._oldest.extend(dots)
 
     def status(self, event: Event) -> str:
         """Return what an event is, and take note of nothing.
 
         As `admit`, but an event whose content is no longer kept is `forgotten`.
         """
-        if self._unread:
-            self._read()
+        contents = self.contents
+        if contents.blocks:
+            contents.read()
         node = event.node
         counter = event.clock[node]
         dot = (node, counter)
         if counter > self.upto.get(node, 0) and counter not in self.beyond.get(node, NONE_BEYOND):
             return NEW
-        kept = dot in self._contents or (counter == 1 and node in self.firsts)
+        kept = dot in contents.held or (counter == 1 and node in contents.firsts)
         return self._again(event, dot) if kept else FORGOTTEN
 
-    def _evict(self, coming: int = 0) -> None:
-        """Let go of the oldest contents, beyond those that may be kept with some that come."""
-        oldest, contents, clocks = self._oldest, self._contents, self._clocks
-        count = min(len(oldest) + coming - self.contents_max, len(oldest))
-        if count == len(oldest):
-            for dot in oldest:
-                if dot[1] == 1:
-                    self._keep_first(dot, contents[dot])
-            oldest.clear()
-            contents.clear()
-            clocks.clear()
-            self.evicted += count
-            return
-        for _ in range(count):
-            dot = oldest.popleft()
-            known = contents.pop(dot)
-            self.evicted += 1
-            if dot[1] == 1:
-                self._keep_first(dot, known)
-            if clocks:
-                clocks.pop(dot, None)
-
-    def _keep_first(self, dot: tuple[str, int], known: Event | bytes) -> None:
-        self.firsts[dot[0]] = known if isinstance(known, bytes) else _digest(known)
-
     def _again(self, event: Event, dot: tuple[str, int]) -> str:
-        known = self._contents.get(dot)
+        known = self.contents.held.get(dot)
         if known is None and dot[1] == 1:
-            known = self.firsts.get(dot[0])
+            known = self.contents.firsts.get(dot[0])
         if known is None:
             return FORGOTTEN if dot[1] <= self.forgotten.get(dot[0], 0) else DUPLICATE
         if isinstance(known, bytes):
-            return DUPLICATE if known == _digest(event) else CONTRADICTION
+            return DUPLICATE if known == digest(event) else CONTRADICTION
         return DUPLICATE if content(known) == content(event) else CONTRADICTION
 
     def _line(self, node: str) -> Counters:
@@ -417,23 +311,6 @@ class Intake:
             missing += highest - upto - beyond.count
         return missing
 
-    def clocks(self) -> Iterator[tuple[str, int, dict[str, int]]]:
-        """Yield node, counter and clock of the events whose content is kept, as they arrived."""
-        if self._unread:
-            self._read()
-        for dot, known in self._contents.items():
-            clock = self._clocks.get(dot) if isinstance(known, bytes) else known.clock
-            if clock is not None:
-                yield *dot, clock
-
-    def first_contents(self) -> dict[str, bytes]:
-        """Return the digest of each node's event of counter 1, where it was seen."""
-        if self._unread:
-            self._read()
-        known = {n: known for (n, c), known in self._contents.items() if c == 1}
-        digests = {n: k if isinstance(k, bytes) else _digest(k) for n, k in known.items()}
-        return {**self.firsts, **digests}
-
     def seen(self, without: Event | None = None) -> dict[str, tuple[int, list[int]]]:
         """Return of each node up to which counter all was seen, and what was seen beyond.
 
@@ -471,74 +348,18 @@ class Intake:
 
     def state(self) -> dict[str, Any]:
         """Return what is small of the state: all but counters beyond holes, and contents."""
-        if self._unread:
-            self._read()
         return {
             "upto": dict(sorted(self.upto.items())),
             "beyond": sorted(node for node, line in self.beyond.items() if line.count),
             "forgotten": dict(sorted(self.forgotten.items())),
-            "firsts": dict(sorted(self.firsts.items())),
-            "evicted": self.evicted,
+            **self.contents.state(),
         }
-
-    @property
-    def taken(self) -> int:
-        """How many contents were taken in, those that were evicted since included."""
-        if self._unread:
-            self._read()
-        return self.evicted + len(self._contents)
-
-    def dots(self, since: int) -> list[tuple[str, int]]:
-        """Return (node, counter) of the contents taken in after the first `since`, as they came."""
-        if self._unread:
-            self._read()
-        count = min(self.taken - since, len(self._contents))
-        newest = list(itertools.islice(reversed(self._contents), count))
-        newest.reverse()
-        return newest
-
-    def rows(
-        self, dots: Iterable[tuple[str, int]], last: dict[str, dict[str, int]] | None
-    ) -> list[Any]:
-        """Return contents that are kept as plain data: node, counter, digest, clock.
-
-        Parameters
-        ----------
-        dots : iterable of (str, int)
-            Which, in the order in which they came.
-        last : dict of str to dict, or None
-            The last large clock of each node in the rows before, against which the next one is
-            written, and which is put in; None: no clocks.
-        """
-        if self._unread:
-            self._read()
-        rows: list[Any] = []
-        contents, remembered = self._contents, self._clocks
-        for dot in dots:
-            known = contents[dot]
-            node, counter = dot
-            if known.__class__ is bytes:
-                digest, clock = known, remembered.get(dot)
-            else:
-                assert not isinstance(known, bytes)
-                digest = _blake2b(content(known), digest_size=16).digest()
-                clock = known.clock
-            if clock is None or last is None:
-                rows.append((node, counter, digest))
-            elif len(clock) <= WHOLE_CLOCK_ENTRIES:
-                rows.append((node, counter, digest, clock))
-            else:
-                before = last.get(node, {})
-                last[node] = clock
-                changed = {name: c for name, c in clock.items() if before.get(name) != c}
-                rows.append((node, counter, digest, changed, sorted(before.keys() - clock.keys())))
-        return rows
 
     def restore(
         self,
         state: dict[str, Any],
         beyond: Iterable[tuple[str, int, bytes]],
-        contents: Iterable[tuple[str, int, bytes, dict[str, int] | None]],
+        contents: Iterable[Row],
     ) -> None:
         """Take on a state, in a fresh intake.
 
@@ -548,18 +369,13 @@ class Intake:
             What `state` gave.
         beyond : iterable of (str, int, bytes)
             Chunks of a node's counters beyond holes (`ketal.counters`).
-        contents : iterable of (str, int, bytes, dict or None)
-            Node, counter, digest and clock of what is kept, as it came.
+        contents : iterable of Row
+            What is kept of the last events.
         """
         self.upto, self.forgotten = state["upto"], state["forgotten"]
-        self.firsts, self.evicted = state["firsts"], state["evicted"]
         self.beyond = {node: Counters(tracking=self.tracking) for node in state["beyond"]}
         for node, number, chunk in beyond:
             if node in self.beyond:
                 self.beyond[node].put(number, chunk, self.upto.get(node, 0))
         self._beyond_count = sum(line.count for line in self.beyond.values())
-        for node, counter, digest, clock in contents:
-            self._contents[node, counter] = digest
-            if clock is not None:
-                self._clocks[node, counter] = clock
-        self._oldest = deque(self._contents)
+        self.contents.restore(state, contents)

@@ -38,9 +38,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from ketal.admission import Admission
+from ketal.contents import Contents, read_rows, write_rows
 from ketal.errors import StateError
 from ketal.event import Dot, Event
-from ketal.intake import Intake, read_rows
+from ketal.intake import Intake
 from ketal.operators.clock_memory import Clock, ClockMemory
 from ketal.queues import Queues
 from ketal.scopes import Changed, Kept, PatternRun, Scope
@@ -270,22 +271,22 @@ class _Seen:
         self._rows: list[Any] = []
         self._last: dict[str, Clock] = {}
 
-    def changes(self, intake: Intake, clocks: bool, out: Changes) -> None:
+    def changes(self, contents: Contents, clocks: bool, out: Changes) -> None:
         """Write the contents that are new and not yet gone again."""
-        dots = intake.dots(self._upto)
-        number = intake.taken - len(dots)
+        rows = contents.newest(self._upto)
+        number = contents.taken - len(rows)
         if number != self._upto:
             self._begin(number)
         at = 0
-        while at < len(dots):
+        while at < len(rows):
             if number % SEEN_SPAN == 0:
                 self._begin(number)
-            some = dots[at : at + SEEN_SPAN - number % SEEN_SPAN]
-            self._rows += intake.rows(some, self._last if clocks else None)
+            some = rows[at : at + SEEN_SPAN - number % SEEN_SPAN]
+            self._rows += write_rows(some, self._last if clocks else None)
             self._write(out)
             at, number = at + len(some), number + len(some)
         self._upto = number
-        while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= intake.evicted:
+        while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= contents.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
 
     def _write(self, out: Changes) -> None:
@@ -523,7 +524,7 @@ class Recorder:
         put(b"program", program, out)
         put(b"core", self._core(core), out)
         intake, membership = self.admission.intake, self.admission.membership
-        self._seen.changes(intake, membership is None, out)
+        self._seen.changes(intake.contents, membership is None, out)
         self._beyond.changes(out)
         memory = None if membership is None else membership.memory
         self._clocks.changes(memory, self.tracking, out)

@@ -227,7 +227,7 @@ class Machine:
         self._not_plans: dict[tuple[int, int], NotPlan] = {}
         self._breaks: dict[tuple[int, int], Formula] = {}
         self._ways: dict[int, Ways] = {}
-        self.refusals: dict[tuple[tuple[int, ...], int], tuple[tuple[str, ...], str, bool]] = {}
+        self._refusals: dict[tuple[tuple[int, ...], int], tuple[tuple[str, ...], str, bool]] = {}
         self._prior_atoms = {
             shape: [
                 n
@@ -423,6 +423,44 @@ class Machine:
         bare = self._bare[targets[0][1]] if len(targets) == 1 else None
         return (bare,) if bare is not None else None
 
+    def refuses(self, state: int, mask: int) -> Refusal | None:
+        """Return what a check says and does that is in a state without registers.
+
+        None where it allows an event with this mask, or where more than the mask decides.
+        """
+        bare = self._bare[state]
+        if bare is None or self.plan(state, mask) is not None:
+            return None
+        expected, said, nearly = self.refusal((state,), mask)
+        policy = self.compiled.on_violation
+        if nearly or policy == "halt":
+            return None
+        after: tuple[Configuration, ...] | None = (bare,)
+        if policy == "resume":
+            fresh = self.plan(0, mask) is None and self._bare[0] is not None
+            after = (self.start(),) if fresh else self.quick(0, mask)
+        name = self.automaton.names[state]
+        return None if after is None else Refusal(name, expected, said, after)
+
+    def refusal(self, states: tuple[int, ...], mask: int) -> tuple[tuple[str, ...], str, bool]:
+        """Return what is expected, what is said of it, and whether relations alone refuse."""
+        at = (states, mask)
+        found = self._refusals.get(at)
+        if found is None:
+            if len(self._refusals) >= PLANS_MAX:
+                self._refusals.clear()
+            found = self._refusals[at] = self._make_refusal(states, mask)
+        return found
+
+    def _make_refusal(
+        self, states: tuple[int, ...], mask: int
+    ) -> tuple[tuple[str, ...], str, bool]:
+        automaton, known = self.automaton, self._local(mask)
+        expected = automaton.expected(states)
+        said = f"expected {_either(expected)}" if expected else "nothing may follow"
+        enabled = (automaton.formulas[v] for s in states for v in automaton.enabled[s])
+        return expected, said, any(simplify(f, known) is not False for f in enabled)
+
     def start(self) -> Configuration:
         """Return the configuration of a run that has taken nothing."""
         return Configuration(0, None, self.empty_bound, None, ())
@@ -547,6 +585,27 @@ def step(
     )
 
 
+class Refusal(NamedTuple):
+    """What a check says of every event with one mask in one state, and where it goes.
+
+    Attributes
+    ----------
+    state : str
+        The state's name.
+    expected : tuple of str
+        The steps that could have come.
+    reason : str
+        Why it is not allowed.
+    after : tuple of Configuration
+        Where the run is then.
+    """
+
+    state: str
+    expected: tuple[str, ...]
+    reason: str
+    after: tuple[Configuration, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A `check` run met an event that no configuration allows.
@@ -555,7 +614,7 @@ class Refused:
     """
 
     seen: Seen
-    states: tuple[int, ...]
+    state: str
     expected: tuple[str, ...]
     reason: str
     resumed: bool = False
@@ -621,31 +680,14 @@ class CheckRun:
 
     def expected(self) -> tuple[str, ...]:
         """Return the steps that could come next, in declaration order."""
-        automaton = self.machine.automaton
-        numbers = {automaton.variants[v].step for s in self.states() for v in automaton.enabled[s]}
-        return tuple(automaton.steps[n] for n in sorted(numbers))
+        return self.machine.automaton.expected(self.states())
 
     def _refuse(self, seen: Seen) -> Refused:
-        machine, states = self.machine, self.states()
-        at = (states, seen.mask)
-        known = machine.refusals.get(at)
-        if known is None:
-            if len(machine.refusals) >= PLANS_MAX:
-                machine.refusals.clear()
-            known = machine.refusals[at] = self._refusal(states, seen.mask)
-        expected, said, nearly = known
+        states = self.states()
+        expected, said, nearly = self.machine.refusal(states, seen.mask)
         if nearly and (near := "; ".join(dict.fromkeys(self._near_misses(seen)))):
             said = f"{said}; {near}"
-        return Refused(seen, states, expected, said)
-
-    def _refusal(self, states: tuple[int, ...], mask: int) -> tuple[tuple[str, ...], str, bool]:
-        """Return what is expected, what is said of it, and whether relations alone refuse."""
-        machine = self.machine
-        automaton, known = machine.automaton, machine._local(mask)
-        expected = self.expected()
-        said = f"expected {_either(expected)}" if expected else "nothing may follow"
-        enabled = (automaton.formulas[v] for s in states for v in automaton.enabled[s])
-        return expected, said, any(simplify(f, known) is not False for f in enabled)
+        return Refused(seen, self.machine.automaton.named(states), expected, said)
 
     def _near_misses(self, seen: Seen) -> Iterator[str]:
         """Say of each step that the event would be, but for its relations, what fails."""

@@ -26,7 +26,7 @@ from ketal.finds import FindRun, find_run
 from ketal.limits import Limits
 from ketal.missed import Missed, ScopeName
 from ketal.partials import Found, Live, Taken
-from ketal.runs import CheckRun, Configuration, Machine, Seen
+from ketal.runs import CheckRun, Configuration, Machine, Refusal, Refused, Seen
 from ketal.values import base_node, glob_regex, kind
 from ketal.verdicts import (
     NO_SCOPE,
@@ -752,14 +752,16 @@ class PatternRun:
     def _common(
         self, scope: ScopeKey, time: float | None, lost: frozenset[Dot] = frozenset()
     ) -> dict[str, Any]:
-        doubt = {"certain": False, "depends_on": tuple(sorted(lost))} if lost else {}
-        return doubt | {
+        common: dict[str, Any] = {
             "pattern": self.compiled.name,
             "fingerprint": self.compiled.fingerprint,
             "scope": FrozenMapping(scope) if scope else NO_SCOPE,
             "execution": self.execution,
             "time": time,
         }
+        if lost:
+            common |= {"certain": False, "depends_on": tuple(sorted(lost))}
+        return common
 
     def _overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
         self.counts.overflows += 1
@@ -772,23 +774,11 @@ class PatternRun:
         refused = run.offer(seen)
         out: list[RunVerdict] = []
         if refused is not None:
-            self.counts.violations += 1
             lost = scope.lost
             if self.places:
                 lost |= self._between(scope, None, canonical_key(seen.event))
-            self.counts.uncertain += bool(lost)
-            if self.listing:
-                event = seen.event
-                out.append(
-                    Violation(
-                        event=seen.dot,
-                        type=event.type,
-                        expected=refused.expected,
-                        state=self.names(refused.states),
-                        reason=refused.reason,
-                        **self._common(scope.key, _time(event), lost),
-                    )
-                )
+            event = seen.event
+            out += self.violated(scope, refused, seen.dot, event.type, _time(event), lost)
         if self.trace and (refused is None or refused.resumed):
             start = before
             if refused is not None:
@@ -802,6 +792,30 @@ class PatternRun:
             out.append(self._overflow("configurations_max", given_up, scope.key, seen.event))
         return out
 
+    def violated(
+        self,
+        scope: Scope,
+        refused: Refused | Refusal,
+        dot: Dot,
+        type_: str,
+        time: float | None,
+        lost: frozenset[Dot],
+    ) -> list[RunVerdict]:
+        """Return the violation that an event is, if violations are listed; count it."""
+        self.counts.violations += 1
+        self.counts.uncertain += bool(lost)
+        if not self.listing:
+            return []
+        said = Violation(
+            event=dot,
+            type=type_,
+            expected=refused.expected,
+            state=refused.state,
+            reason=refused.reason,
+            **self._common(scope.key, time, lost),
+        )
+        return [said]
+
     def _held(self, configurations: tuple[Configuration, ...], seen: Seen) -> str:
         """Return the steps that take an event in a check, several where readings differ."""
         steps = {s for c in configurations for s in self.machine.steps_held(c, seen)}
@@ -813,14 +827,10 @@ class PatternRun:
         return Transition(
             event=seen.dot,
             step=step,
-            source=self.names(before),
-            target=self.names(after),
+            source=self.machine.automaton.named(before),
+            target=self.machine.automaton.named(after),
             **self._common(scope.key, _time(seen.event)),
         )
-
-    def names(self, states: tuple[int, ...]) -> str:
-        """Return the names of states."""
-        return ",".join(self.machine.automaton.names[s] for s in states)
 
     def _found(self, scope: Scope, found: Found, event: Event | None) -> list[RunVerdict]:
         out: list[RunVerdict] = []
@@ -986,7 +996,7 @@ class PatternRun:
             if self.listing:
                 out.append(
                     Incomplete(
-                        state=self.names(run.states()),
+                        state=self.machine.automaton.named(run.states()),
                         expected=run.expected(),
                         **self._common(scope.key, None, doubts),
                     )

@@ -1,11 +1,11 @@
 """The steps of a check over columns, of all its scopes at once (DESIGN 6, 7).
 
 A scope of a check with one plain key, whose guards ask nothing of registers, is a state, and a
-table says where a mask leads from it. So the rows are put in the order of their scopes, and all
-scopes take their next row at once: as many rounds as the longest scope has rows. Scopes do not see
-each other, so the order between them says nothing, but for who is first: new scopes come up in the
-order of their first rows. What a table does not say, a violation or a step that reads a register,
-is offered to the scope as an event.
+table says where a mask leads from it, or that it is refused. So the rows are put in the order of
+their scopes, and all scopes take their next row at once: as many rounds as the longest scope has
+rows. Scopes do not see each other, so the order between them says nothing, but for who is first:
+new scopes come up in the order of their first rows. What a table does not say, a step that reads a
+register or a violation of it, is offered to the scope as an event.
 
 The one rule: after all rows each scope is where `PatternRun.offer` of the rows, one by one, would
 have led it.
@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any
 
 from ketal.columns import Columns, in_order
-from ketal.runs import CheckRun, Configuration
+from ketal.runs import CheckRun, Configuration, Refusal
 from ketal.scopes import PLAIN_KINDS, PatternRun, Scope
 from ketal.verdicts import RunVerdict
 
@@ -27,8 +27,9 @@ TABLE_MAX = 65_536
 """Entries of a table; events of states beyond it are offered one by one."""
 LANES_MIN = 16
 """Fewer scopes that have rows left take them one after another."""
-CLOSELY, UNKNOWN = -1, -2
-"""Instead of a state: the event itself has to be offered; nobody has asked yet."""
+CLOSELY, UNKNOWN, REFUSED = -1, -2, -3
+"""Instead of a state: the event itself has to be offered; nobody has asked yet; the event is a
+violation, of which the mask says all: from here on down, each number stands for a refusal."""
 
 Said = list[tuple[int, list[RunVerdict]]]
 
@@ -115,6 +116,8 @@ class _Lanes:
         self._numbers: dict[int, int] = {}
         self._configurations: list[tuple[Configuration, ...]] = []
         self._states_max = TABLE_MAX // len(columns.masks.values)
+        self._refusals: list[tuple[Refusal, int]] = []  # and the numbers of the states after them
+        self._refused: list[tuple[int, int, Refusal]] = []  # row, lane, what
         self._table = numpy.full((1, len(columns.masks.values)), CLOSELY, dtype=numpy.int64)
         self._at = numpy.full(len(order), CLOSELY, dtype=numpy.int64)
         self._places = numpy.zeros(len(order), dtype=numpy.int64)
@@ -177,9 +180,18 @@ class _Lanes:
     def _learn(self, state: int, mask: int) -> int:
         at = self._configurations[state][0].state
         way = self._run.quick(at, self._columns.masks.values[mask])
-        number = CLOSELY if way is None else self._number(way)
+        number = self._learn_refusal(at, mask) if way is None else self._number(way)
         self._table[state, mask] = number
         return number
+
+    def _learn_refusal(self, at: int, mask: int) -> int:
+        refusal = self._run.machine.refuses(at, self._columns.masks.values[mask])
+        number = CLOSELY if refusal is None else self._number(refusal.after)
+        if number == CLOSELY:
+            return CLOSELY
+        assert refusal is not None
+        self._refusals.append((refusal, number))
+        return REFUSED - len(self._refusals) + 1
 
     def run_through(self) -> None:
         """Have all lanes take their rows."""
@@ -191,6 +203,9 @@ class _Lanes:
                 break
             places = self._begins[:lanes] + number
             to = self._lead(self._at[:lanes], codes[places])
+            for lane in (to <= REFUSED).nonzero()[0].tolist():
+                refusal, to[lane] = self._refusals[REFUSED - to[lane]]
+                self._refused.append((int(self._rows[places[lane]]), lane, refusal))
             closely = (to < 0).nonzero()[0]
             if not len(closely):
                 self._at[:lanes] = to
@@ -217,6 +232,9 @@ class _Lanes:
                 if to == UNKNOWN:
                     to = self._learn(at, mask)
                 ways[at, mask] = to
+            if to <= REFUSED:
+                refusal, to = self._refusals[REFUSED - to]
+                self._refused.append((int(self._rows[place]), lane, refusal))
             if to >= 0:
                 at = to
                 taken += 1
@@ -237,7 +255,13 @@ class _Lanes:
         self._take_up(lane, scope)
 
     def settle(self) -> None:
-        """Tell the scopes where they are."""
+        """Tell the scopes where they are, and of the events that are not allowed."""
+        told = self._columns.told([row for row, _, _ in self._refused])
+        for (row, lane, refusal), (dot, kind, time) in zip(self._refused, told, strict=True):
+            scope = self._scopes[lane]
+            assert scope is not None
+            if said := self._run.violated(scope, refusal, dot, kind, time, scope.lost):
+                self.said.append((row, said))
         for lane, scope in enumerate(self._scopes):
             if scope is not None:
                 self._settle(lane)

@@ -38,7 +38,7 @@ class FrozenMapping(Mapping[str, Any]):
     _held: dict[str, Any]
 
     def __init__(self, items: ScopeKey = ()) -> None:
-        object.__setattr__(self, "_held", dict(items))
+        _hold(self, dict(items))
 
     def __getitem__(self, name: str) -> Any:
         return self._held[name]
@@ -57,6 +57,10 @@ class FrozenMapping(Mapping[str, Any]):
         """Return the names."""
         return self._held.keys()
 
+    def copy(self) -> dict[str, Any]:
+        """Return a dict of the items."""
+        return self._held.copy()
+
     def __hash__(self) -> int:
         return hash(frozenset(self._held.items()))
 
@@ -73,6 +77,7 @@ class FrozenMapping(Mapping[str, Any]):
         return repr(self._held)
 
 
+_hold = FrozenMapping.__dict__["_held"].__set__
 NO_SCOPE = FrozenMapping()
 """The scope of a verdict where there is none."""
 
@@ -80,9 +85,13 @@ Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
 
-def _packed(value: Any) -> Any:
+_EMPTY = hashlib.blake2b(digest_size=16)
+_encode = msgspec.json.Encoder().encode
+
+
+def _packed(value: float) -> Any:
     # JSON has no infinities: both would be null. No scope's value is a list.
-    return [repr(value)] if isinstance(value, float) and not math.isfinite(value) else value
+    return value if math.isfinite(value) else [repr(value)]
 
 
 class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,10 +141,15 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """The deterministic id: 32 hex digits."""
-        scope = [(name, _packed(value)) for name, value in self.scope.items()]
+        scope = [
+            (name, _packed(value) if value.__class__ is float else value)
+            for name, value in self.scope.items()
+        ]
         steps = [(step, *dot) for step, dot in self._steps()]
         named = (self.fingerprint, self.pattern, self.execution, scope, self.kind, steps)
-        return hashlib.blake2b(msgspec.json.encode(named), digest_size=16).hexdigest()
+        digest = _EMPTY.copy()
+        digest.update(_encode(named))
+        return digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
@@ -155,7 +169,7 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
         out: dict[str, Any] = {"verdict": self.kind, "pattern": self.pattern, "id": self.id}
         if self.execution:
             out["execution"] = self.execution
-        out["scope"] = dict(self.scope)
+        out["scope"] = self.scope.copy()
         out.update(self._body())
         if self.time is not None:
             out["time"] = rfc3339(self.time)

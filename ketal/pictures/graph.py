@@ -132,7 +132,7 @@ class Graph:
         automaton = compiled.automaton
         words = _Words(compiled, guard_text)
         states = tuple(
-            State(n, name, n == 0, n in automaton.finals, automaton.expected(n))
+            State(n, name, n == 0, n in automaton.finals, automaton.expected((n,)))
             for n, name in enumerate(automaton.names)
         )
         edges = tuple(

@@ -166,5 +166,14 @@ def _ordered(frames: Iterable[Any], names: Sequence[str]) -> Table | None:
         return Table(columns)
     topics = columns["topic"]
     codes = [] if (topics == topics[0]).all() else [pandas.factorize(topics, sort=True)[0]]
-    order = numpy.lexsort((columns["offset"], columns["partition"], *codes))
-    return Table({name: column[order] for name, column in columns.items()})
+    # Short numbers are sorted by their digits, which is several times as fast.
+    keys = [_short(column) for column in (columns["partition"], *codes)]
+    return Table(columns, numpy.lexsort((columns["offset"], *keys)))
+
+
+def _short(column: Any) -> Any:
+    """Return a column of integers as short ones, if they all are; they sort in the same order."""
+    import numpy
+
+    fits = column.min() >= 0 and column.max() < 1 << 16
+    return column.astype(numpy.uint16) if fits else column

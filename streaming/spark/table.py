@@ -22,23 +22,28 @@ class Table:
     ----------
     columns : mapping of str to array
         Arrays of numpy, all of one length.
+    order : array of int, optional
+        Which rows of them these are, in turn; all of them, if it is not given. A column is put in
+        that order when it is asked for, which most are not.
     """
 
-    def __init__(self, columns: Mapping[str, Any]) -> None:
+    def __init__(self, columns: Mapping[str, Any], order: Any = None) -> None:
         self._columns = columns
-        self.count = len(next(iter(columns.values())))
+        self._order = order
+        self.count = len(next(iter(columns.values())) if order is None else order)
 
     def array(self, name: str) -> Any:
-        """Return a column as it is."""
-        return self._columns[name]
+        """Return a column."""
+        column = self._columns[name]
+        return column if self._order is None else column[self._order]
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a column."""
-        return self._columns[name].tolist()  # type: ignore[no-any-return]
+        return self.array(name).tolist()  # type: ignore[no-any-return]
 
     def coded(self, name: str) -> Coded:
         """Return a column with its values numbered; nulls have none."""
-        column = self._columns[name]
+        column = self.array(name)
         if column.dtype.kind == "O":
             return coded(column.tolist())  # To pandas a text ends at a zero.
         import pandas
@@ -50,7 +55,7 @@ class Table:
         """Return the different values of a column of numbers."""
         import numpy
 
-        return set(numpy.unique(self._columns[name]).tolist())
+        return set(numpy.unique(self.array(name)).tolist())
 
     def whole_numbers(self, name: str) -> bool:
         """Return whether numbers of a column, if it has any, are as they came.
@@ -61,12 +66,17 @@ class Table:
 
     def rows(self, first: int = 0, last: int | None = None) -> Iterator[Row]:
         """Yield rows from one on, up to another."""
-        return zip(*(column[first:last].tolist() for column in self._columns.values()), strict=True)
+        some = self.part(first, self.count if last is None else last)
+        return zip(*map(some.column, some._columns), strict=True)
 
     def part(self, first: int, last: int) -> Table:
         """Return the rows from one on, up to another."""
-        return self.where(slice(first, last))
+        some = slice(first, last)
+        if self._order is not None:
+            return Table(self._columns, self._order[some])
+        return Table({name: column[some] for name, column in self._columns.items()})
 
     def where(self, chosen: Any) -> Table:
-        """Return the rows of a slice, or those that an array of booleans chooses."""
-        return Table({name: column[chosen] for name, column in self._columns.items()})
+        """Return the rows that an array of booleans chooses."""
+        order = chosen.nonzero()[0]
+        return Table(self._columns, order if self._order is None else self._order[order])

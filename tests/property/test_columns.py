@@ -110,8 +110,10 @@ def test_columns_as_one_by_one(
         assert columns.summary == single.summary
         assert columns.live_runs == single.live_runs
         changes, others = columns.changes(), single.changes()
-        # A chunk of counters that came and went before anybody asked may be named as gone.
-        assert {**dict.fromkeys(others), **changes} == {**dict.fromkeys(changes), **others}
+        # A chunk of counters that came and went before anybody asked may be named as gone; of
+        # clocks, once a monitor was restored, those that come begin a chunk of their own.
+        names = {n for n in (*changes, *others) if not (held and n.startswith(b"clocks/"))}
+        assert {n: changes.get(n) for n in names} == {n: others.get(n) for n in names}
         held |= {name: record for name, record in changes.items() if record is not None}
         for name, record in changes.items():
             if record is None:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import ketal
-from ketal import counters, intake
+from ketal import contents, counters
 from ketal import pattern as syntax
 from ketal import records as records_module
 from ketal.errors import PatternError
@@ -50,7 +50,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, span in (("SEEN_SPAN", 3), ("CLOCKS_SPAN", 2)):
         monkeypatch.setattr(records_module, name, span)
     monkeypatch.setattr(counters, "SPAN", 8)
-    monkeypatch.setattr(intake, "WHOLE_CLOCK_ENTRIES", 2)
+    monkeypatch.setattr(contents, "WHOLE_CLOCK_ENTRIES", 2)
 
 
 class Changelog:

@@ -1,0 +1,273 @@
+"""What the last events said, so that a duplicate is told from a contradiction (DESIGN 2).
+
+Of an event that was admitted by itself the event is kept, of others a digest and the clock: of what
+was restored, and of what was admitted as columns. Those come in blocks, and a block stays one until
+somebody asks for a dot: most are let go before.
+
+Of each node's first event the digest is kept for good: it tells a restart from a duplicate
+(`ketal.operators.incarnations`).
+
+The one rule: what is kept are the last `most` events, whichever way they came.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from ketal.event import Event, digest
+
+Clock = dict[str, int]
+Row = tuple[str, int, bytes, Clock | None]
+"""Node, counter, digest and clock of an event."""
+
+WHOLE_CLOCK_ENTRIES = 8
+"""A clock with no more entries is saved as it is, not as what it changes."""
+
+
+class Block(Protocol):
+    """Events in turn, of which nothing was kept yet but what they are made of."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+
+    def contents(self) -> Iterable[Row]:
+        """Yield what is kept of each."""
+
+    def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
+        """Yield node and digest of those up to a row that are the first of their nodes."""
+
+    def part(self, first: int, last: int) -> Block:
+        """Return those from one row on, up to another."""
+
+
+class _Rows:
+    """Events of which is known what is kept."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    @property
+    def rows(self) -> int:
+        return len(self._rows)
+
+    def contents(self) -> Sequence[Row]:
+        return self._rows
+
+    def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
+        return ((node, said) for node, counter, said, _ in self._rows[:last] if counter == 1)
+
+    def part(self, first: int, last: int) -> _Rows:
+        return _Rows(self._rows[first:last])
+
+
+class Contents:
+    """What is kept of the last events.
+
+    Parameters
+    ----------
+    most : int
+        Of how many.
+
+    Attributes
+    ----------
+    held : dict of (str, int) to (Event or bytes)
+        By node and counter, as they came; a digest instead of an event. What is in blocks came
+        after that.
+    oldest : deque of (str, int)
+        Its keys.
+    blocks : deque of Block
+        What nobody has asked for yet.
+    firsts : dict of str to bytes
+        The digest of each node's first event, where that is no longer kept.
+    evicted : int
+        How many were let go.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held: dict[tuple[str, int], Event | bytes] = {}
+        self.oldest: deque[tuple[str, int]] = deque()
+        self.blocks: deque[Block] = deque()
+        self.firsts: dict[str, bytes] = {}
+        self.evicted = 0
+        self._clocks: dict[tuple[str, int], Clock] = {}  # of what is held as a digest
+        self._in_blocks = 0
+
+    # --- taking in, and letting go ---
+
+    def add_block(self, block: Block) -> None:
+        """Take in events that came after all that are kept."""
+        self.blocks.append(block)
+        self._in_blocks += block.rows
+        self._drop_blocks()
+
+    def evict(self, coming: int = 0) -> None:
+        """Let go of the oldest that are held, beyond those that may be kept with some that come."""
+        oldest, held, clocks = self.oldest, self.held, self._clocks
+        count = min(len(oldest) + coming - self.most, len(oldest))
+        if count == len(oldest):
+            for dot in oldest:
+                if dot[1] == 1:
+                    self._keep_first(dot, held[dot])
+            oldest.clear()
+            held.clear()
+            clocks.clear()
+            self.evicted += count
+            return
+        for _ in range(count):
+            dot = oldest.popleft()
+            known = held.pop(dot)
+            self.evicted += 1
+            if dot[1] == 1:
+                self._keep_first(dot, known)
+            if clocks:
+                clocks.pop(dot, None)
+
+    def _drop_blocks(self) -> None:
+        """Let go of whole blocks of which nothing is to be kept."""
+        blocks = self.blocks
+        if not blocks or self._in_blocks - blocks[0].rows < self.most:
+            return
+        self.evict(self._in_blocks)
+        while self._in_blocks - blocks[0].rows >= self.most:
+            self._pass_over(blocks.popleft())
+
+    def _pass_over(self, block: Block) -> None:
+        self._in_blocks -= block.rows
+        self.evicted += block.rows
+        self.firsts.update(block.beginnings(block.rows))
+
+    def _trim(self) -> None:
+        """Let go of all that is not to be kept."""
+        self._drop_blocks()
+        self.evict(self._in_blocks)
+        left = self._in_blocks - self.most
+        if left > 0:
+            block = self.blocks.popleft()
+            self.blocks.appendleft(block.part(left, block.rows))
+            self._pass_over(block.part(0, left))
+
+    def _keep_first(self, dot: tuple[str, int], known: Event | bytes) -> None:
+        self.firsts[dot[0]] = known if isinstance(known, bytes) else digest(known)
+
+    # --- asking ---
+
+    def read(self) -> None:
+        """Hold what is in blocks, so that it can be asked for by name."""
+        self._trim()
+        blocks, self._in_blocks = list(self.blocks), 0
+        self.blocks.clear()
+        for block in blocks:
+            for node, counter, said, clock in block.contents():
+                dot = (node, counter)
+                self.held[dot] = said
+                self.oldest.append(dot)
+                if clock is not None:
+                    self._clocks[dot] = clock
+
+    def clocks(self) -> Iterator[tuple[str, int, Clock]]:
+        """Yield node, counter and clock of what is kept, as it came."""
+        if self.blocks:
+            self.read()
+        for dot, known in self.held.items():
+            clock = self._clock(dot, known)
+            if clock is not None:
+                yield *dot, clock
+
+    def _clock(self, dot: tuple[str, int], known: Event | bytes) -> Clock | None:
+        return self._clocks.get(dot) if isinstance(known, bytes) else known.clock
+
+    def first_contents(self) -> dict[str, bytes]:
+        """Return the digest of each node's event of counter 1, where it was seen."""
+        if self.blocks:
+            self.read()
+        known = {n: known for (n, c), known in self.held.items() if c == 1}
+        digests = {n: k if isinstance(k, bytes) else digest(k) for n, k in known.items()}
+        return {**self.firsts, **digests}
+
+    # --- state ---
+
+    def state(self) -> dict[str, Any]:
+        """Return what is small of the state."""
+        self._trim()
+        return {"firsts": dict(sorted(self.firsts.items())), "evicted": self.evicted}
+
+    @property
+    def taken(self) -> int:
+        """How many were taken in, those that were let go since included."""
+        return self.evicted + len(self.held) + self._in_blocks
+
+    def newest(self, since: int) -> list[Row]:
+        """Return what is kept of those that were taken in after the first `since`, as they came."""
+        self._trim()
+        count = self.taken - max(since, self.evicted)
+        rows: list[Row] = []
+        if count > self._in_blocks:
+            first = len(self.held) - (count - self._in_blocks)
+            for dot, known in itertools.islice(self.held.items(), first, None):
+                said = known if isinstance(known, bytes) else digest(known)
+                rows.append((*dot, said, self._clock(dot, known)))
+        before = max(self._in_blocks - count, 0)
+        for number, block in enumerate(self.blocks):
+            if before >= block.rows:
+                before -= block.rows
+                continue
+            if not isinstance(block, _Rows):
+                block = self.blocks[number] = _Rows(list(block.contents()))
+            rows += block.contents()[before:]
+            before = 0
+        return rows
+
+    def restore(self, state: dict[str, Any], rows: Iterable[Row]) -> None:
+        """Take on a state, where nothing is kept yet; `rows` as `newest` gave them."""
+        self.firsts, self.evicted = state["firsts"], state["evicted"]
+        known = list(rows)
+        if known:
+            self.blocks.append(_Rows(known))
+            self._in_blocks = len(known)
+
+
+def write_rows(rows: Iterable[Row], last: dict[str, Clock] | None) -> list[Any]:
+    """Return what is kept of events as plain data: node, counter, digest, clock.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        The events.
+    last : dict of str to dict, or None
+        The last large clock of each node in the rows before, against which the next one is
+        written, and which is put in; None: no clocks.
+    """
+    written: list[Any] = []
+    for row in rows:
+        node, counter, said, clock = row
+        if clock is None or last is None:
+            written.append((node, counter, said))
+        elif len(clock) <= WHOLE_CLOCK_ENTRIES:
+            written.append(row)
+        else:
+            before = last.get(node, {})
+            last[node] = clock
+            changed = {name: c for name, c in clock.items() if before.get(name) != c}
+            written.append((node, counter, said, changed, sorted(before.keys() - clock.keys())))
+    return written
+
+
+def read_rows(rows: Iterable[Any], last: dict[str, Clock]) -> Iterator[Row]:
+    """Yield what `write_rows` was given, with the same `last`."""
+    for node, counter, said, *written in rows:
+        if not written:
+            yield node, counter, said, None
+        elif len(written) == 1:
+            yield node, counter, said, written[0]
+        else:
+            changed, dropped = written
+            clock = {**last.get(node, {}), **changed}
+            for name in dropped:
+                del clock[name]
+            last[node] = clock
+            yield node, counter, said, clock
