@@ -14,7 +14,6 @@ of its own beside that of its task in the JVM.
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import statistics
@@ -40,6 +39,7 @@ from ketal.streaming.messages import Reader, short
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.group import ALONE, COLUMNS
+from ketal.streaming.spark.operator import settle_worker
 from ketal.streaming.spark.rows import shaped
 from ketal.streaming.spark.session import ROCKSDB
 
@@ -132,8 +132,7 @@ class Nothing:
         import pandas
 
         if not Nothing.settled:
-            gc.collect()
-            gc.freeze()
+            settle_worker()
             Nothing.settled = True
         rows = 0
         reader = Reader(Source(), Limits())

@@ -22,7 +22,7 @@ from ketal.admission import reads_clocks
 from ketal.automaton import CompiledPattern
 from ketal.contents import Row
 from ketal.counters import SPAN, bits_of
-from ketal.event import Dot, Event, decode_events, digest, event_decoder, type_and_time
+from ketal.event import Dot, Event, digest, digests, event_decoder, type_and_time
 from ketal.intake import Line
 from ketal.scopes import PLAIN_KINDS, PatternRun
 
@@ -52,15 +52,25 @@ class Coded(NamedTuple):
     values: list[Any]
 
 
+class _Numbers(dict[Any, int]):
+    """Numbers of values, as they come."""
+
+    def __init__(self) -> None:
+        self[None] = -1
+
+    def __missing__(self, value: Any) -> int:
+        number = self[value] = len(self) - 1
+        return number
+
+
 def coded(column: Sequence[Hashable]) -> Coded:
     """Return a column with its values numbered, as they come; None is no value."""
     import numpy
 
-    values = [value for value in dict.fromkeys(column) if value is not None]
-    numbers: dict[Any, int] = {value: number for number, value in enumerate(values)}
-    numbers[None] = -1
+    numbers = _Numbers()
     codes = map(numbers.__getitem__, column)
-    return Coded(numpy.fromiter(codes, dtype=numpy.int64, count=len(column)), values)
+    coded = numpy.fromiter(codes, dtype=numpy.int64, count=len(column))
+    return Coded(coded, [*numbers][1:])
 
 
 def in_order(codes: Any, count: int) -> Any:
@@ -127,11 +137,7 @@ class Columns(NamedTuple):
     def contents(self) -> Iterator[Row]:
         """Yield what is kept of each event."""
         for first in range(0, self.rows, TOGETHER):
-            texts = list(self.texts[first : first + TOGETHER])
-            events = decode_events(texts)
-            for event in map(_decode, texts) if events is None else events:
-                clock = event.clock
-                yield event.node, clock[event.node], digest(event), clock
+            yield from digests(self.texts[first : first + TOGETHER])
 
     def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
         """Yield node and digest of the events up to a row that are the first of their nodes."""

@@ -46,10 +46,11 @@ class Counters:
         The chunks that changed, gone ones too; None if nobody asks.
     """
 
-    __slots__ = ("changed", "chunks", "count")
+    __slots__ = ("_lowest", "changed", "chunks", "count")
 
     def __init__(self, *, tracking: bool) -> None:
         self.chunks: dict[int, bytearray] = {}
+        self._lowest = 0  # No chunk has a number below it.
         self.count = 0
         self.changed: set[int] | None = set() if tracking else None
 
@@ -68,19 +69,41 @@ class Counters:
         number = counter // SPAN
         chunk = self.chunks.get(number)
         if chunk is None:
-            chunk = self.chunks[number] = bytearray(SPAN >> 3)
+            chunk = self._begin(number, 0)
         chunk[counter % SPAN >> 3] |= 1 << (counter & 7)
         self.count += 1
         if self.changed is not None:
             self.changed.add(number)
 
+    def _begin(self, number: int, bits: int) -> bytearray:
+        """Return a new chunk."""
+        if number < self._lowest or not self.chunks:
+            self._lowest = number
+        chunk = self.chunks[number] = bytearray(bits.to_bytes(SPAN >> 3, "little"))
+        return chunk
+
+    def _ascending(self) -> Iterator[int]:
+        """Yield the numbers of the chunks."""
+        chunks, number, left = self.chunks, self._lowest, len(self.chunks)
+        for _ in range(2 * left):
+            if number in chunks:
+                yield number
+                left -= 1
+                if not left:
+                    return
+            number += 1
+        # They lie far apart.
+        yield from sorted(n for n in chunks if n >= number)
+
     def add_all(self, bits: Mapping[int, int]) -> None:
         """Put in counters that are not there: of each chunk, by number, the bits."""
         for number, some in bits.items():
             chunk = self.chunks.get(number)
-            if chunk is not None:
+            if chunk is None:
+                self._begin(number, some)
+            else:
                 some |= int.from_bytes(chunk, "little")
-            self.chunks[number] = bytearray(some.to_bytes(SPAN >> 3, "little"))
+                chunk[:] = some.to_bytes(SPAN >> 3, "little")
         self.count += sum(map(int.bit_count, bits.values()))
         if self.changed is not None:
             self.changed.update(bits)
@@ -103,7 +126,7 @@ class Counters:
 
     def after(self, upto: int) -> Iterator[int]:
         """Yield those above a counter, in order."""
-        for number in sorted(self.chunks):
+        for number in self._ascending():
             first = number * SPAN
             if first + SPAN <= upto + 1:
                 continue
@@ -116,7 +139,7 @@ class Counters:
 
     def place(self, number: int, upto: int) -> int:
         """Return which is the one of a number, from 1 on, among those above a counter."""
-        for chunk in sorted(self.chunks):
+        for chunk in self._ascending():
             bits = self._above(chunk, upto)
             if number <= bits.bit_count():
                 for _ in range(number - 1):
@@ -134,9 +157,13 @@ class Counters:
 
     def drop(self, upto: int) -> None:
         """Let go of the chunks that have nothing above a counter, or of all where none is left."""
-        if self.count and min(self.chunks) == (upto + 1) // SPAN:
-            return
-        for number in [n for n in self.chunks if not self.count or (n + 1) * SPAN <= upto + 1]:
+        gone = []
+        for number in self._ascending():
+            if self.count and (number + 1) * SPAN > upto + 1:
+                self._lowest = number
+                break
+            gone.append(number)
+        for number in gone:
             del self.chunks[number]
             if self.changed is not None:
                 self.changed.add(number)
@@ -149,5 +176,5 @@ class Counters:
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
         """Put back a chunk; `upto` is the counter up to which all is known."""
-        self.chunks[number] = bytearray(packed.ljust(SPAN >> 3, b"\0"))
+        self._begin(number, int.from_bytes(packed, "little"))
         self.count += self._above(number, upto).bit_count()

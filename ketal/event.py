@@ -21,7 +21,7 @@ import hashlib
 import math
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import Annotated, Any, NamedTuple
@@ -456,6 +456,23 @@ def digest(event: Event) -> bytes:
     made = _EMPTY.copy()
     made.update(content(event))
     return made.digest()
+
+
+def digests(texts: Iterable[bytes]) -> Iterator[tuple[str, int, bytes, dict[str, int]]]:
+    """Yield node, counter, digest and clock of JSON objects that are known to be events."""
+    for text in texts:
+        try:
+            bare = _decode_bare(text)
+            node, clock, time = bare.node, bare.clock, bare.time
+            time = None if time is None else round(time * 1e6) / 1e6
+            said = _pack((node, bare.type, clock, time, bare.data, bare.id))
+        except (ValueError, OverflowError):
+            event = _decode(text)
+            yield event.node, event.counter, digest(event), event.clock
+            continue
+        made = _EMPTY.copy()
+        made.update(said)
+        yield node, clock[node], made.digest(), clock
 
 
 def checked_log(log: Any) -> Any:

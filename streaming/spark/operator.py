@@ -16,8 +16,10 @@ used only if it is the very state that Spark hands over.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import hashlib
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +32,11 @@ ROWS_MAX = 10_000
 """So many verdicts are handed back at once."""
 COLLECT_AFTER = 100_000
 """Objects made between two looks for garbage cycles."""
+
+KEPT_BYTES = 64 << 20
+"""So much freed memory a worker keeps for the next batch, which asks for as much again."""
+_MAPPED_BYTES = 32 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 _loaded: dict[bytes, Work] = {}
 _kept: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
@@ -44,10 +51,24 @@ def _work(shipped: bytes, digest: bytes) -> Work:
             _loaded.clear()
             _kept.clear()
         work = _loaded[digest] = pickle.loads(shipped)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(COLLECT_AFTER, 20, 50)
+        settle_worker()
     return work
+
+
+def settle_worker() -> None:
+    """Have a worker look less often for garbage cycles, and keep memory between batches.
+
+    The columns of a batch, and arrays made of them, are larger than what the C library of Linux
+    keeps by itself: it would give each back and take it up again, a page fault for every 4 kB.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 50)
+    # Other systems, and other C libraries, have no such function.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 @dataclass(frozen=True)
