@@ -36,8 +36,9 @@ KEY_GROUPS = 16
 KEY_GROUPS_MAX = 32_768
 """So many are more than any cluster has tasks for, and Flink's most."""
 
-HASHING = 1
-"""How a partition becomes the number of a group (`rows`); another way, another number."""
+HASHING = 2
+"""How a partition becomes the number of a group (`rows`), and that a key (`spread`); another way,
+another number."""
 
 Path = tuple[str, ...]
 Partition = tuple[syntax.Attribute | syntax.Field, ...]

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.streaming.spark.group import Group, Work
+from ketal.streaming.spark.spread import number_of
 from ketal.streaming.spark.table import Table
 
 ROWS_MAX = 10_000
@@ -93,7 +94,7 @@ class Operator:
         import pandas
 
         work = _work(self.shipped, self.digest)
-        group = self._group(work, int(key[0]), state.get[0] if state.exists else None)
+        group = self._group(work, number_of(int(key[0])), state.get[0] if state.exists else None)
         said: list[tuple[str | None, ...]] = []
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
         said += map(work.row, group.advance(mark_ms))
@@ -129,7 +130,7 @@ class Operator:
         group: Group | None = None
         said: list[tuple[str | None, ...]] = []
         for batch in batches:
-            numbers = batch.column("group").to_pylist()
+            numbers = [number_of(key) for key in batch.column("group").to_pylist()]
             table = Table({name: _array(batch.column(name)) for name in work.columns})
             start = 0
             while start < len(numbers):

@@ -42,6 +42,7 @@ from ketal.streaming.spark.families import Family, Partition, Path, by_key, path
 from ketal.streaming.spark.group import ALONE, COPY, HOME, HOMES, PLACED, TOUCH
 from ketal.streaming.spark.judging import AT, COUNTER
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
+from ketal.streaming.spark.spread import keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -151,7 +152,7 @@ def shaped(
             F.lit(None).cast("timestamp").alias("mark", metadata={DELAY: lateness_ms})
         )
     if count == 1:
-        one = [F.lit(0).alias("group"), F.lit(ALONE).cast("byte").alias("copy")]
+        one = [F.lit(0).cast("bigint").alias("group"), F.lit(ALONE).cast("byte").alias("copy")]
         home = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte").alias("copy")
         out = frame.select(one[0], home, *selected.values())
     else:
@@ -232,7 +233,15 @@ def _divided(
         control,
         F.col("_home"),
         *(column.alias(name) for name, column in selected.items()),
-    ).select(group.alias("group"), copy.cast("byte").alias("copy"), *out.values())
+    ).select(_keyed(group, count).alias("group"), copy.cast("byte").alias("copy"), *out.values())
+
+
+def _keyed(group: Column, count: int) -> Column:
+    """Return the key of a group, one of so many, by its number."""
+    known = keys(count)
+    if known is None:
+        return group.cast("bigint")
+    return F.element_at(F.array(*(F.lit(key).cast("bigint") for key in known)), group + 1)
 
 
 def _touching(
