@@ -9,7 +9,9 @@ The one rule: every row is in one of the parts, and the parts are in the order o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import contains
 from typing import Any
 
 from ketal.columns import Columns, Reader, coded, coded_keys
@@ -47,9 +49,11 @@ def columns_read(reader: Reader, messages: MessageReader, table: Table) -> Itera
     for first in range(0, len(values), BATCH_EVENTS):
         texts = values[first : first + BATCH_EVENTS]
         events = messages.events(texts)
-        if events is not None and not any(ATTRIBUTE in event.data for event in events):
-            some.add(events, texts)
-            continue
+        if events is not None:
+            data = [event.data for event in events]
+            if not any(map(contains, data, repeat(ATTRIBUTE))):
+                some.add(events, data, texts)
+                continue
         if some.texts:
             yield some.columns(), first - len(some.texts)
         yield first + len(texts), first
@@ -111,16 +115,18 @@ class _Lists:
         self._data: dict[str, list[Any]] = {name: [] for name in reader.guarded}
         self.texts: list[bytes] = []
 
-    def add(self, events: Sequence[Event], texts: list[bytes]) -> None:
-        """Put in events and what they were read of."""
+    def add(
+        self, events: Sequence[Event], data: Sequence[Mapping[str, Any]], texts: list[bytes]
+    ) -> None:
+        """Put in events, their attributes and what they were read of."""
         nodes = [event.node for event in events]
         self._nodes += nodes
         self._types += [event.type for event in events]
         self._counters += [e.clock[node] for e, node in zip(events, nodes, strict=True)]
         key = self._reader.key
-        self._keys += [event.data.get(key) for event in events]
+        self._keys += [of.get(key) for of in data]
         for name, column in self._data.items():
-            column += [event.data.get(name) for event in events]
+            column += [of.get(name) for of in data]
         self.texts += texts
 
     def columns(self) -> Columns:
