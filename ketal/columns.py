@@ -3,7 +3,7 @@
 Most patterns read little of an event: its type, one attribute that tells its scope. A check that
 has one such key, and that asks nothing of clocks or time, needs no events: the names go to
 `Intake.admit_columns`, and `ketal.steps` moves all scopes at once. An event is made only of what
-takes a closer look, as a violation does, or where its content is kept.
+takes a closer look, as the first of a scope does.
 
 Columns are arrays of numpy, which whoever makes columns has anyway; nothing else needs it.
 
@@ -22,7 +22,7 @@ from ketal.admission import reads_clocks
 from ketal.automaton import CompiledPattern
 from ketal.contents import Row
 from ketal.counters import SPAN, bits_of
-from ketal.event import Dot, Event, digest, digests, event_decoder, type_and_time
+from ketal.event import Dot, Event, decode_event, digest, digests, type_and_time
 from ketal.intake import Line
 from ketal.scopes import PLAIN_KINDS, PatternRun
 
@@ -30,11 +30,8 @@ TYPES_MAX = 65_536
 """Types whose masks are remembered."""
 SPARSE = 4
 """Where there are fewer counters in each chunk, they are taken one by one."""
-TOGETHER = 128
-"""So many events are read at once where no more than their digests are kept."""
 _SHAPES = {"type", "compare", "member", "exists", "matches"}
 """Atoms that read no more of an event than the fields and attributes that they name."""
-_decode = event_decoder().decode
 
 
 class Coded(NamedTuple):
@@ -130,14 +127,13 @@ class Columns(NamedTuple):
 
     def event(self, row: int) -> Event:
         """Return the event of a row."""
-        return _decode(self.texts[row])
+        return decode_event(self.texts[row])
 
     # --- what `Intake` and `Contents` ask ---
 
     def contents(self) -> Iterator[Row]:
         """Yield what is kept of each event."""
-        for first in range(0, self.rows, TOGETHER):
-            yield from digests(self.texts[first : first + TOGETHER])
+        return digests(self.texts)
 
     def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
         """Yield node and digest of the events up to a row that are the first of their nodes."""

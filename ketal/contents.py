@@ -47,21 +47,27 @@ class Block(Protocol):
 class _Rows:
     """Events of which is known what is kept."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = rows
+    def __init__(self, rows: Sequence[Row], first: int = 0) -> None:
+        self._rows, self._first = rows, first
 
     @property
     def rows(self) -> int:
-        return len(self._rows)
+        return len(self._rows) - self._first
 
     def contents(self) -> Sequence[Row]:
-        return self._rows
+        return self.newest(self.rows)
+
+    def newest(self, count: int) -> Sequence[Row]:
+        return self._rows[max(self._first, len(self._rows) - count) :]
 
     def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
-        return ((node, said) for node, counter, said, _ in self._rows[:last] if counter == 1)
+        rows = itertools.islice(self._rows, self._first, self._first + last)
+        return ((node, said) for node, counter, said, _ in rows if counter == 1)
 
     def part(self, first: int, last: int) -> _Rows:
-        return _Rows(self._rows[first:last])
+        # The oldest rows go again and again: what is left is not copied.
+        rows = self._rows if last == self.rows else self._rows[: self._first + last]
+        return _Rows(rows, self._first + first)
 
 
 class Contents:
@@ -204,23 +210,25 @@ class Contents:
     def newest(self, since: int) -> list[Row]:
         """Return what is kept of those that were taken in after the first `since`, as they came."""
         self._trim()
-        count = self.taken - max(since, self.evicted)
-        rows: list[Row] = []
-        if count > self._in_blocks:
-            first = len(self.held) - (count - self._in_blocks)
-            for dot, known in itertools.islice(self.held.items(), first, None):
-                said = known if isinstance(known, bytes) else digest(known)
-                rows.append((*dot, said, self._clock(dot, known)))
-        before = max(self._in_blocks - count, 0)
-        for number, block in enumerate(self.blocks):
-            if before >= block.rows:
-                before -= block.rows
-                continue
+        left = self.taken - max(since, self.evicted)
+        found: list[Sequence[Row]] = []  # the newest first
+        for number in range(len(self.blocks) - 1, -1, -1):
+            if left <= 0:
+                break
+            block = self.blocks[number]
             if not isinstance(block, _Rows):
                 block = self.blocks[number] = _Rows(list(block.contents()))
-            rows += block.contents()[before:]
-            before = 0
-        return rows
+            found.append(block.newest(left))
+            left -= block.rows
+        if left > 0:
+            held = list(itertools.islice(reversed(self.held.items()), left))
+            held.reverse()
+            found.append([self._row(dot, known) for dot, known in held])
+        return list(itertools.chain.from_iterable(reversed(found)))
+
+    def _row(self, dot: tuple[str, int], known: Event | bytes) -> Row:
+        said = known if isinstance(known, bytes) else digest(known)
+        return (*dot, said, self._clock(dot, known))
 
     def restore(self, state: dict[str, Any], rows: Iterable[Row]) -> None:
         """Take on a state, where nothing is kept yet; `rows` as `newest` gave them."""

@@ -76,7 +76,7 @@ class Counters:
             self.changed.add(number)
 
     def _begin(self, number: int, bits: int) -> bytearray:
-        """Return a new chunk."""
+        """Put in a chunk that is new, with some bits; return it."""
         if number < self._lowest or not self.chunks:
             self._lowest = number
         chunk = self.chunks[number] = bytearray(bits.to_bytes(SPAN >> 3, "little"))
@@ -175,6 +175,16 @@ class Counters:
         return self._above(number, upto).to_bytes(SPAN >> 3, "little").rstrip(b"\0") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
-        """Put back a chunk; `upto` is the counter up to which all is known."""
+        """Put back a chunk; `upto` is the counter up to which all is known.
+
+        Raises
+        ------
+        ValueError
+            If it has more bits than a chunk.
+        """
+        if len(packed) > SPAN >> 3:
+            raise ValueError(
+                f"a chunk of counters has {len(packed)} bytes, not {SPAN >> 3} at most"
+            )
         self._begin(number, int.from_bytes(packed, "little"))
         self.count += self._above(number, upto).bit_count()

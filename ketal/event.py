@@ -342,21 +342,17 @@ class _Brief(msgspec.Struct, gc=False):
     """What is told of an event beside its name."""
 
     type: str
-    time: Annotated[float, msgspec.Meta(ge=_TIME_MIN_S, lt=_TIME_MAX_S)] | None = None
+    time: float | str | None = None
 
 
 _decode_brief = msgspec.json.Decoder(_Brief).decode
-_decode = event_decoder().decode
+decode_event = event_decoder().decode
 
 
 def type_and_time(text: bytes) -> tuple[str, float | None]:
     """Return the type and the time of a JSON object that is known to be an event."""
-    try:
-        brief = _decode_brief(text)
-    except ValueError:
-        event = _decode(text)  # A time may be text.
-        return event.type, event.time  # type: ignore[return-value]
-    return brief.type, None if brief.time is None else round(brief.time * 1e6) / 1e6
+    brief = _decode_brief(text)
+    return brief.type, None if brief.time is None else seconds(brief.time)
 
 
 CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
@@ -467,7 +463,7 @@ def digests(texts: Iterable[bytes]) -> Iterator[tuple[str, int, bytes, dict[str,
             time = None if time is None else round(time * 1e6) / 1e6
             said = _pack((node, bare.type, clock, time, bare.data, bare.id))
         except (ValueError, OverflowError):
-            event = _decode(text)
+            event = decode_event(text)
             yield event.node, event.counter, digest(event), event.clock
             continue
         made = _EMPTY.copy()

@@ -777,8 +777,10 @@ class PatternRun:
             lost = scope.lost
             if self.places:
                 lost |= self._between(scope, None, canonical_key(seen.event))
-            event = seen.event
-            out += self.violated(scope, refused, seen.dot, event.type, _time(event), lost)
+            self.note_violation(lost)
+            if self.listing:
+                about = (seen.dot, seen.event.type, _time(seen.event))
+                out.append(self.violation(scope, refused, about, lost))
         if self.trace and (refused is None or refused.resumed):
             start = before
             if refused is not None:
@@ -792,21 +794,21 @@ class PatternRun:
             out.append(self._overflow("configurations_max", given_up, scope.key, seen.event))
         return out
 
-    def violated(
+    def note_violation(self, lost: frozenset[Dot]) -> None:
+        """Count a violation, which these lost events could change."""
+        self.counts.violations += 1
+        self.counts.uncertain += bool(lost)
+
+    def violation(
         self,
         scope: Scope,
         refused: Refused | Refusal,
-        dot: Dot,
-        type_: str,
-        time: float | None,
+        about: tuple[Dot, str, float | None],
         lost: frozenset[Dot],
-    ) -> list[RunVerdict]:
-        """Return the violation that an event is, if violations are listed; count it."""
-        self.counts.violations += 1
-        self.counts.uncertain += bool(lost)
-        if not self.listing:
-            return []
-        said = Violation(
+    ) -> Violation:
+        """Return the violation that an event is: its dot, type and time are what it is about."""
+        dot, type_, time = about
+        return Violation(
             event=dot,
             type=type_,
             expected=refused.expected,
@@ -814,7 +816,6 @@ class PatternRun:
             reason=refused.reason,
             **self._common(scope.key, time, lost),
         )
-        return [said]
 
     def _held(self, configurations: tuple[Configuration, ...], seen: Seen) -> str:
         """Return the steps that take an event in a check, several where readings differ."""

@@ -4,8 +4,8 @@ A scope of a check with one plain key, whose guards ask nothing of registers, is
 table says where a mask leads from it, or that it is refused. So the rows are put in the order of
 their scopes, and all scopes take their next row at once: as many rounds as the longest scope has
 rows. Scopes do not see each other, so the order between them says nothing, but for who is first:
-new scopes come up in the order of their first rows. What a table does not say, a step that reads a
-register or a violation of it, is offered to the scope as an event.
+new scopes come up in the order of their first rows. What a table does not say is offered to the
+scope as an event: a step that reads a register, a violation that depends on one, or that halts.
 
 The one rule: after all rows each scope is where `PatternRun.offer` of the rows, one by one, would
 have led it.
@@ -256,12 +256,14 @@ class _Lanes:
 
     def settle(self) -> None:
         """Tell the scopes where they are, and of the events that are not allowed."""
-        told = self._columns.told([row for row, _, _ in self._refused])
-        for (row, lane, refusal), (dot, kind, time) in zip(self._refused, told, strict=True):
+        rows = [row for row, _, _ in self._refused]
+        told = self._columns.told(rows) if self._run.listing else itertools.repeat(None)
+        for (row, lane, refusal), about in zip(self._refused, told, strict=False):
             scope = self._scopes[lane]
             assert scope is not None
-            if said := self._run.violated(scope, refusal, dot, kind, time, scope.lost):
-                self.said.append((row, said))
+            self._run.note_violation(scope.lost)
+            if about is not None:
+                self.said.append((row, [self._run.violation(scope, refusal, about, scope.lost)]))
         for lane, scope in enumerate(self._scopes):
             if scope is not None:
                 self._settle(lane)

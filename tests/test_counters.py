@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.counters import Counters, bits_of
+from ketal.counters import SPAN, Counters, bits_of
 
 some: Any = st.sets(
     st.one_of(st.integers(1, 40), st.integers(1_000, 1_060), st.integers(9_000, 9_009))
@@ -53,3 +54,32 @@ def test_what_is_below_counts_for_nothing() -> None:
     assert line.packed(0, 5) is None
     assert line.packed(0, 4) == line.packed(0, 3) != line.packed(0, 2)
     assert line.packed(7, 0) is None
+
+
+@given(
+    counters=st.sets(st.integers(1, 2**62) | st.integers(1, 5_000), min_size=1),
+    cuts=st.lists(st.integers(0, 100), max_size=4),
+)
+def test_what_is_dropped_is_gone(counters: set[int], cuts: list[int]) -> None:
+    line, left = Counters(tracking=True), sorted(counters)
+    for counter in counters:
+        line.add(counter)
+    for cut in cuts:
+        if not left:
+            break
+        upto = left[cut % len(left)]
+        line.count -= sum(counter <= upto for counter in left)
+        left = [counter for counter in left if counter > upto]
+        line.drop(upto)
+        assert list(line.after(upto)) == left
+        assert {counter // SPAN for counter in left} <= line.chunks.keys()
+        assert all(left and (chunk + 1) * SPAN > upto + 1 for chunk in line.chunks)
+        assert all(line.place(n, upto) == counter for n, counter in enumerate(left, 1))
+        line.add(upto + 1_000_000)
+        left = sorted({*left, upto + 1_000_000})
+        line.count = len(left)
+
+
+def test_a_chunk_of_too_many_bytes_is_refused() -> None:
+    with pytest.raises(ValueError, match="129 bytes, not 128"):
+        Counters(tracking=False).put(0, b"\1" * 129, 0)

@@ -16,10 +16,9 @@ used only if it is the very state that Spark hands over.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import gc
 import hashlib
-import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ COLLECT_AFTER = 100_000
 """Objects made between two looks for garbage cycles."""
 
 KEPT_BYTES = 64 << 20
-"""So much freed memory a worker keeps for the next batch, which asks for as much again."""
+"""So much freed memory at the end of its heap a worker keeps for the next batch."""
 _MAPPED_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -66,8 +65,10 @@ def settle_worker() -> None:
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     # Other systems, and other C libraries, have no such function.
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if mallopt is not None:
+    with contextlib.suppress(ImportError, OSError, TypeError, AttributeError):
+        import ctypes
+
+        mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 

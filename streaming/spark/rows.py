@@ -152,7 +152,7 @@ def shaped(
             F.lit(None).cast("timestamp").alias("mark", metadata={DELAY: lateness_ms})
         )
     if count == 1:
-        one = [F.lit(0).cast("bigint").alias("group"), F.lit(ALONE).cast("byte").alias("copy")]
+        one = [F.lit(0).alias("group"), F.lit(ALONE).cast("byte").alias("copy")]
         home = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte").alias("copy")
         out = frame.select(one[0], home, *selected.values())
     else:
@@ -240,7 +240,7 @@ def _keyed(group: Column, count: int) -> Column:
     """Return the key of a group, one of so many, by its number."""
     known = keys(count)
     if known is None:
-        return group.cast("bigint")
+        return group
     return F.element_at(F.array(*(F.lit(key).cast("bigint") for key in known)), group + 1)
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import functools
 import itertools
 
-TURNS = 240
-"""Keys are spread evenly over every number of partitions that divides this one (and, where there
-are no more groups than 16, over every power of two)."""
-SPREAD_MAX = 1_024
-"""Of more groups than these each partition has many, whatever their hashes are."""
+TURNS = 2_880
+"""Keys are spread evenly over every number of partitions that divides this one: 1 to 6, 8, 9, 10,
+12, 15, 16, 18, 20, 24, 32, 36, 48, 64, …; over others as their hashes happen to be."""
+SPREAD_MAX = 256
+"""Of more groups than these most partitions have many, whatever their hashes are."""
 _NUMBER_BITS = 32
 _SEED = 42
 _WORD = 0xFFFFFFFF

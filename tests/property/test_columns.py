@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event, Limits, Monitor
+from ketal import steps as steps_module
 from ketal.columns import coded, coded_keys
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w"; event Close = type == "c";'
@@ -21,17 +23,23 @@ PATTERNS = {
     "halt": "partition by k; %s check Open Work* Close; on violation halt;",
     "repeated": "partition by k; %s check (Open Work* Close)+; on violation resume;",
     "register": "partition by k; %s S = Close && x == Open.x; check (Open S)+; on violation skip;",
+    "anew": "partition by k; %s S = Close && x == Open.x; check Open S; on violation resume;",
 }
 TIGHT = Limits(dots_max=4, counters_max=70, scopes_max=3, configurations_max=2)
 
-keys: Any = st.sampled_from([1, 2, 3, "1", "a", True, 1.0, 1.5, None, [1], {}, 2**70])
-steps: Any = st.tuples(
-    st.sampled_from("AAAB"),  # node
-    st.sampled_from([1, 1, 1, 1, 2, 3, 700, 9_000]),  # how far it is after the last one
-    st.sampled_from("owwcq"),
-    keys,
-    st.integers(-1, 1),
-)
+PLAIN_KEYS = [1, 2, 3, "1", "a"]
+ANY_KEYS = [*PLAIN_KEYS, True, 1.0, 1.5, None, [1], {}, 2**70]
+
+
+def steps(keys: list[Any]) -> Any:
+    """Return a strategy of the steps of a stream."""
+    return st.tuples(
+        st.sampled_from("AAAB"),  # node
+        st.sampled_from([1, 1, 1, 1, 2, 3, 700, 9_000]),  # how far it is after the last one
+        st.sampled_from("owwcq"),
+        st.sampled_from(keys),
+        st.integers(-1, 1),
+    )
 
 
 def stream_of(taken: list[Any], again: list[int], other: list[int]) -> list[Event]:
@@ -83,12 +91,16 @@ def one_by_one(monitor: Monitor, events: list[Event]) -> list[Any]:
 @pytest.mark.parametrize("body", PATTERNS.values(), ids=PATTERNS)
 @settings(max_examples=40)
 @given(
-    taken=st.lists(steps, max_size=150),
+    taken=st.one_of(
+        st.lists(steps(PLAIN_KEYS), max_size=150), st.lists(steps(ANY_KEYS), max_size=150)
+    ),
     again=st.lists(st.integers(0, 149), max_size=4),
     other=st.lists(st.integers(0, 149), max_size=2),
     size=st.sampled_from([1, 3, 70, 100]),
     cut=st.integers(0, 150),
     restored=st.booleans(),
+    listing=st.booleans(),
+    lanes_min=st.sampled_from([1, steps_module.LANES_MIN]),
 )
 def test_columns_as_one_by_one(
     body: str,
@@ -100,10 +112,29 @@ def test_columns_as_one_by_one(
     size: int,
     cut: int,
     restored: bool,
+    listing: bool,
+    lanes_min: int,
 ) -> None:
+    with mock.patch.object(steps_module, "LANES_MIN", lanes_min):
+        compare(
+            body, declared, limits, stream_of(taken, again, other), size, cut, restored, listing
+        )
+
+
+def compare(
+    body: str,
+    declared: str,
+    limits: Limits | None,
+    events: list[Event],
+    size: int,
+    cut: int,
+    restored: bool,
+    listing: bool,
+) -> None:
+    """Offer a stream as columns to one monitor and one by one to another."""
     program = ketal.compile("pattern P { " + body.replace("%s", declared) + " }")
-    events = stream_of(taken, again, other)
-    columns, single = Monitor(program, limits=limits), Monitor(program, limits=limits)
+    columns = Monitor(program, limits=limits, listing=listing)
+    single = Monitor(program, limits=limits, listing=listing)
     held: dict[bytes, bytes] = {}
     for some in (events[:cut], events[cut:]):
         assert fed(columns, some, size) == one_by_one(single, some)
@@ -112,13 +143,14 @@ def test_columns_as_one_by_one(
         changes, others = columns.changes(), single.changes()
         # A chunk of counters that came and went before anybody asked may be named as gone; of
         # clocks, once a monitor was restored, those that come begin a chunk of their own.
-        names = {n for n in (*changes, *others) if not (held and n.startswith(b"clocks/"))}
+        anew = restored and held
+        names = {n for n in (*changes, *others) if not (anew and n.startswith(b"clocks/"))}
         assert {n: changes.get(n) for n in names} == {n: others.get(n) for n in names}
         held |= {name: record for name, record in changes.items() if record is not None}
         for name, record in changes.items():
             if record is None:
                 held.pop(name, None)
         if restored:
-            columns = Monitor.from_records(program, held, limits=limits)
+            columns = Monitor.from_records(program, held, limits=limits, listing=listing)
     assert columns.snapshot() == single.snapshot()
     assert [v.to_dict() for v in columns.close()] == [v.to_dict() for v in single.close()]
