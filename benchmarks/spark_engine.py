@@ -44,7 +44,7 @@ from ketal.streaming.spark.rows import shaped
 from ketal.streaming.spark.session import ROCKSDB
 
 KEYS = 10_000
-ROUNDS = 3
+ROUNDS = 5
 PATTERN = """
 pattern Turns {
     partition by key;
