@@ -118,11 +118,11 @@ class Columns(NamedTuple):
             texts[first:last],
         )
 
-    def told(self, rows: Sequence[int]) -> Iterator[tuple[Dot, str, float | None]]:
+    def told(self, rows: list[int]) -> Iterator[tuple[Dot, str, float | None]]:
         """Yield the dots, types and times of some rows."""
-        chosen, values, texts = list(rows), self.nodes.values, self.texts
-        codes, counters = self.nodes.codes[chosen].tolist(), self.counters[chosen].tolist()
-        for row, code, counter in zip(chosen, codes, counters, strict=True):
+        values, texts = self.nodes.values, self.texts
+        codes, counters = self.nodes.codes[rows].tolist(), self.counters[rows].tolist()
+        for row, code, counter in zip(rows, codes, counters, strict=True):
             yield Dot(values[code], counter), *type_and_time(texts[row])
 
     def event(self, row: int) -> Event:

@@ -61,13 +61,14 @@ class _Rows:
         return self._rows[max(self._first, len(self._rows) - count) :]
 
     def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
-        rows = itertools.islice(self._rows, self._first, self._first + last)
+        rows = self._rows[self._first : self._first + last]
         return ((node, said) for node, counter, said, _ in rows if counter == 1)
 
     def part(self, first: int, last: int) -> _Rows:
-        # The oldest rows go again and again: what is left is not copied.
-        rows = self._rows if last == self.rows else self._rows[: self._first + last]
-        return _Rows(rows, self._first + first)
+        if last == self.rows:
+            # The oldest rows go again and again: what is left is not copied.
+            return _Rows(self._rows, self._first + first)
+        return _Rows(self._rows[self._first + first : self._first + last])
 
 
 class Contents:
@@ -118,7 +119,7 @@ class Contents:
         if count == len(oldest):
             for dot in oldest:
                 if dot[1] == 1:
-                    self._keep_first(dot, held[dot])
+                    self.firsts[dot[0]] = _said(held[dot])
             oldest.clear()
             held.clear()
             clocks.clear()
@@ -129,7 +130,7 @@ class Contents:
             known = held.pop(dot)
             self.evicted += 1
             if dot[1] == 1:
-                self._keep_first(dot, known)
+                self.firsts[dot[0]] = _said(known)
             if clocks:
                 clocks.pop(dot, None)
 
@@ -156,9 +157,6 @@ class Contents:
             block = self.blocks.popleft()
             self.blocks.appendleft(block.part(left, block.rows))
             self._pass_over(block.part(0, left))
-
-    def _keep_first(self, dot: tuple[str, int], known: Event | bytes) -> None:
-        self.firsts[dot[0]] = known if isinstance(known, bytes) else digest(known)
 
     # --- asking ---
 
@@ -191,9 +189,8 @@ class Contents:
         """Return the digest of each node's event of counter 1, where it was seen."""
         if self.blocks:
             self.read()
-        known = {n: known for (n, c), known in self.held.items() if c == 1}
-        digests = {n: k if isinstance(k, bytes) else digest(k) for n, k in known.items()}
-        return {**self.firsts, **digests}
+        held = {node: _said(known) for (node, c), known in self.held.items() if c == 1}
+        return {**self.firsts, **held}
 
     # --- state ---
 
@@ -223,12 +220,8 @@ class Contents:
         if left > 0:
             held = list(itertools.islice(reversed(self.held.items()), left))
             held.reverse()
-            found.append([self._row(dot, known) for dot, known in held])
+            found.append([(*dot, _said(known), self._clock(dot, known)) for dot, known in held])
         return list(itertools.chain.from_iterable(reversed(found)))
-
-    def _row(self, dot: tuple[str, int], known: Event | bytes) -> Row:
-        said = known if isinstance(known, bytes) else digest(known)
-        return (*dot, said, self._clock(dot, known))
 
     def restore(self, state: dict[str, Any], rows: Iterable[Row]) -> None:
         """Take on a state, where nothing is kept yet; `rows` as `newest` gave them."""
@@ -237,6 +230,10 @@ class Contents:
         if known:
             self.blocks.append(_Rows(known))
             self._in_blocks = len(known)
+
+
+def _said(known: Event | bytes) -> bytes:
+    return known if isinstance(known, bytes) else digest(known)
 
 
 def write_rows(rows: Iterable[Row], last: dict[str, Clock] | None) -> list[Any]:

@@ -449,8 +449,12 @@ _EMPTY = hashlib.blake2b(digest_size=16)
 
 def digest(event: Event) -> bytes:
     """Return 16 bytes that stand for what an event says."""
+    return _digest(content(event))
+
+
+def _digest(said: bytes) -> bytes:
     made = _EMPTY.copy()
-    made.update(content(event))
+    made.update(said)
     return made.digest()
 
 
@@ -459,16 +463,13 @@ def digests(texts: Iterable[bytes]) -> Iterator[tuple[str, int, bytes, dict[str,
     for text in texts:
         try:
             bare = _decode_bare(text)
-            node, clock, time = bare.node, bare.clock, bare.time
-            time = None if time is None else round(time * 1e6) / 1e6
+            node, clock = bare.node, bare.clock
+            time = None if bare.time is None else seconds(bare.time)
             said = _pack((node, bare.type, clock, time, bare.data, bare.id))
         except (ValueError, OverflowError):
             event = decode_event(text)
-            yield event.node, event.counter, digest(event), event.clock
-            continue
-        made = _EMPTY.copy()
-        made.update(said)
-        yield node, clock[node], made.digest(), clock
+            node, clock, said = event.node, event.clock, content(event)
+        yield node, clock[node], _digest(said), clock
 
 
 def checked_log(log: Any) -> Any:

@@ -44,7 +44,7 @@ _LOADED_MAX, _KEPT_MAX = 8, 1_024
 
 
 def _work(shipped: bytes, digest: bytes) -> Work:
-    """Return what was shipped; a worker reads it once, and then calms its collector."""
+    """Return what was shipped; a worker reads it once, and settles then."""
     work = _loaded.get(digest)
     if work is None:
         if len(_loaded) >= _LOADED_MAX:
