@@ -26,7 +26,7 @@ import pyarrow.parquet
 
 import ketal
 from ketal.cli.running import COLLECT_AFTER
-from ketal.event import Event, event_decoder
+from ketal.event import Event, decode_event
 from ketal.logs import Source
 from ketal.streaming.job import Job
 from ketal.streaming.saved import Saved
@@ -96,7 +96,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
         f"{'events':>12} {'events/s':>10} {'commit ms':>10} {'worst':>8} {'MB a commit':>12} "
         f"{'MB on disk':>11} {'live runs':>10} {'MB, most':>9}"
     )
-    chance, decode = random.Random(1), event_decoder().decode
+    chance, decode = random.Random(1), decode_event
     monitor, store = ketal.Monitor(program), Saved(folder)
     at = 0
     for point in range(1, POINTS + 1):

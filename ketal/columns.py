@@ -93,7 +93,7 @@ class Columns(NamedTuple):
     keys : Coded
         The values of the attribute that tells scopes, where it is a string or an integer.
     texts : sequence of bytes
-        Each as a JSON object that `event_decoder` reads.
+        Each as a JSON object that `decode_event` reads.
     """
 
     nodes: Coded

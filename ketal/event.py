@@ -21,7 +21,7 @@ import hashlib
 import math
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import Annotated, Any, NamedTuple
@@ -291,13 +291,12 @@ class _Decoded(Event, frozen=True):
         _force(self, "__class__", Event)
 
 
-def event_decoder() -> msgspec.json.Decoder[Event]:
-    """Return a decoder of JSON objects that are events as `Event` spells them.
+decode_event: Callable[[bytes | str], Event] = msgspec.json.Decoder(_Decoded).decode
+"""Decodes a JSON object that is an event as `Event` spells it.
 
-    It raises msgspec.DecodeError, UnicodeDecodeError, RecursionError or
-    EventError for any other object; what it returns is an `Event`.
-    """
-    return msgspec.json.Decoder(_Decoded)
+It raises msgspec.DecodeError, UnicodeDecodeError, RecursionError or EventError for any other
+object; what it returns is an `Event`.
+"""
 
 
 class _Bare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -321,7 +320,7 @@ _decode_bare = msgspec.json.Decoder(_Bare).decode
 def decode_events(texts: Sequence[bytes]) -> list[Event] | None:
     """Return the events that JSON objects are; None if one has to be looked at more closely.
 
-    As `event_decoder` of each, but for many at once.
+    As `decode_event` of each, but for many at once.
     """
     try:
         events = list(map(_decode_bare, texts))
@@ -346,7 +345,6 @@ class _Brief(msgspec.Struct, gc=False):
 
 
 _decode_brief = msgspec.json.Decoder(_Brief).decode
-decode_event = event_decoder().decode
 
 
 def type_and_time(text: bytes) -> tuple[str, float | None]:

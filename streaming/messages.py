@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.event import Event, decode_events, event_decoder
+from ketal.event import Event, decode_event, decode_events
 from ketal.limits import Limits
 from ketal.logs.jsonl import brief_reason, decoded, may_hold_control
 from ketal.logs.shape import KAFKA, Item, Shape
@@ -46,7 +46,6 @@ class Reader:
     def __init__(self, source: Source, limits: Limits) -> None:
         self._shape = Shape(source, limits=limits, kafka=True)
         self._plain = self._shape.plain
-        self._decode = event_decoder().decode
         self._bytes_max = limits.line_bytes_max
         self._short = short(limits)
         outside = [path[1:] for path in self._shape.paths.values() if path[0] == KAFKA]
@@ -69,7 +68,7 @@ class Reader:
             and not may_hold_control(value)
         ):
             try:
-                return self._decode(value)
+                return decode_event(value)
             except _FAULTS:
                 pass  # The slow way finds the reason.
         try:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ketal.errors import EventError, wrong_type
-from ketal.event import CONTROL_PREFIX, Control, Draft, Event, event_decoder
+from ketal.event import CONTROL_PREFIX, Control, Draft, Event, decode_event
 from ketal.limits import Limits
 from ketal.logs.shape import KAFKA, Item, Shape, kind_of, why_not_json
 from ketal.logs.source import Source
@@ -57,7 +57,6 @@ def read_lines(
     """Yield the records of a file of JSON lines, in its order."""
     shape = Shape(source, limits=limits)
     plain = shape.plain
-    decode = event_decoder().decode
     # An entry takes five bytes at least, so a shorter block cannot break the limit.
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
@@ -71,7 +70,7 @@ def read_lines(
                     yield record
             continue
         misses, at = 0, number
-        events = map(decode, lines)
+        events = map(decode_event, lines)
         while at < number + len(lines):
             try:
                 for event in events:

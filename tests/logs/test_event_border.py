@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import ketal
 from ketal.attributes import DEPTH_MAX
 from ketal.errors import EventError
-from ketal.event import CleanEvent, Control, Event, content, event_decoder
+from ketal.event import CleanEvent, Control, Event, content, decode_event
 from ketal.snapshots import EventTable, read_events
 from tests.cases import p
 
@@ -57,7 +57,7 @@ def test_zero_entries_are_dropped() -> None:
 
 
 def test_a_decoded_event_is_an_event() -> None:
-    read = event_decoder().decode(b'{"node":"a","type":"T","clock":{"a":1,"b":0},"time":2}')
+    read = decode_event(b'{"node":"a","type":"T","clock":{"a":1,"b":0},"time":2}')
     assert type(read) is Event
     assert read == Event("a", "T", {"a": 1}, time=2)
     assert pickle.loads(pickle.dumps(read)) == read == copy.deepcopy(read)

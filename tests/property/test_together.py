@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event, EventError, Limits, Monitor
-from ketal.event import Control, decode_events, event_decoder
+from ketal.event import Control, decode_event, decode_events
 from ketal.operators.membership import ATTRIBUTE
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
@@ -153,11 +153,10 @@ def test_events_decoded_together_are_those_decoded_one_by_one(records: list[Any]
     written = [json.dumps(record).encode() for record in records]
     together = decode_events(written)
     if together is not None:
-        decode = event_decoder().decode
-        assert together == [decode(text) for text in written]
+        assert together == [decode_event(text) for text in written]
         assert all(type(event) is Event for event in together)
         # The sign of a zero shows in what is written of it.
-        assert [repr(event) for event in together] == [repr(decode(text)) for text in written]
+        assert [repr(event) for event in together] == [repr(decode_event(text)) for text in written]
 
 
 def test_plain_events_are_decoded_together() -> None:
@@ -170,4 +169,4 @@ def test_plain_events_are_decoded_together() -> None:
     assert zero is not None
     assert str(zero[0].time) == "0.0"
     with pytest.raises((ValueError, EventError)):
-        event_decoder().decode(b"{")
+        decode_event(b"{")
