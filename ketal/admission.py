@@ -21,6 +21,7 @@ from typing import Any
 
 from ketal import pattern as syntax
 from ketal.automaton import CompiledPattern
+from ketal.contents import Block
 from ketal.event import Control, Event
 from ketal.intake import CONTRADICTION, NEW, Intake
 from ketal.limits import Limits
@@ -212,7 +213,7 @@ class Admission:
         state: dict[str, Any],
         *,
         beyond: Iterable[tuple[str, int, bytes]],
-        contents: Iterable[tuple[str, int, bytes, Clock | None]],
+        contents: Iterable[Block],
         clocks: Iterable[Iterable[Any]],
         last: Mapping[str, Clock],
     ) -> None:
@@ -231,7 +232,6 @@ class Admission:
         """
         if state["membership"] is not None:
             self.membership = Membership.restored(state["membership"], clocks, self.limits)
-            contents = ((node, counter, digest, None) for node, counter, digest, _ in contents)
         self.intake.restore(state["intake"], beyond, contents)
         self._last = dict(last)
 

@@ -12,16 +12,21 @@ The one rule: what is kept are the last `most` events, whichever way they came.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from ketal.event import Event, digest
+import msgspec
+
+from ketal.event import DIGEST_BYTES, Event, digest
 
 Clock = dict[str, int]
 Row = tuple[str, int, bytes, Clock | None]
 """Node, counter, digest and clock of an event."""
+
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
 WHOLE_CLOCK_ENTRIES = 8
 """A clock with no more entries is saved as it is, not as what it changes."""
@@ -223,56 +228,105 @@ class Contents:
             found.append([(*dot, _said(known), self._clock(dot, known)) for dot, known in held])
         return list(itertools.chain.from_iterable(reversed(found)))
 
-    def restore(self, state: dict[str, Any], rows: Iterable[Row]) -> None:
-        """Take on a state, where nothing is kept yet; `rows` as `newest` gave them."""
+    def restore(self, state: dict[str, Any], blocks: Iterable[Block]) -> None:
+        """Take on a state, where nothing is kept yet; `blocks` have what `newest` gave."""
         self.firsts, self.evicted = state["firsts"], state["evicted"]
-        known = list(rows)
-        if known:
-            self.blocks.append(_Rows(known))
-            self._in_blocks = len(known)
+        self.blocks.extend(blocks)
+        self._in_blocks = sum(block.rows for block in self.blocks)
 
 
 def _said(known: Event | bytes) -> bytes:
     return known if isinstance(known, bytes) else digest(known)
 
 
-def write_rows(rows: Iterable[Row], last: dict[str, Clock] | None) -> list[Any]:
-    """Return what is kept of events as plain data: node, counter, digest, clock.
+def write_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
+    """Return what is kept of events as plain data, column by column; `Written` reads it.
 
     Parameters
     ----------
-    rows : iterable of Row
+    rows : sequence of Row
         The events.
-    last : dict of str to dict, or None
-        The last large clock of each node in the rows before, against which the next one is
-        written, and which is put in; None: no clocks.
+    clocks : bool
+        Whether their clocks are to be written.
     """
-    written: list[Any] = []
-    for row in rows:
-        node, counter, said, clock = row
-        if clock is None or last is None:
-            written.append((node, counter, said))
-        elif len(clock) <= WHOLE_CLOCK_ENTRIES:
-            written.append(row)
+    names: dict[str, int] = {}
+    codes = [names.setdefault(node, len(names)) for node, _, _, _ in rows]
+    said = b"".join([said for _, _, said, _ in rows])
+    written = _encode(list(_changed(rows))) if clocks else b""
+    return [list(names), codes, [counter for _, counter, _, _ in rows], said, written]
+
+
+def _changed(rows: Iterable[Row]) -> Iterator[Any]:
+    """Yield clocks, a large one as what differs from the last large one of its node."""
+    last: dict[str, Clock] = {}
+    for node, _, _, clock in rows:
+        if clock is None or len(clock) <= WHOLE_CLOCK_ENTRIES:
+            yield clock
         else:
             before = last.get(node, {})
             last[node] = clock
             changed = {name: c for name, c in clock.items() if before.get(name) != c}
-            written.append((node, counter, said, changed, sorted(before.keys() - clock.keys())))
-    return written
+            yield changed, sorted(before.keys() - clock.keys())
 
 
-def read_rows(rows: Iterable[Any], last: dict[str, Clock]) -> Iterator[Row]:
-    """Yield what `write_rows` was given, with the same `last`."""
-    for node, counter, said, *written in rows:
-        if not written:
-            yield node, counter, said, None
-        elif len(written) == 1:
-            yield node, counter, said, written[0]
-        else:
-            changed, dropped = written
-            clock = {**last.get(node, {}), **changed}
-            for name in dropped:
-                del clock[name]
-            last[node] = clock
-            yield node, counter, said, clock
+class Written:
+    """Events of which `write_rows` wrote what is kept; a block, read when somebody asks.
+
+    Parameters
+    ----------
+    written : sequence
+        What was written.
+    clocks : bool
+        Whether their clocks are of interest.
+    """
+
+    def __init__(self, written: Sequence[Any], *, clocks: bool) -> None:
+        self._names, self._codes, self._counters, self._said, self._clocks = written
+        if not clocks:
+            self._clocks = b""
+        self._first, self._last = 0, len(self._counters)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._last - self._first
+
+    def contents(self) -> Iterator[Row]:
+        """Yield what is kept of each."""
+        clocks = self._all_clocks() if self._clocks else itertools.repeat(None)
+        some = slice(self._first, self._last)
+        for code, counter, place, clock in zip(
+            self._codes[some],
+            self._counters[some],
+            range(self._first * DIGEST_BYTES, self._last * DIGEST_BYTES, DIGEST_BYTES),
+            itertools.islice(clocks, self._first, None),
+            strict=False,
+        ):
+            yield self._names[code], counter, self._said[place : place + DIGEST_BYTES], clock
+
+    def _all_clocks(self) -> Iterator[Clock | None]:
+        last: dict[str, Clock] = {}
+        for code, written in zip(self._codes, _decode(self._clocks), strict=True):
+            if written is None or isinstance(written, dict):
+                yield written
+            else:
+                changed, dropped = written
+                node = self._names[code]
+                clock = {**last.get(node, {}), **changed}
+                for name in dropped:
+                    del clock[name]
+                last[node] = clock
+                yield clock
+
+    def beginnings(self, last: int) -> Iterator[tuple[str, bytes]]:
+        """Yield node and digest of those up to a row that are the first of their nodes."""
+        if 1 in self._counters:
+            for node, counter, said, _ in itertools.islice(self.contents(), last):
+                if counter == 1:
+                    yield node, said
+
+    def part(self, first: int, last: int) -> Written:
+        """Return those from one row on, up to another."""
+        part = copy.copy(self)
+        part._first, part._last = self._first + first, self._first + last
+        return part

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-SPAN = 1_024
+SPAN = 2_048
 """Counters in one chunk."""
 _BIT = [1 << bit for bit in range(SPAN)]
 _BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
@@ -26,6 +26,18 @@ def bits_of(counters: Iterable[int]) -> dict[int, int]:
     for counter in counters:
         bits[counter // SPAN] |= _BIT[counter % SPAN]
     return bits
+
+
+def _place(bits: int, number: int) -> int:
+    """Return which bit is the one of a number, from 1 on, that is set."""
+    first, width = 0, SPAN
+    while width > 1:
+        width //= 2
+        below = (bits >> first & (1 << width) - 1).bit_count()
+        if number > below:
+            number -= below
+            first += width
+    return first
 
 
 class Counters:
@@ -142,9 +154,7 @@ class Counters:
         for chunk in self._ascending():
             bits = self._above(chunk, upto)
             if number <= bits.bit_count():
-                for _ in range(number - 1):
-                    bits &= bits - 1
-                return chunk * SPAN + (bits & -bits).bit_length() - 1
+                return chunk * SPAN + _place(bits, number)
             number -= bits.bit_count()
         raise IndexError(number)
 

@@ -442,11 +442,12 @@ def content(event: Event) -> bytes:
         return msgspec.json.encode(said, order="deterministic")
 
 
-_EMPTY = hashlib.blake2b(digest_size=16)
+DIGEST_BYTES = 16
+_EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 
 def digest(event: Event) -> bytes:
-    """Return 16 bytes that stand for what an event says."""
+    """Return `DIGEST_BYTES` bytes that stand for what an event says."""
     return _digest(content(event))
 
 

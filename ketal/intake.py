@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 from ketal import counters
-from ketal.contents import Block, Contents, Row
+from ketal.contents import Block, Contents
 from ketal.counters import Counters, bits_of
 from ketal.event import Event, content, digest
 from ketal.limits import Limits
@@ -359,7 +359,7 @@ class Intake:
         self,
         state: dict[str, Any],
         beyond: Iterable[tuple[str, int, bytes]],
-        contents: Iterable[Row],
+        contents: Iterable[Block],
     ) -> None:
         """Take on a state, in a fresh intake.
 
@@ -369,7 +369,7 @@ class Intake:
             What `state` gave.
         beyond : iterable of (str, int, bytes)
             Chunks of a node's counters beyond holes (`ketal.counters`).
-        contents : iterable of Row
+        contents : iterable of Block
             What is kept of the last events.
         """
         self.upto, self.forgotten = state["upto"], state["forgotten"]

@@ -38,7 +38,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from ketal.admission import Admission
-from ketal.contents import Contents, read_rows, write_rows
+from ketal.contents import Block, Contents, Row, Written, write_rows
 from ketal.errors import StateError
 from ketal.event import Dot, Event
 from ketal.intake import Intake
@@ -58,7 +58,7 @@ from ketal.snapshots import (
     scope_state,
 )
 
-FORMAT = 1
+FORMAT = 2
 OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
 SEEN_SPAN = 128
@@ -98,22 +98,20 @@ class Records:
 
     def __init__(self, records: Mapping[bytes, bytes]) -> None:
         self.kinds: dict[str, list[tuple[list[str], bytes]]] = {kind: [] for kind in self.KINDS}
-        for key, value in records.items():
+        self._of: dict[tuple[str, str], list[tuple[list[str], bytes]]] = {}
+        # Of keys that begin alike, the longer ones have the higher numbers.
+        for key in sorted(sorted(records), key=len):
             if key.startswith(OTHERS):
                 continue
             try:
                 kind, *rest = key.decode().split("/", 2)
-                self.kinds[kind].append((rest, value))
+                self.kinds[kind].append((rest, records[key]))
             except (KeyError, UnicodeDecodeError):
                 raise StateError(f"{key!r} is no record of a monitor's state") from None
+            if len(rest) > 1:
+                self._of.setdefault((kind, rest[0]), []).append((rest, records[key]))
         if not self.kinds["program"] or not self.kinds["core"]:
             raise StateError("these records are no state of a monitor: some are missing")
-        self._of: dict[tuple[str, str], list[tuple[list[str], bytes]]] = {}
-        for kind, rows in self.kinds.items():
-            rows.sort(key=lambda row: [(len(part), part) for part in row[0]])
-            for row in rows:
-                if len(row[0]) > 1:
-                    self._of.setdefault((kind, row[0][0]), []).append(row)
 
     def one(self, kind: str, *rest: str) -> Any:
         """Return the body of the only record of a kind, or of the one of a name."""
@@ -268,8 +266,7 @@ class _Seen:
     def _begin(self, number: int) -> None:
         """Begin a chunk, of which `number` is the first."""
         self._start = number
-        self._rows: list[Any] = []
-        self._last: dict[str, Clock] = {}
+        self._rows: list[Row] = []
 
     def changes(self, contents: Contents, clocks: bool, out: Changes) -> None:
         """Write the contents that are new and not yet gone again."""
@@ -282,31 +279,31 @@ class _Seen:
             if number % SEEN_SPAN == 0:
                 self._begin(number)
             some = rows[at : at + SEEN_SPAN - number % SEEN_SPAN]
-            self._rows += write_rows(some, self._last if clocks else None)
-            self._write(out)
+            self._rows += some
             at, number = at + len(some), number + len(some)
+            chunk = self._start // SEEN_SPAN
+            if not self._chunks or self._chunks[-1] != chunk:
+                self._chunks.append(chunk)
+            body = [self._start, *write_rows(self._rows, clocks=clocks)]
+            out[b"seen/%d" % chunk] = _packed(body)
         self._upto = number
         while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= contents.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
 
-    def _write(self, out: Changes) -> None:
-        chunk = self._start // SEEN_SPAN
-        if not self._chunks or self._chunks[-1] != chunk:
-            self._chunks.append(chunk)
-        out[b"seen/%d" % chunk] = _packed([self._start, self._rows])
-
     def restored(
-        self, chunks: Iterable[tuple[int, Any]], evicted: int
-    ) -> Iterator[tuple[str, int, bytes, Clock | None]]:
+        self, chunks: Iterable[tuple[int, Any]], evicted: int, *, clocks: bool
+    ) -> Iterator[Block]:
         """Yield what `Intake.restore` takes."""
-        for chunk, (start, rows) in chunks:
+        for chunk, (start, *written) in chunks:
+            block = Written(written, clocks=clocks)
             self._chunks.append(chunk)
-            self._begin(start)
-            self._rows = rows
-            self._upto = start + len(rows)
-            for number, row in enumerate(read_rows(rows, self._last), start):
-                if number >= evicted:
-                    yield row
+            self._upto = start + block.rows
+            if self._upto % SEEN_SPAN:
+                # It goes on, if it is the last one.
+                self._begin(start)
+                self._rows += block.contents()
+            if self._upto > evicted:
+                yield block.part(max(0, evicted - start), block.rows)
 
 
 class _Beyond:
@@ -571,7 +568,9 @@ class Recorder:
         self.admission.restore(
             state["admission"],
             beyond=self._beyond.restored(records.all("beyond")),
-            contents=self._seen.restored(records.numbered("seen"), evicted),
+            contents=self._seen.restored(
+                records.numbered("seen"), evicted, clocks=state["admission"]["membership"] is None
+            ),
             clocks=self._clocks.restored(records.numbered("clocks")),
             last=dict(body for _, body in last),
         )

@@ -26,6 +26,7 @@ from ketal.operators.history import History
 from ketal.partials import Partial, Run
 from ketal.runs import CheckRun, Configuration, Seen
 from ketal.scopes import Copy, Counts, Kept, PatternRun, Scope
+from ketal.verdicts import ScopeKey
 
 FORMAT = 3
 
@@ -183,6 +184,9 @@ def scope_state(scope: Scope, *, checked: bool = True) -> Any:
     return (key, scope.number, scope.places, lost, told, run, table.rows, due)
 
 
+_decode_key = msgspec.json.Decoder().decode
+
+
 class _Reader:
     """The events of one scope, from their numbers."""
 
@@ -249,10 +253,9 @@ def restore_pattern(run: PatternRun, state: dict[str, Any]) -> None:
     run.counts = Counts(*state["counts"])
     run.number = state["number"]
     run.scopes_seen = state["scopes_seen"]
-    known = state.get("missed", [bool(run.counts.marks_forgotten), []])
-    run.missed.restore(state["missing"], known)
+    run.missed.restore(state["missing"], state["missed"])
     run.faded = {node: (counter, _dots(lost)) for node, counter, lost in state["faded"]}
-    for dot, low, high in state.get("places", ()):
+    for dot, low, high in state["places"]:
         last = None if high is None else (int(high[0]), *high[1:])
         run.put_place(Dot(*dot), (int(low[0]), *low[1:]), last)
     run.copies = {node: Copy(known) for node, known in state["copies"]}
@@ -273,15 +276,24 @@ def restore_after(run: PatternRun, state: Any) -> None:
 
 def restore_scope(run: PatternRun, state: Any) -> Scope:
     """Put back a scope; they come in the order of their numbers, after the pattern."""
-    written, number, places, lost, told, inner, rows, *due = state
-    scope = run.new_scope(tuple((name, value) for name, value in json.loads(written)), number)
-    scope.places, scope.lost, scope.told = places, _dots(lost), frozenset(told)
+    written, number, places, lost, told, inner, rows, due = state
+    scope = run.new_scope(_key(written), number)
+    scope.places, scope.key_text = places, written
+    if lost:
+        scope.lost = _dots(lost)
+    if told:
+        scope.told = frozenset(told)
     _restore_run(scope.run, inner, read_events(rows))
-    if due:
-        run.look_at(scope, *due[0])
-    else:  # of an earlier ketal
-        run.look_again(scope)
+    run.look_at(scope, *due)
     return scope
+
+
+def _key(written: str) -> ScopeKey:
+    try:
+        pairs = _decode_key(written)
+    except msgspec.DecodeError:
+        pairs = json.loads(written)  # infinities, and text that is no UTF-8
+    return tuple((name, value) for name, value in pairs)
 
 
 def copy_run(run: PatternRun, into: PatternRun) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ketal import Event
 from ketal.columns import Columns, coded, coded_keys
-from ketal.contents import Contents, read_rows, write_rows
+from ketal.contents import Contents, Written, write_rows
 from ketal.event import digest, digests, type_and_time
 
 NODES = ("A", "B")
@@ -62,10 +62,11 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, bool, str]]) -> Non
         if then == "s":
             assert contents.state()["evicted"] == len(came) - len(kept)
         if then == "r":
-            rows: list[Any] = write_rows(contents.newest(0), {})
-            state = contents.state()
+            rows, state = contents.newest(0), contents.state()
+            half = len(rows) // 2
+            written = [write_rows(some, clocks=True) for some in (rows[:half], rows[half:]) if some]
             contents = Contents(most)
-            contents.restore(state, read_rows(rows, {}))
+            contents.restore(state, [Written(one, clocks=True) for one in written])
         if then == "c":
             assert list(contents.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
         if then == "a":

@@ -37,10 +37,10 @@ def test_many_at_once_are_one_after_another(before: set[int], more: set[int], up
         assert packed == together.packed(chunk, upto)
         again = Counters(tracking=False)
         again.put(chunk, packed or b"", upto)
-        assert list(again.after(upto)) == [c for c in single.after(upto) if c // 1_024 == chunk]
+        assert list(again.after(upto)) == [c for c in single.after(upto) if c // SPAN == chunk]
 
 
-@given(counters=some, first=st.integers(1, 1_100), count=st.integers(1, 2_000))
+@given(counters=some, first=st.integers(1, SPAN + 76), count=st.integers(1, 2 * SPAN))
 def test_a_stretch_is_its_counters(counters: set[int], first: int, count: int) -> None:
     line = Counters(tracking=False)
     line.add_all(bits_of(counters))
@@ -81,5 +81,5 @@ def test_what_is_dropped_is_gone(counters: set[int], cuts: list[int]) -> None:
 
 
 def test_a_chunk_of_too_many_bytes_is_refused() -> None:
-    with pytest.raises(ValueError, match="129 bytes, not 128"):
-        Counters(tracking=False).put(0, b"\1" * 129, 0)
+    with pytest.raises(ValueError, match=f"{SPAN // 8 + 1} bytes, not {SPAN // 8}"):
+        Counters(tracking=False).put(0, b"\1" * (SPAN // 8 + 1), 0)

@@ -39,12 +39,10 @@ from ketal.streaming.drain import Draining, take_up
 from ketal.streaming.messages import Reader
 from ketal.streaming.spark.judging import COUNTER, columns_given, columns_read
 from ketal.streaming.spark.keyed import BETWEEN, Places
+from ketal.streaming.spark.packing import packed, unpacked
 from ketal.streaming.spark.table import Row, Table
 from ketal.verdicts import Late, Rejected, Verdict
 
-FORMAT = 2
-READ = (1, 2)
-"""The formats that are read; one of format 1 does not say what decides about its rows."""
 FIGURES = "ketal.figures"
 """What stands for the verdict in a row of figures, which only a job asks for."""
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
@@ -207,31 +205,25 @@ class Group:
             self.monitor = work.monitor(self._family, None)
             return
         try:
-            known = msgspec.msgpack.decode(held)
-            if known["format"] not in READ:
-                raise StateError(
-                    f"the state of a key group has format {known['format']}; "
-                    f"this version reads format {FORMAT}"
-                )
-            placed = known.get("placed", self._placed)
+            known = unpacked(held)
+            placed = known["placed"]
             if placed != self._placed:
                 raise StateError(
                     f"the checkpoint is of rows that go to {placed}, and they go to "
                     f"{self._placed} now, so that keys would leave their state: a checkpoint keeps "
                     "its key_groups, its keyed_by and the fields of `partition by`; begin a new one"
                 )
-            held_places = known.get("places", ())
-            self._places = Places(keyed_by, work.limits.placed_max, held_places)
+            self._places = Places(keyed_by, work.limits.placed_max, known["places"])
             self.messages, self.control, self._closed = known["counts"]
             self._ended = {None if one is None else (one[0], one[1]) for one in known["ended"]}
             self._marks_s = {None if one is None else (one[0], one[1]): mark
                              for one, mark in known["marks"]}  # fmt: skip
             self._held = dict(known["monitor"])
-            change, drained = known.get("drained", (work.change, {}))
+            change, drained = known["drained"]
             self._drained = drained if change == work.change else {}
             if self._homes is not None:
                 self._homes |= {Dot(node, count): tuple(at) for node, count, *at in known[HOMES]}
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as fault:
+        except (KeyError, TypeError, ValueError) as fault:
             raise StateError(f"the state of a key group is damaged: {fault}") from None
         self.monitor = work.monitor(self._family, self._held)
 
@@ -241,9 +233,8 @@ class Group:
         if isinstance(self.monitor, Draining) and self.monitor.over:
             self._drained = self.monitor.summary["draining"]
             self.monitor = self.monitor.new
-        return msgspec.msgpack.encode(
+        return packed(
             {
-                "format": FORMAT,
                 "counts": [self.messages, self.control, self._closed],
                 "ended": sorted(self._ended, key=repr),
                 "marks": sorted(self._marks_s.items(), key=repr),

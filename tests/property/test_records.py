@@ -80,7 +80,11 @@ class Changelog:
 def state(monitor: Monitor) -> dict[bytes, Any]:
     """Return what a snapshot holds, readable."""
     records = decoded(monitor.snapshot())
-    return {key: msgspec.msgpack.decode(value) for key, value in records.items()}
+    readable = {key: msgspec.msgpack.decode(value) for key, value in records.items()}
+    for key, (_, body) in readable.items():
+        if key.startswith(b"seen/") and body[-1]:
+            body[-1] = msgspec.msgpack.decode(body[-1])  # Clocks are equal in any order.
+    return readable
 
 
 def kinds(records: Iterable[bytes]) -> Counter[str]:

@@ -14,6 +14,7 @@ from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.streaming.spark.families import families, shared
 from ketal.streaming.spark.group import ALONE, COPY, FIGURES, HOME, HOMES, PLAIN, Group, Work
+from ketal.streaming.spark.packing import unpacked
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept
 
 
@@ -165,7 +166,7 @@ def test_a_contradiction_is_told_by_the_first_family_that_sees_it() -> None:
     # It is kept of as many events as their content is.
     group = Group(replace(at, limits=ketal.Limits(dots_max=2)), 4, None)
     took(group, homed((0, 4, 8), rows(*(accept("z", n) for n in range(1, 6)))))
-    assert msgspec.msgpack.decode(group.state())["homes"] == [["z", 4, 0], ["z", 5, 0]]
+    assert unpacked(group.state())["homes"] == [["z", 4, 0], ["z", 5, 0]]
 
 
 TURNS = """
@@ -228,9 +229,17 @@ def test_a_state_that_does_not_fit_is_said() -> None:
     changed = work(FORKS.replace("hash != First.hash", "true"))
     with pytest.raises(StateError, match="of another program: pattern Forks changed: steps"):
         Group(changed, 0, state)
-    for damaged in (state[:-1], b"", b"\x80"):
+    size, compressed = msgspec.msgpack.decode(state)[1:]
+    pack = msgspec.msgpack.encode
+    for damaged in (
+        state[:-1], b"", b"\x80", pack([3]), pack([3, size - 1, compressed]),
+        pack([3, size + 1, compressed]), pack([3, -1, compressed]), pack([3, 1 << 62, compressed]),
+        pack([3, size, compressed[:-1]]), pack([3, size, b"x" + compressed]), pack([3, size, "x"]),
+    ):  # fmt: skip
         with pytest.raises(StateError, match="damaged"):
             Group(at, 0, damaged)
+    with pytest.raises(StateError, match="has format 2; this version reads format 3"):
+        Group(at, 0, pack({"format": 2}))
 
 
 def test_the_limits_of_what_is_seen_are_divided() -> None:

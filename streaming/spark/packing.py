@@ -1,0 +1,58 @@
+"""A key group's state as one binary value: msgpack, compressed.
+
+Spark hands a group's state to its worker with every batch of Arrow, so of a group with many rows
+many times, and the JVM copies it again and again: its size counts more than its making.
+
+The one rule: what was packed comes out of `unpacked` as it was, or it is said why it does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ketal.errors import StateError
+
+FORMAT = 3
+_CODEC, _LEVEL = "zstd", 1
+
+
+def packed(body: dict[str, Any]) -> bytes:
+    """Return a state as bytes."""
+    import pyarrow
+
+    plain = msgspec.msgpack.encode(body)
+    codec = pyarrow.Codec(_CODEC, compression_level=_LEVEL)
+    return msgspec.msgpack.encode((FORMAT, len(plain), codec.compress(plain, asbytes=True)))
+
+
+def unpacked(held: bytes) -> dict[str, Any]:
+    """Return the state that was packed.
+
+    Raises
+    ------
+    StateError
+        If it is damaged, or of another format.
+    """
+    try:
+        known = msgspec.msgpack.decode(held)
+        form = known["format"] if isinstance(known, dict) else known[0]
+        body = _plain(*known[1:]) if form == FORMAT else None
+    except (ValueError, LookupError, TypeError, OSError, OverflowError, MemoryError) as fault:
+        raise StateError(f"the state of a key group is damaged: {fault}") from None
+    if body is None:
+        raise StateError(
+            f"the state of a key group has format {form}; this version reads format {FORMAT}: "
+            "begin a new checkpoint, or go on with the ketal that wrote it"
+        )
+    return body
+
+
+def _plain(size: int, compressed: bytes) -> dict[str, Any]:
+    import pyarrow
+
+    if size < 0:
+        raise ValueError("its size is below zero")
+    plain = pyarrow.Codec(_CODEC).decompress(compressed, size, asbytes=True)
+    return msgspec.msgpack.decode(plain, type=dict[str, Any])
