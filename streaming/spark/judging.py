@@ -86,7 +86,7 @@ def columns_given(reader: Reader, table: Table) -> Iterator[Judged]:
                 some.coded("type"),
                 some.coded(KEY),
                 {name: some.column(column) for name, column in names.items()},
-                some.array("value"),
+                some.picked("value"),
             )
             yield columns, first
             first = last

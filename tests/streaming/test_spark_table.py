@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from ketal.columns import Columns
 from ketal.limits import Limits
 from ketal.logs import Source
 from ketal.streaming.spark.group import ALONE, COPY, HOME, PLACED, PLAIN, TOUCH, Group, Work
+from ketal.streaming.spark.operator import _ordered
 from ketal.streaming.spark.table import Table
 
 JUDGED = (*PLAIN, "node", "type", "counter", "at0", "at1")
@@ -48,7 +50,68 @@ def table(rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> Table:
         array = numpy.empty(len(values), dtype=object)
         array[:] = values
         arrays[name] = array.astype(whole[name]) if name in whole else array
-    return Table(arrays)
+    return Table([arrays])
+
+
+texts: Any = st.sampled_from(["a", "b", "", "a\0", "a\0b", "é", None])
+
+
+@settings(deadline=None)
+@given(
+    parts=st.lists(st.lists(st.tuples(texts, st.integers(0, 3)), max_size=6), min_size=1),
+    order=st.lists(st.integers(0, 999)),
+    cuts=st.tuples(st.integers(0, 99), st.integers(0, 99)),
+)
+def test_a_column_is_its_values(
+    parts: list[list[tuple[Any, int]]], order: list[int], cuts: tuple[int, int]
+) -> None:
+    def arrays(rows: list[tuple[Any, int]]) -> dict[str, Any]:
+        text = numpy.empty(len(rows), dtype=object)
+        # Equal texts are one object in a part, and are not in another.
+        names = {row[0]: None if row[0] is None else "".join([*row[0]]) for row in rows}
+        text[:] = [names[row[0]] for row in rows]
+        return {"text": text, "number": numpy.array([row[1] for row in rows], dtype=numpy.int64)}
+
+    given, rows = Table(list(map(arrays, parts))), [row for part in parts for row in part]
+    if rows:
+        order = [place % len(rows) for place in order]
+        given, rows = given.ordered(numpy.array(order, dtype=int)), [rows[n] for n in order]
+    first, last = sorted(cut % (len(rows) + 1) for cut in cuts)
+    for table, some in (
+        (given, rows),
+        (given.part(first, last), rows[first:last]),
+        (given.part(first, last).where(given.array("number")[first:last] > 1),
+         [row for row in rows[first:last] if row[1] > 1]),
+        (given.where(given.array("number") > 1), [row for row in rows if row[1] > 1]),
+    ):  # fmt: skip
+        wanted = [row[0] for row in some]
+        assert table.count == len(some)
+        assert list(table.rows()) == some
+        assert table.column("text") == wanted
+        assert table.column("number") == [row[1] for row in some]
+        assert table.values("number") == {row[1] for row in some}
+        picked = table.picked("text")
+        assert len(picked) == len(some)
+        assert list(picked) == list(picked[:]) == [picked[n] for n in range(len(some))] == wanted
+        assert list(picked[1:3]) == wanted[1:3]
+        for name, values in (("text", wanted), ("number", [row[1] for row in some])):
+            coded = table.coded(name)
+            assert len(set(coded.values)) == len(coded.values)
+            assert [None if c < 0 else coded.values[c] for c in coded.codes] == values
+
+
+def test_rows_come_by_topic_partition_and_offset() -> None:
+    names = ("topic", "partition", "offset")
+    rows: list[tuple[Any, ...]] = [
+        ("b", 0, 1), ("a", 70_000, 0), (None, 3, 9), ("a", 2, 5), ("b", 0, 0), ("a", 2, 4),
+        ("a\0", 0, 0), (None, -1, 0),
+    ]  # fmt: skip
+    frames = [pandas.DataFrame(rows[:3], columns=names), pandas.DataFrame([], columns=names),
+              pandas.DataFrame(rows[3:], columns=names)]  # fmt: skip
+    found = _ordered(iter(frames), names)
+    assert found is not None
+    assert list(found.rows()) == sorted(rows, key=lambda row: (row[0] or "", *row[1:]))
+    assert _ordered(iter(frames[1:2]), names) is None
 
 
 def message(node: str, counter: int, kind: str, key: Any, size: Any) -> bytes:
