@@ -131,6 +131,14 @@ class Scope:
     saved: bool = False
     clean: bool = False
     key_text: str = ""
+    _shown: FrozenMapping | None = None
+
+    @property
+    def shown(self) -> FrozenMapping:
+        """The key as verdicts have it."""
+        if self._shown is None:
+            self._shown = FrozenMapping(self.key) if self.key else NO_SCOPE
+        return self._shown
 
 
 @dataclass(slots=True)
@@ -809,12 +817,18 @@ class PatternRun:
         """Return the violation that an event is: its dot, type and time are what it is about."""
         dot, type_, time = about
         return Violation(
+            pattern=self.compiled.name,
+            fingerprint=self.compiled.fingerprint,
+            scope=scope.shown,
+            execution=self.execution,
+            time=time,
+            certain=not lost,
+            depends_on=tuple(sorted(lost)) if lost else (),
             event=dot,
             type=type_,
             expected=refused.expected,
             state=refused.state,
             reason=refused.reason,
-            **self._common(scope.key, time, lost),
         )
 
     def _held(self, configurations: tuple[Configuration, ...], seen: Seen) -> str:

@@ -12,6 +12,7 @@ The one rule: verdicts that are equal have the same id, which is their hash.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import ItemsView, Iterator, KeysView, Mapping
@@ -34,11 +35,25 @@ class FrozenMapping(Mapping[str, Any]):
         What it holds, in this order; the values are hashable.
     """
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "_written")
     _held: dict[str, Any]
+    _written: tuple[bytes, bytes] | None
 
     def __init__(self, items: ScopeKey = ()) -> None:
         _hold(self, dict(items))
+        _write(self, None)
+
+    def written(self) -> tuple[bytes, bytes]:
+        """Return it as a JSON object, and as the list of pairs that ids are made of."""
+        written = self._written
+        if written is None:
+            pairs = [
+                (name, _packed(value) if value.__class__ is float else value)
+                for name, value in self._held.items()
+            ]
+            written = _encode(self._held), _encode(pairs)
+            _write(self, written)
+        return written
 
     def __getitem__(self, name: str) -> Any:
         return self._held[name]
@@ -78,6 +93,7 @@ class FrozenMapping(Mapping[str, Any]):
 
 
 _hold = FrozenMapping.__dict__["_held"].__set__
+_write = FrozenMapping.__dict__["_written"].__set__
 NO_SCOPE = FrozenMapping()
 """The scope of a verdict where there is none."""
 
@@ -85,8 +101,14 @@ Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
 
-_EMPTY = hashlib.blake2b(digest_size=16)
 _encode = msgspec.json.Encoder().encode
+
+
+@functools.lru_cache(maxsize=1_024)
+def _begun(fingerprint: str, pattern: str, execution: str) -> Any:
+    """Return the hash of how an id's content begins; it is to be copied."""
+    begins = _encode((fingerprint, pattern, execution))[:-1] + b","
+    return hashlib.blake2b(begins, digest_size=16)
 
 
 def _packed(value: float) -> Any:
@@ -141,15 +163,10 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """The deterministic id: 32 hex digits."""
-        scope = [
-            (name, _packed(value) if value.__class__ is float else value)
-            for name, value in self.scope.items()
-        ]
+        digest = _begun(self.fingerprint, self.pattern, self.execution).copy()
         steps = [(step, *dot) for step, dot in self._steps()]
-        named = (self.fingerprint, self.pattern, self.execution, scope, self.kind, steps)
-        digest = _EMPTY.copy()
-        digest.update(_encode(named))
-        return digest.hexdigest()
+        digest.update(self.scope.written()[1] + b"," + _encode((self.kind, steps))[1:])
+        return digest.hexdigest()  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
@@ -177,6 +194,11 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
             out["certain"] = False
             out["depends_on"] = [str(dot) for dot in self.depends_on]
         return out
+
+    def written(self) -> tuple[str, bytes]:
+        """Return the id, and what `to_dict` returns as JSON."""
+        said = self.to_dict()
+        return said["id"], _encode(said)
 
     def _line(self, said: str) -> str:
         """Write the kind, whom it is about, and what is said."""
@@ -269,8 +291,41 @@ class Violation(PatternVerdict, frozen=True, kw_only=True):
             "reason": self.reason,
         }
 
+    def written(self) -> tuple[str, bytes]:
+        """Return the id, and what `to_dict` returns as JSON.
+
+        There may be very many violations, and most of what they say is the same.
+        """
+        if self.execution or not self.certain:
+            return super().written()
+        name = self.id
+        head, tail = _around(self.pattern, self.state, self.expected, self.reason)
+        text = b"".join(
+            (
+                head,
+                name.encode(),
+                b'","scope":',
+                self.scope.written()[0],
+                b',"event":',
+                _encode(str(self.event)),
+                tail,
+                b"}" if self.time is None else b',"time":"%s"}' % rfc3339(self.time).encode(),
+            )
+        )
+        return name, text
+
     def __str__(self) -> str:
         return self._line(f"{self.event} {self.type}: {self.reason}")
+
+
+@functools.lru_cache(maxsize=1_024)
+def _around(
+    pattern: str, state: str, expected: tuple[str, ...], reason: str
+) -> tuple[bytes, bytes]:
+    """Return a violation's JSON up to its id, and from after its event on."""
+    head = _encode({"verdict": Violation.kind, "pattern": pattern, "id": ""})[:-2]
+    tail = _encode({"state": state, "expected": expected, "reason": reason})[1:-1]
+    return head, b"," + tail
 
 
 class Incomplete(PatternVerdict, frozen=True, kw_only=True):

@@ -86,20 +86,21 @@ class Outputs:
 
         A key that Kafka would not take together with the verdict is left out: it came compressed.
         """
-        rejected = isinstance(verdict, Rejected)
-        target = self._job.rejected if rejected else self._job.verdicts
+        target = self._job.rejected if isinstance(verdict, Rejected) else self._job.verdicts
         if target.kind == "stdout":
             self._shown.append(verdict)
             self.bytes += 200
             return
-        said = verdict.to_dict()
-        line = msgspec.json.encode(said)
+        identity = None
+        if isinstance(verdict, Rejected):
+            line = msgspec.json.encode(verdict.to_dict())
+        else:
+            identity, line = verdict.written()
         most = self._job.limits.message_bytes_max
         if target.kind == "kafka" and len(line) > most:
-            line = _too_large(said, len(line))
+            line = _too_large(verdict.to_dict(), len(line))
         if key is not None and len(key) + len(line) > most:
             key = None
-        identity = said.get("id")
         self._pending.append((target, key if identity is None else identity.encode(), line))
         self.bytes += len(line)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import pickle
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ketal
 from ketal import Dot, Event, Gap, Late, Limits, Match, Monitor, Overflow, Rejected, Transition
-from ketal.verdicts import NO_SCOPE, FrozenMapping, PatternVerdict
+from ketal.verdicts import NO_SCOPE, FrozenMapping, PatternVerdict, Violation
 from tests.cases import e, line, p
 from tests.test_monitor import samples
 
@@ -48,6 +52,49 @@ def test_verdicts_are_values(kind: str) -> None:
         assert {other, verdict} == {verdict}
     assert all(verdict != other for name, other in SAMPLES.items() if name != kind)
     assert verdict != kind
+
+
+values: Any = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(max_size=3),
+    st.floats(), st.just(-0.0), st.sampled_from(['"', "\\", "\u2028", "\0"]),
+)  # fmt: skip
+
+
+@given(
+    scope=st.lists(st.tuples(st.text(max_size=3), values), max_size=3),
+    texts=st.tuples(*[st.text(max_size=4)] * 4),
+    expected=st.lists(st.text(max_size=3), max_size=3),
+    time=st.none() | st.floats(-1e10, 1e11),
+    lost=st.lists(st.builds(Dot, st.text(max_size=2), st.integers(1, 9)), max_size=2),
+)
+def test_what_is_written_is_the_json(
+    scope: list[tuple[str, Any]],
+    texts: tuple[str, ...],
+    expected: list[str],
+    time: float | None,
+    lost: list[Dot],
+) -> None:
+    pattern, state, reason, execution = texts
+    for shared in ("", execution):
+        violation = Violation(
+            pattern=pattern, fingerprint="f", scope=FrozenMapping(tuple(scope)), execution=shared,
+            time=time, certain=not lost, depends_on=tuple(lost), event=Dot(reason or "n", 7),
+            type="t", expected=tuple(expected), state=state, reason=reason,
+        )  # fmt: skip
+        for verdict in (violation, *SAMPLES.values()):
+            if isinstance(verdict, PatternVerdict):
+                said = msgspec.json.encode(verdict.to_dict())
+                assert verdict.written() == (verdict.id, said)
+
+
+def test_an_id_is_the_hash_of_what_design_names() -> None:
+    violation = Violation(
+        pattern="P", fingerprint="f", execution="x", event=Dot('n"', 3),
+        scope=FrozenMapping((("k", 1), ("é", float("inf")), ("z", "a"))),
+    )  # fmt: skip
+    named = ["f", "P", "x", [["k", 1], ["é", ["inf"]], ["z", "a"]], "violation", [["", 'n"', 3]]]
+    content = json.dumps(named, separators=(",", ":"), ensure_ascii=False).encode()
+    assert violation.id == hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 # --- scope ------------------------------------------------------------------------------------

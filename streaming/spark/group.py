@@ -112,16 +112,21 @@ class Work:
 
     def row(self, verdict: Verdict) -> tuple[str | None, ...]:
         """Return a verdict as columns."""
-        said = verdict.to_dict()
-        scope = said.get("scope")
-        row = (
-            said["verdict"],
-            said.get("pattern"),
-            said.get("id"),
-            said.get("execution"),
-            None if scope is None else msgspec.json.encode(scope).decode(),
-            msgspec.json.encode(said).decode(),
-        )
+        row: tuple[str | None, ...]
+        if isinstance(verdict, Rejected):
+            text = msgspec.json.encode(verdict.to_dict()).decode()
+            row = (verdict.kind, None, None, verdict.execution or None, None, text)
+        else:
+            name, said = verdict.written()
+            scope = verdict.scope.written()[0].decode()
+            row = (
+                verdict.kind,
+                verdict.pattern,
+                name,
+                verdict.execution or None,
+                scope,
+                said.decode(),
+            )
         return (*row, str(verdict)) if self.figures else row
 
     def family(self, group: int) -> int:
