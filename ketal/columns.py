@@ -12,7 +12,6 @@ The one rule: what is said of columns is what `PatternRun.offer` says of the eve
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,8 +27,9 @@ from ketal.scopes import PLAIN_KINDS, PatternRun
 
 TYPES_MAX = 65_536
 """Types whose masks are remembered."""
-SPARSE = 4
-"""Where there are fewer counters in each chunk, they are taken one by one."""
+SPARSE = 256
+"""Where of so many counters, from a node's lowest to its highest, fewer than one is there, they are
+taken one by one."""
 _SHAPES = {"type", "compare", "member", "exists", "matches"}
 """Atoms that read no more of an event than the fields and attributes that they name."""
 
@@ -143,32 +143,50 @@ class Columns(NamedTuple):
 
     def lines(self) -> Iterator[Line]:
         """Yield of each node which of its events there are."""
-        order = in_order(self.nodes.codes, len(self.nodes.values))
-        codes, counters = self.nodes.codes[order], self.counters[order]
-        begins = [0, *((codes[1:] != codes[:-1]).nonzero()[0] + 1).tolist(), len(codes)]
-        for begin, end in itertools.pairwise(begins):
-            yield _line(self.nodes.values[codes[begin]], counters[begin:end])
+        import numpy
 
+        nodes, codes, counters = self.nodes.values, self.nodes.codes, self.counters
+        counts = numpy.bincount(codes, minlength=len(nodes))
+        firsts = numpy.full(len(nodes), counters.max())
+        numpy.minimum.at(firsts, codes, counters)
+        firsts //= SPAN
+        offsets = counters - firsts[codes] * SPAN
+        width = (int(offsets.max()) // SPAN + 1) * SPAN
+        if width * len(nodes) > SPARSE * len(codes):
+            yield from self._sparse_lines(counts)
+            return
+        there = numpy.zeros((len(nodes), width), dtype=numpy.uint8)
+        there.ravel()[codes * width + offsets] = 1
+        packed = numpy.packbits(there, axis=1, bitorder="little")
+        for code in counts.nonzero()[0].tolist():
+            row, first = packed[code].tobytes(), int(firsts[code])
+            bits = int.from_bytes(row, "little")
+            least = (bits & -bits).bit_length() - 1 + first * SPAN
+            most = bits.bit_length() - 1 + first * SPAN
+            number = int(counts[code])
+            if number == bits.bit_count() == most - least + 1:
+                yield Line(nodes[code], least, most, number, None)
+                continue
+            chunks = (
+                int.from_bytes(row[at : at + (SPAN >> 3)], "little")
+                for at in range(0, len(row), SPAN >> 3)
+            )
+            found = {n: some for n, some in enumerate(chunks, first) if some}
+            yield Line(nodes[code], least, most, number, found)
 
-def _line(node: str, counters: Any) -> Line:
-    """Return which counters of a node there are."""
-    import numpy
-
-    count, least, most = len(counters), int(counters.min()), int(counters.max())
-    in_turn = most - least + 1 == count and bool((counters[1:] > counters[:-1]).all())
-    if in_turn:
-        return Line(node, least, most, count, None)
-    first, last = least // SPAN, most // SPAN
-    if (last - first) * SPARSE > count:
-        return Line(node, least, most, count, bits_of(counters.tolist()))
-    there = numpy.zeros((last - first + 1) * SPAN, dtype=numpy.uint8)
-    there[counters - first * SPAN] = 1
-    packed, width = numpy.packbits(there, bitorder="little").tobytes(), SPAN >> 3
-    chunks = (
-        (first + n, int.from_bytes(packed[n * width : (n + 1) * width], "little"))
-        for n in range(last - first + 1)
-    )
-    return Line(node, least, most, count, {number: bits for number, bits in chunks if bits})
+    def _sparse_lines(self, counts: Any) -> Iterator[Line]:
+        """Yield the same where the counters lie far apart."""
+        order = in_order(self.nodes.codes, len(counts))
+        ends = counts.cumsum()
+        for code in counts.nonzero()[0].tolist():
+            some = self.counters[order[ends[code] - counts[code] : ends[code]]]
+            least, most = int(some.min()), int(some.max())
+            bits = bits_of(some.tolist())
+            number = int(counts[code])
+            if number == sum(map(int.bit_count, bits.values())) == most - least + 1:
+                yield Line(self.nodes.values[code], least, most, number, None)
+            else:
+                yield Line(self.nodes.values[code], least, most, number, bits)
 
 
 @dataclass(frozen=True)

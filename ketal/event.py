@@ -442,7 +442,9 @@ def content(event: Event) -> bytes:
         return msgspec.json.encode(said, order="deterministic")
 
 
-DIGEST_BYTES = 16
+DIGEST_BYTES = 8
+"""It tells a duplicate from a contradiction of the same name, which are two events at most, so that
+no more is needed: the digests of the last events are half of many a state."""
 _EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 

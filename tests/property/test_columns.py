@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event, Limits, Monitor
+from ketal import columns as columns_module
 from ketal import steps as steps_module
-from ketal.columns import coded, coded_keys
+from ketal.columns import SPARSE, Columns, coded, coded_keys
+from ketal.counters import bits_of
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w"; event Close = type == "c";'
 GUARDED = EVENTS.replace('"w"', '"w" && x >= 0 && node != "B"')
@@ -154,3 +156,38 @@ def compare(
             columns = Monitor.from_records(program, held, limits=limits, listing=listing)
     assert columns.snapshot() == single.snapshot()
     assert [v.to_dict() for v in columns.close()] == [v.to_dict() for v in single.close()]
+
+
+@given(
+    events=st.lists(
+        st.tuples(
+            st.sampled_from("ABC"),
+            st.integers(1, 9) | st.integers(1, 9_000) | st.sampled_from([2**40, 2**63 - 1]),
+        ),
+        min_size=1,
+    ),
+    stretch=st.integers(0, 40),
+)
+def test_the_lines_of_columns_are_their_counters(
+    events: list[tuple[str, int]], stretch: int
+) -> None:
+    import numpy
+
+    events += [("B", n) for n in range(5_000, 5_000 + stretch)]
+    nodes = coded([node for node, _ in events])
+    counters = numpy.array([counter for _, counter in events])
+    nothing = coded_keys([None] * len(events))
+    columns = Columns(nodes._replace(values=[*nodes.values, "D"]), counters, nothing, nothing, [])
+    for sparse in (0, SPARSE, 2**70):
+        if sparse == 2**70 and max(counters) > 10_000:
+            continue
+        with mock.patch.object(columns_module, "SPARSE", sparse):
+            lines = {line.node: line for line in columns.lines()}
+        assert lines.keys() == {node for node, _ in events}
+        for node, line in lines.items():
+            own = [counter for name, counter in events if name == node]
+            assert (line.least, line.most, line.number) == (min(own), max(own), len(own))
+            if line.bits is None:
+                assert sorted(own) == list(range(line.least, line.most + 1))
+            else:
+                assert line.bits == bits_of(own)
