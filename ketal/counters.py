@@ -50,7 +50,7 @@ class Counters:
 
     Attributes
     ----------
-    chunks : dict of int to bytearray
+    chunks : dict of int to int
         Chunk `n` has the bits of the `SPAN` counters from `n * SPAN` on.
     count : int
         How many there are, without those that count for nothing.
@@ -61,14 +61,13 @@ class Counters:
     __slots__ = ("_lowest", "changed", "chunks", "count")
 
     def __init__(self, *, tracking: bool) -> None:
-        self.chunks: dict[int, bytearray] = {}
+        self.chunks: dict[int, int] = {}
         self._lowest = 0  # No chunk has a number below it.
         self.count = 0
         self.changed: set[int] | None = set() if tracking else None
 
     def __contains__(self, counter: Any) -> bool:
-        chunk = self.chunks.get(counter // SPAN)
-        return chunk is not None and bool(chunk[counter % SPAN >> 3] >> (counter & 7) & 1)
+        return bool(self.chunks.get(counter // SPAN, 0) & _BIT[counter % SPAN])
 
     def __len__(self) -> int:
         return self.count
@@ -79,20 +78,18 @@ class Counters:
     def add(self, counter: int) -> None:
         """Put in a counter that is not there."""
         number = counter // SPAN
-        chunk = self.chunks.get(number)
-        if chunk is None:
-            chunk = self._begin(number, 0)
-        chunk[counter % SPAN >> 3] |= 1 << (counter & 7)
+        if number not in self.chunks:
+            self._begin(number)
+        self.chunks[number] |= _BIT[counter % SPAN]
         self.count += 1
         if self.changed is not None:
             self.changed.add(number)
 
-    def _begin(self, number: int, bits: int) -> bytearray:
-        """Put in a chunk that is new, with some bits; return it."""
+    def _begin(self, number: int) -> None:
+        """Make room for a chunk that is new."""
         if number < self._lowest or not self.chunks:
             self._lowest = number
-        chunk = self.chunks[number] = bytearray(bits.to_bytes(SPAN >> 3, "little"))
-        return chunk
+        self.chunks[number] = 0
 
     def _ascending(self) -> Iterator[int]:
         """Yield the numbers of the chunks."""
@@ -109,32 +106,24 @@ class Counters:
 
     def add_all(self, bits: Mapping[int, int]) -> None:
         """Put in counters that are not there: of each chunk, by number, the bits."""
+        chunks = self.chunks
         for number, some in bits.items():
-            chunk = self.chunks.get(number)
-            if chunk is None:
-                self._begin(number, some)
-            else:
-                some |= int.from_bytes(chunk, "little")
-                chunk[:] = some.to_bytes(SPAN >> 3, "little")
+            if number not in chunks:
+                self._begin(number)
+            chunks[number] |= some
         self.count += sum(map(int.bit_count, bits.values()))
         if self.changed is not None:
             self.changed.update(bits)
 
     def has_some(self, bits: Mapping[int, int]) -> bool:
         """Return whether one of some counters is there: of each chunk, by number, the bits."""
-        if not self.count:
-            return False
-        chunks = self.chunks
-        return any(
-            some & int.from_bytes(chunks[number], "little")
-            for number, some in bits.items()
-            if number in chunks
-        )
+        get = self.chunks.get
+        return bool(self.count) and any(some & get(number, 0) for number, some in bits.items())
 
     def _above(self, number: int, upto: int) -> int:
         """Return the bits of a chunk that are above a counter."""
         below = max(0, upto + 1 - number * SPAN)
-        return int.from_bytes(self.chunks[number], "little") >> below << below
+        return self.chunks[number] >> below << below
 
     def after(self, upto: int) -> Iterator[int]:
         """Yield those above a counter, in order."""
@@ -142,7 +131,7 @@ class Counters:
             first = number * SPAN
             if first + SPAN <= upto + 1:
                 continue
-            for at, byte in enumerate(self.chunks[number]):
+            for at, byte in enumerate(self.chunks[number].to_bytes(SPAN >> 3, "little")):
                 if byte:
                     for bit in _BITS[byte]:
                         counter = first + 8 * at + bit
@@ -163,7 +152,7 @@ class Counters:
         if not self.count:
             return 0
         number = max(self.chunks)
-        return number * SPAN + int.from_bytes(self.chunks[number], "little").bit_length() - 1
+        return number * SPAN + self.chunks[number].bit_length() - 1
 
     def drop(self, upto: int) -> None:
         """Let go of the chunks that have nothing above a counter, or of all where none is left."""
@@ -182,7 +171,8 @@ class Counters:
         """Return the bits of a chunk that are above a counter; None if there are none."""
         if number not in self.chunks:
             return None
-        return self._above(number, upto).to_bytes(SPAN >> 3, "little").rstrip(b"\0") or None
+        above = self._above(number, upto)
+        return above.to_bytes(above.bit_length() + 7 >> 3, "little") or None
 
     def put(self, number: int, packed: bytes, upto: int) -> None:
         """Put back a chunk; `upto` is the counter up to which all is known.
@@ -196,5 +186,6 @@ class Counters:
             raise ValueError(
                 f"a chunk of counters has {len(packed)} bytes, not {SPAN >> 3} at most"
             )
-        self._begin(number, int.from_bytes(packed, "little"))
+        self._begin(number)
+        self.chunks[number] = int.from_bytes(packed, "little")
         self.count += self._above(number, upto).bit_count()

@@ -158,15 +158,14 @@ class Intake:
                     self._out_of_order(node, counter)
             else:
                 # `Counters`, in place: what a part of an execution does for every event.
-                at = counter // span
-                chunk = line.chunks.get(at)
-                byte, bit = counter % span >> 3, 1 << (counter & 7)
-                if chunk is not None and chunk[byte] & bit:
+                at, bit = counter // span, 1 << counter % span
+                chunk = line.chunks.get(at, 0)
+                if chunk & bit:
                     break
-                if chunk is None or counter == before + 1 or self._beyond_count >= most:
+                if not chunk or counter == before + 1 or self._beyond_count >= most:
                     self._out_of_order(node, counter)
                 else:
-                    chunk[byte] |= bit
+                    line.chunks[at] = chunk | bit
                     line.count += 1
                     self._beyond_count += 1
                     if line.changed is not None:
