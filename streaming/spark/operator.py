@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import itertools
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,9 +39,13 @@ KEPT_BYTES = 64 << 20
 _MAPPED_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
+FROZEN_MAX = 256
+"""After so many calls a worker has garbage looked for among what it keeps, too."""
+
 _loaded: dict[bytes, Work] = {}
 _kept: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
 _LOADED_MAX, _KEPT_MAX = 8, 1_024
+_calls = itertools.count(1)
 
 
 def _work(shipped: bytes, digest: bytes) -> Work:
@@ -71,6 +76,19 @@ def settle_worker() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def _leave_alone() -> None:
+    """Have garbage not be looked for among what is kept of groups.
+
+    After each task pyspark's daemon has a worker look at all objects there are; those of the groups
+    are many. What is frozen and no longer used goes as ever, but for cycles: so now and then all is
+    looked at.
+    """
+    if next(_calls) % FROZEN_MAX:
+        gc.freeze()
+    else:
+        gc.unfreeze()
 
 
 @dataclass(frozen=True)
@@ -109,6 +127,7 @@ class Operator:
         blob = group.state()
         state.update((blob,))
         self._keep(group, blob)
+        _leave_alone()
         for start in range(0, len(said), ROWS_MAX):
             yield pandas.DataFrame(said[start : start + ROWS_MAX], columns=work.output)
 
