@@ -1,7 +1,7 @@
 """The Spark operator against one of the same shape that does nothing.
 
-Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks] [violations]`; it
-needs no broker. Events come in two shapes, as an event's columns and as Kafka's messages, whose
+Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks] [violations] [rows
+an Arrow batch]`; it needs no broker. Events come in two shapes, as an event's columns and as Kafka's messages, whose
 values are JSON. In either, all operators get the same rows of 16 key groups and write a state of
 bytes. One does not look at them and one judges them (a check, 10,000 keys, one event of so many a
 violation); of messages, a third one reads the JSON and no more. 85 % of the rate of the first are
@@ -9,7 +9,9 @@ asked for. Messages have to be read, which the first does not do, so there the t
 left for judging. The first batch, in which workers start, is not part of it. Beside the rates,
 which others on the machine disturb, stand the processor's times, of the JVM and the workers
 together. As many tasks as there are cores leave none idle; half as many leave each worker a core
-of its own beside that of its task in the JVM.
+of its own beside that of its task in the JVM. Spark hands a group's state over with each batch of
+Arrow, of 10,000 rows unless `spark.sql.execution.arrow.maxRecordsPerBatch` says more
+(docs/spark.md): all operators get what the last argument says.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from ketal.streaming.spark.session import ROCKSDB
 
 KEYS = 10_000
 ROUNDS = 5
+TOGETHER = 10_000  # rows of one Arrow batch, as Spark has them
 PATTERN = """
 pattern Turns {
     partition by key;
@@ -179,7 +182,7 @@ def rate(spark: Any, frame: Any, folder: Path, rows: int) -> tuple[float, float]
     return measured / (sum(p["durationMs"]["triggerExecution"] for p in done) / 1e3), took_us
 
 
-def session(folder: Path, tasks: int) -> Any:
+def session(folder: Path, tasks: int, together: int = TOGETHER) -> Any:
     """Start a Spark that runs so many tasks at once, each in the JVM and a worker."""
     from pyspark.sql import SparkSession
 
@@ -194,6 +197,7 @@ def session(folder: Path, tasks: int) -> Any:
         .config("spark.log.level", "ERROR")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.shuffle.partitions", str(tasks))
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(together))
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
         .getOrCreate()
@@ -252,11 +256,12 @@ def compare(spark: Any, folder: Path, shape: str, rows: int) -> None:
 
 def main() -> None:
     given = [int(argument) for argument in sys.argv[1:]]
-    batches, rows, tasks, each = (*given, *(4, 1_000_000, 2, 33)[len(given) :])
+    defaults = (4, 1_000_000, 2, 33, TOGETHER)
+    batches, rows, tasks, each, together = (*given, *defaults[len(given) :])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_events(folder, batches, rows, each)
-        spark = session(folder, tasks)
+        spark = session(folder, tasks, together)
         for shape in SCHEMAS:
             compare(spark, folder, shape, batches * rows)
         spark.stop()
