@@ -1,16 +1,16 @@
 """The Spark operator against one of the same shape that does nothing.
 
 Run by hand: `python benchmarks/spark_engine.py [batches] [rows a batch] [tasks] [violations] [rows
-an Arrow batch]`; it needs no broker. Events come in two shapes, as an event's columns and as Kafka's messages, whose
-values are JSON. In either, all operators get the same rows of 16 key groups and write a state of
-bytes. One does not look at them and one judges them (a check, 10,000 keys, one event of so many a
-violation); of messages, a third one reads the JSON and no more. 85 % of the rate of the first are
-asked for. Messages have to be read, which the first does not do, so there the third says what is
-left for judging. The first batch, in which workers start, is not part of it. Beside the rates,
-which others on the machine disturb, stand the processor's times, of the JVM and the workers
-together. As many tasks as there are cores leave none idle; half as many leave each worker a core
-of its own beside that of its task in the JVM. Spark hands a group's state over with each batch of
-Arrow, of 10,000 rows unless `spark.sql.execution.arrow.maxRecordsPerBatch` says more
+an Arrow batch]`; it needs no broker. Events come in two shapes, as an event's columns and as
+Kafka's messages, whose values are JSON. In either, all operators get the same rows of 16 key groups
+and write a state of bytes. One does not look at them and one judges them (a check, 10,000 keys, one
+event of so many a violation); of messages, a third one reads the JSON and no more. 85 % of the rate
+of the first are asked for. Messages have to be read, which the first does not do, so there the
+third says what is left for judging. The first batch, in which workers start, is not part of it.
+Beside the rates, which others on the machine disturb, stand the processor's times, of the JVM and
+the workers together. As many tasks as there are cores leave none idle; half as many leave each
+worker a core of its own beside that of its task in the JVM. Spark hands a group's state over with
+each batch of Arrow, of 10,000 rows unless `spark.sql.execution.arrow.maxRecordsPerBatch` says more
 (docs/spark.md): all operators get what the last argument says.
 """
 

@@ -131,14 +131,14 @@ class Scope:
     saved: bool = False
     clean: bool = False
     key_text: str = ""
-    _shown: FrozenMapping | None = None
+    _mapping: FrozenMapping | None = None
 
     @property
-    def shown(self) -> FrozenMapping:
+    def mapping(self) -> FrozenMapping:
         """The key as verdicts have it."""
-        if self._shown is None:
-            self._shown = FrozenMapping(self.key) if self.key else NO_SCOPE
-        return self._shown
+        if self._mapping is None:
+            self._mapping = FrozenMapping(self.key) if self.key else NO_SCOPE
+        return self._mapping
 
 
 @dataclass(slots=True)
@@ -819,7 +819,7 @@ class PatternRun:
         return Violation(
             pattern=self.compiled.name,
             fingerprint=self.compiled.fingerprint,
-            scope=scope.shown,
+            scope=scope.mapping,
             execution=self.execution,
             time=time,
             certain=not lost,

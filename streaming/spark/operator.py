@@ -40,7 +40,7 @@ _MAPPED_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 FROZEN_MAX = 256
-"""After so many calls a worker has garbage looked for among what it keeps, too."""
+"""So many calls after one another a worker does not look for garbage among what it keeps."""
 
 _loaded: dict[bytes, Work] = {}
 _kept: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
@@ -85,10 +85,10 @@ def _leave_alone() -> None:
     are many. What is frozen and no longer used goes as ever, but for cycles: so now and then all is
     looked at.
     """
-    if next(_calls) % FROZEN_MAX:
-        gc.freeze()
-    else:
+    if next(_calls) % FROZEN_MAX == 0:
         gc.unfreeze()
+        gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import numpy
@@ -16,8 +18,8 @@ from ketal import Event
 from ketal.columns import Columns
 from ketal.limits import Limits
 from ketal.logs import Source
+from ketal.streaming.spark import operator
 from ketal.streaming.spark.group import ALONE, COPY, HOME, PLACED, PLAIN, TOUCH, Group, Work
-from ketal.streaming.spark.operator import _ordered
 from ketal.streaming.spark.table import Table
 
 JUDGED = (*PLAIN, "node", "type", "counter", "at0", "at1")
@@ -108,10 +110,10 @@ def test_rows_come_by_topic_partition_and_offset() -> None:
     ]  # fmt: skip
     frames = [pandas.DataFrame(rows[:3], columns=names), pandas.DataFrame([], columns=names),
               pandas.DataFrame(rows[3:], columns=names)]  # fmt: skip
-    found = _ordered(iter(frames), names)
+    found = operator._ordered(iter(frames), names)
     assert found is not None
     assert list(found.rows()) == sorted(rows, key=lambda row: (row[0] or "", *row[1:]))
-    assert _ordered(iter(frames[1:2]), names) is None
+    assert operator._ordered(iter(frames[1:2]), names) is None
 
 
 def message(node: str, counter: int, kind: str, key: Any, size: Any) -> bytes:
@@ -241,3 +243,24 @@ def test_most_rows_are_never_events(
     (violation,) = group.take_table(table(given, shape))
     assert violation.to_dict()["event"] == "A@2001"
     assert looked_at == [0, 1, 2, 3]
+
+
+def test_garbage_of_a_worker_goes_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is frozen, and so is what turns out to be garbage: now and then all is seen."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+    monkeypatch.setattr(operator, "FROZEN_MAX", 3)
+    gone = []
+    try:
+        for _ in range(9):
+            cycle = Cycle()
+            gone.append(weakref.ref(cycle))
+            operator._leave_alone()
+            del cycle
+            assert gc.get_freeze_count() > 0
+            assert sum(each() is not None for each in gone) <= 3
+    finally:
+        gc.unfreeze()
