@@ -30,6 +30,8 @@ TYPES_MAX = 65_536
 SPARSE = 256
 """Where of so many counters, from a node's lowest to its highest, fewer than one is there, they are
 taken one by one."""
+MARKS_MAX = 1 << 26
+"""Where there would be more, they are as well."""
 _SHAPES = {"type", "compare", "member", "exists", "matches"}
 """Atoms that read no more of an event than the fields and attributes that they name."""
 
@@ -152,7 +154,7 @@ class Columns(NamedTuple):
         firsts //= SPAN
         offsets = counters - firsts[codes] * SPAN
         width = (int(offsets.max()) // SPAN + 1) * SPAN
-        if width * len(nodes) > SPARSE * len(codes):
+        if width * len(nodes) > min(SPARSE * len(codes), MARKS_MAX):
             yield from self._sparse_lines(counts)
             return
         there = numpy.zeros((len(nodes), width), dtype=numpy.uint8)

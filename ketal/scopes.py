@@ -135,7 +135,7 @@ class Scope:
 
     @property
     def mapping(self) -> FrozenMapping:
-        """The key as verdicts have it."""
+        """The key as verdicts have it; a scope with a violation keeps it, for the next one."""
         if self._mapping is None:
             self._mapping = FrozenMapping(self.key) if self.key else NO_SCOPE
         return self._mapping

@@ -9,14 +9,13 @@ The one rule: what fits two incarnations is rejected with a reason, not guessed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from ketal.errors import EventError
-from ketal.event import Dot, Event, content
+from ketal.event import Dot, Event, digest
 from ketal.operators.clock_memory import Clock, ClockMemory
 
 Status = Callable[[Event], str]
@@ -177,7 +176,7 @@ class Incarnations:
         node = event.node
         if node in self._numbered:
             return self._unnumbered(event)
-        said = hashlib.blake2b(content(event), digest_size=16).digest()
+        said = digest(event)
         for number in reversed(numbers):
             first = self._firsts.get(name_of(node, number))
             if first is None or first == said:

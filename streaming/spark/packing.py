@@ -8,6 +8,7 @@ The one rule: what was packed comes out of `unpacked` as it was, or it is said w
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import msgspec
@@ -24,7 +25,9 @@ def packed(body: dict[str, Any]) -> bytes:
 
     plain = msgspec.msgpack.encode(body)
     codec = pyarrow.Codec(_CODEC, compression_level=_LEVEL)
-    return msgspec.msgpack.encode((FORMAT, len(plain), codec.compress(plain, asbytes=True)))
+    compressed = codec.compress(plain, asbytes=True)
+    check = _check(len(plain), compressed)
+    return msgspec.msgpack.encode((FORMAT, check, len(plain), compressed))
 
 
 def unpacked(held: bytes) -> dict[str, Any]:
@@ -39,7 +42,7 @@ def unpacked(held: bytes) -> dict[str, Any]:
         known = msgspec.msgpack.decode(held)
         form = known["format"] if isinstance(known, dict) else known[0]
         body = _plain(*known[1:]) if form == FORMAT else None
-    except (ValueError, LookupError, TypeError, OSError, OverflowError, MemoryError) as fault:
+    except (ValueError, LookupError, TypeError, OSError, ArithmeticError, RuntimeError) as fault:
         raise StateError(f"the state of a key group is damaged: {fault}") from None
     if body is None:
         raise StateError(
@@ -49,10 +52,14 @@ def unpacked(held: bytes) -> dict[str, Any]:
     return body
 
 
-def _plain(size: int, compressed: bytes) -> dict[str, Any]:
+def _plain(check: int, size: int, compressed: bytes) -> dict[str, Any]:
     import pyarrow
 
-    if size < 0:
-        raise ValueError("its size is below zero")
+    if check != _check(size, compressed):
+        raise ValueError("its checksum does not fit")
     plain = pyarrow.Codec(_CODEC).decompress(compressed, size, asbytes=True)
     return msgspec.msgpack.decode(plain, type=dict[str, Any])
+
+
+def _check(size: int, compressed: bytes) -> int:
+    return zlib.crc32(compressed, zlib.crc32(b"%d" % size))

@@ -8,7 +8,6 @@ The one rule: a column is Spark's arrays until somebody asks for its values.
 from __future__ import annotations
 
 import copy
-import ctypes
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,8 +144,8 @@ class Table:
         import numpy
         import pandas
 
-        columns = [numpy.ascontiguousarray(part[name]) for part in self._parts]
-        where = numpy.concatenate([_addresses(column) for column in columns])[self._order]
+        columns = [part[name] for part in self._parts]
+        where = numpy.concatenate(list(map(_addresses, columns)))[self._order]
         codes, addresses = pandas.factorize(where)
         rows = numpy.empty(len(addresses), dtype=numpy.int64)
         rows[codes] = numpy.arange(len(codes))  # of each address one row that has it
@@ -185,9 +184,20 @@ class Table:
         return self.ordered(chosen.nonzero()[0])
 
 
+class _Addresses:
+    """The objects of a column as where they are in memory, for `numpy.asarray`."""
+
+    def __init__(self, column: Any) -> None:
+        import numpy
+
+        self.column = column  # as long as this is there, they are
+        kind = numpy.dtype(numpy.intp).str
+        same = {**column.__array_interface__, "typestr": kind, "descr": [("", kind)]}
+        self.__array_interface__ = same
+
+
 def _addresses(column: Any) -> Any:
     """Return where in memory the objects of a column are."""
     import numpy
 
-    pointers = (ctypes.c_ssize_t * len(column)).from_address(column.ctypes.data)
-    return numpy.asarray(pointers)
+    return numpy.asarray(_Addresses(column))
