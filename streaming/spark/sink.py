@@ -33,14 +33,19 @@ if TYPE_CHECKING:
 class Said:
     """A verdict that an executor said: the JSON it is, and the line it is for people."""
 
-    def __init__(self, said: dict[str, Any], line: str) -> None:
+    def __init__(self, said: dict[str, Any], text: str, line: str) -> None:
         self.kind: str = said["verdict"]
         self._said = said
+        self._text = text
         self._line = line
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as the JSON object of INTERFACE."""
         return self._said
+
+    def written(self) -> tuple[str, bytes]:
+        """Return the id, and the JSON as the executor wrote it."""
+        return self._said["id"], self._text.encode()
 
     def __str__(self) -> str:
         return self._line
@@ -49,7 +54,7 @@ class Said:
 def _verdict(text: str, line: str) -> Any:
     said = json.loads(text)
     if said["verdict"] != "rejected":
-        return Said(said, line)
+        return Said(said, text, line)
     execution = said.get("execution", "")
     return Rejected(place=said["place"], reason=said["reason"], execution=execution)
 
