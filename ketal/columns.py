@@ -155,40 +155,31 @@ class Columns(NamedTuple):
         offsets = counters - firsts[codes] * SPAN
         width = (int(offsets.max()) // SPAN + 1) * SPAN
         if width * len(nodes) > min(SPARSE * len(codes), MARKS_MAX):
-            yield from self._sparse_lines(counts)
+            order, ends = in_order(codes, len(nodes)), counts.cumsum()
+            for code in counts.nonzero()[0].tolist():
+                own = order[ends[code] - counts[code] : ends[code]]
+                yield _line(nodes[code], int(counts[code]), bits_of(counters[own].tolist()))
             return
         there = numpy.zeros((len(nodes), width), dtype=numpy.uint8)
         there.ravel()[codes * width + offsets] = 1
         packed = numpy.packbits(there, axis=1, bitorder="little")
         for code in counts.nonzero()[0].tolist():
-            row, first = packed[code].tobytes(), int(firsts[code])
-            bits = int.from_bytes(row, "little")
-            least = (bits & -bits).bit_length() - 1 + first * SPAN
-            most = bits.bit_length() - 1 + first * SPAN
-            number = int(counts[code])
-            if number == bits.bit_count() == most - least + 1:
-                yield Line(nodes[code], least, most, number, None)
-                continue
+            row = packed[code].tobytes()
             chunks = (
                 int.from_bytes(row[at : at + (SPAN >> 3)], "little")
                 for at in range(0, len(row), SPAN >> 3)
             )
-            found = {n: some for n, some in enumerate(chunks, first) if some}
-            yield Line(nodes[code], least, most, number, found)
+            found = {n: some for n, some in enumerate(chunks, int(firsts[code])) if some}
+            yield _line(nodes[code], int(counts[code]), found)
 
-    def _sparse_lines(self, counts: Any) -> Iterator[Line]:
-        """Yield the same where the counters lie far apart."""
-        order = in_order(self.nodes.codes, len(counts))
-        ends = counts.cumsum()
-        for code in counts.nonzero()[0].tolist():
-            some = self.counters[order[ends[code] - counts[code] : ends[code]]]
-            least, most = int(some.min()), int(some.max())
-            bits = bits_of(some.tolist())
-            number = int(counts[code])
-            if number == sum(map(int.bit_count, bits.values())) == most - least + 1:
-                yield Line(self.nodes.values[code], least, most, number, None)
-            else:
-                yield Line(self.nodes.values[code], least, most, number, bits)
+
+def _line(node: str, number: int, bits: dict[int, int]) -> Line:
+    """Return so many events of a node: of each chunk, by number, the bits of their counters."""
+    first, last = min(bits), max(bits)
+    least = first * SPAN + (bits[first] & -bits[first]).bit_length() - 1
+    most = last * SPAN + bits[last].bit_length() - 1
+    in_turn = number == most - least + 1 == sum(map(int.bit_count, bits.values()))
+    return Line(node, least, most, number, None if in_turn else bits)
 
 
 @dataclass(frozen=True)

@@ -135,9 +135,9 @@ class Scope:
 
     @property
     def mapping(self) -> FrozenMapping:
-        """The key as verdicts have it; a scope with a violation keeps it, for the next one."""
+        """The key as verdicts have it; a scope of which something was told keeps it."""
         if self._mapping is None:
-            self._mapping = FrozenMapping(self.key) if self.key else NO_SCOPE
+            self._mapping = _mapping(self.key)
         return self._mapping
 
 
@@ -758,12 +758,12 @@ class PatternRun:
     # --- verdicts ---
 
     def _common(
-        self, scope: ScopeKey, time: float | None, lost: frozenset[Dot] = frozenset()
+        self, scope: FrozenMapping, time: float | None, lost: frozenset[Dot] = NO_DOTS
     ) -> dict[str, Any]:
         common: dict[str, Any] = {
             "pattern": self.compiled.name,
             "fingerprint": self.compiled.fingerprint,
-            "scope": FrozenMapping(scope) if scope else NO_SCOPE,
+            "scope": scope,
             "execution": self.execution,
             "time": time,
         }
@@ -773,7 +773,7 @@ class PatternRun:
 
     def _overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
         self.counts.overflows += 1
-        common = self._common(scope, _time(event))
+        common = self._common(_mapping(scope), _time(event))
         return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
 
     def _checked(self, scope: Scope, run: CheckRun, seen: Seen) -> list[RunVerdict]:
@@ -817,18 +817,12 @@ class PatternRun:
         """Return the violation that an event is: its dot, type and time are what it is about."""
         dot, type_, time = about
         return Violation(
-            pattern=self.compiled.name,
-            fingerprint=self.compiled.fingerprint,
-            scope=scope.mapping,
-            execution=self.execution,
-            time=time,
-            certain=not lost,
-            depends_on=tuple(sorted(lost)) if lost else (),
             event=dot,
             type=type_,
             expected=refused.expected,
             state=refused.state,
             reason=refused.reason,
+            **self._common(scope.mapping, time, lost),
         )
 
     def _held(self, configurations: tuple[Configuration, ...], seen: Seen) -> str:
@@ -844,7 +838,7 @@ class PatternRun:
             step=step,
             source=self.machine.automaton.named(before),
             target=self.machine.automaton.named(after),
-            **self._common(scope.key, _time(seen.event)),
+            **self._common(scope.mapping, _time(seen.event)),
         )
 
     def _found(self, scope: Scope, found: Found, event: Event | None) -> list[RunVerdict]:
@@ -873,7 +867,7 @@ class PatternRun:
             out += [
                 TimedOut(
                     steps=self._steps(taken),
-                    **self._common(scope.key, _time(taken[-1][1].event), doubts),
+                    **self._common(scope.mapping, _time(taken[-1][1].event), doubts),
                 )
                 for taken in found.timed_out
             ]
@@ -889,7 +883,7 @@ class PatternRun:
         if limit in scope.told:
             return []
         scope.told |= {limit}
-        common = self._common(scope.key, _time(event) if event else None)
+        common = self._common(scope.mapping, _time(event) if event else None)
         dot = event.dot if event else None
         given_up += "; what follows in this scope is only counted (overflows)"
         return [Overflow(limit=limit, given_up=given_up, event=dot, **common)]
@@ -931,7 +925,7 @@ class PatternRun:
         return Match(
             steps=self._steps(taken),
             returns=returns,
-            **self._common(scope.key, _time(event), self._lost_of(scope, taken)),
+            **self._common(scope.mapping, _time(event), self._lost_of(scope, taken)),
         )
 
     # --- time and the end ---
@@ -1013,7 +1007,7 @@ class PatternRun:
                     Incomplete(
                         state=self.machine.automaton.named(run.states()),
                         expected=run.expected(),
-                        **self._common(scope.key, None, doubts),
+                        **self._common(scope.mapping, None, doubts),
                     )
                 )
         return out
@@ -1024,6 +1018,10 @@ class PatternRun:
             return self.live.count
         runs = (scope.run for scope in self.scopes.values())
         return sum(isinstance(run, CheckRun) and not run.halted for run in runs)
+
+
+def _mapping(key: ScopeKey) -> FrozenMapping:
+    return FrozenMapping(key) if key else NO_SCOPE
 
 
 def _keyed_by(value: Any) -> Any:

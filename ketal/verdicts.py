@@ -491,6 +491,10 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
         out["reason"] = self.reason
         return out
 
+    def written(self) -> tuple[None, bytes]:
+        """Return that it has no id, and what `to_dict` returns as JSON."""
+        return None, _encode(self.to_dict())
+
     def __str__(self) -> str:
         return f"rejected {self.place}: {self.reason}"
 

@@ -91,11 +91,7 @@ class Outputs:
             self._shown.append(verdict)
             self.bytes += 200
             return
-        identity = None
-        if isinstance(verdict, Rejected):
-            line = msgspec.json.encode(verdict.to_dict())
-        else:
-            identity, line = verdict.written()
+        identity, line = verdict.written()
         most = self._job.limits.message_bytes_max
         if target.kind == "kafka" and len(line) > most:
             line = _too_large(verdict.to_dict(), len(line))

@@ -112,21 +112,11 @@ class Work:
 
     def row(self, verdict: Verdict) -> tuple[str | None, ...]:
         """Return a verdict as columns."""
-        row: tuple[str | None, ...]
-        if isinstance(verdict, Rejected):
-            text = msgspec.json.encode(verdict.to_dict()).decode()
-            row = (verdict.kind, None, None, verdict.execution or None, None, text)
-        else:
-            name, said = verdict.written()
-            scope = verdict.scope.written()[0].decode()
-            row = (
-                verdict.kind,
-                verdict.pattern,
-                name,
-                verdict.execution or None,
-                scope,
-                said.decode(),
-            )
+        name, said = verdict.written()
+        pattern, scope = None, None
+        if not isinstance(verdict, Rejected):
+            pattern, scope = verdict.pattern, verdict.scope.written()[0].decode()
+        row = (verdict.kind, pattern, name, verdict.execution or None, scope, said.decode())
         return (*row, str(verdict)) if self.figures else row
 
     def family(self, group: int) -> int:

@@ -149,7 +149,7 @@ class Table:
         codes, addresses = pandas.factorize(where)
         rows = numpy.empty(len(addresses), dtype=numpy.int64)
         rows[codes] = numpy.arange(len(codes))  # of each address one row that has it
-        found = coded(list(Picked(columns, self._begins, self._numbers[rows])))
+        found = coded(Picked(columns, self._begins, self._numbers[rows]).values())
         return Coded(found.codes[codes], found.values)
 
     def values(self, name: str) -> set[Any]:
