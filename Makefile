@@ -36,7 +36,7 @@ long: export KETAL_ORDERS ?= 200
 long: export KETAL_FAULTS ?= 2000
 long: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/operators/test_ordering_real_logs.py \
-	    tests/audit/test_single_faults.py $(PYTEST_ARGS)
+	    tests/auditing/test_single_faults.py $(PYTEST_ARGS)
 	KETAL_FIVE_WAYS=all $(BIN)/python -m pytest tests/streaming/test_five_ways.py $(PYTEST_ARGS)
 
 lint: $(READY)
@@ -54,9 +54,9 @@ format: $(READY)
 # ends with what was counted.
 chaos: export KETAL_CHAOS ?= 50
 chaos: $(READY)
-	$(BIN)/python -m pytest tests/streaming/test_process_faults.py \
-	    tests/streaming/test_spark_faults.py tests/streaming/test_poison.py \
-	    tests/streaming/test_consumers.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/streaming/kafka/test_process_faults.py \
+	    tests/streaming/spark/test_faults.py tests/streaming/kafka/test_poison.py \
+	    tests/streaming/kafka/test_consumers.py $(PYTEST_ARGS)
 
 bench: $(READY)
 	for file in benchmarks/*.py; do $(BIN)/python "$$file" || exit 1; done

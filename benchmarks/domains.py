@@ -15,15 +15,15 @@ import time
 from collections.abc import Iterator
 from statistics import mean
 
-from ketal.errors import PatternError
-from ketal.operators.domain_stamps import (
+from ketal.clocks.domain_stamps import (
     Action,
     global_stamp_bytes,
     simulate,
     stamp_bytes,
 )
-from ketal.operators.domains import Domains, domains
-from ketal.pattern import TopologyEdge
+from ketal.errors import PatternError
+from ketal.model.syntax import TopologyEdge
+from ketal.operators.topology.domains import Domains, domains
 
 Ends = list[tuple[str, str]]
 MESSAGES = 600

@@ -5,6 +5,9 @@ everything back until its last event, and must be released in linear time: ten
 times the events may take at most twelve times as long. The memory still held
 when the queue is empty again is beside the most that was held. The collector of
 garbage is set as the commands set it.
+
+Below that, what a stream costs whose events are lost, and one whose clocks have shrunk, at
+one, two and four times so many events.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
-from ketal.cli.running import COLLECT_AFTER
-from ketal.event import Event
-from ketal.operators.ordering import Ordering
+import ketal
+from ketal.cli.run_command import COLLECT_AFTER
+from ketal.model.event import Event
+from ketal.operators.membership.members import Membership
+from ketal.operators.order.ordering import Ordering
 
 NODES = 8
 NAMES = tuple(f"n{i}" for i in range(NODES))
@@ -88,6 +93,65 @@ def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
     return most, left
 
 
+def with_losses(count: int, share: float, pattern: str) -> float:
+    """Return how long a monitor takes for so many events, a share of those that happened."""
+    rng = random.Random(3)
+    events = [event for event in execution(round(count / share)) if rng.random() < share]
+    made = ketal.compile(
+        'pattern P { order CausalOrder(gap = 1 s); event A = type == "a"; event B = type == "b"; '
+        f"{pattern} }}"
+    )
+    named = [
+        Event(node=x.node, type="ab"[number % 2], clock=x.clock, time=x.time)
+        for number, x in enumerate(events)
+    ]
+    monitor = ketal.Monitor(made)
+    begun = time.process_time()
+    monitor.feed_many(named)
+    monitor.close()
+    return time.process_time() - begun
+
+
+def shrunk(count: int) -> float:
+    """Return how long `total` takes for a reversed log in whose middle a node leaves."""
+    events = execution(count)
+    middle = count // 2
+    staying = [event for event in events[middle:] if event.node != "n0"]
+    for event in staying:
+        event.clock.pop("n0", None)
+    stage = Membership()
+    queue = Ordering(policy="total", nodes=NAMES[1:])
+    queue.restore_by(stage.restorer)
+    stage.leave("n0")
+    queue.leave("n0")
+    begun = time.process_time()
+    for event in reversed(events[:middle] + staying):
+        stage.arrived(event)
+        stage.so_far(event)
+        queue.push(event)
+    queue.end()
+    return time.process_time() - begun
+
+
+GROWTH: dict[str, Any] = {
+    "find any, a tenth": lambda n: with_losses(
+        n, 0.1, 'event C = type == "c"; find any A C; within 1 s;'
+    ),
+    "find any, matches": lambda n: with_losses(n, 0.1, "find any A B; within 20 ms;"),
+    "check, a half": lambda n: with_losses(n, 0.5, "check (A | B)*;"),
+    "find next, a half": lambda n: with_losses(n, 0.5, "find next A B;"),
+    "total, shrunk": shrunk,
+}
+
+
+def growth(count: int) -> None:
+    """Print what streams with losses and with shrunk clocks cost."""
+    counts = (count, 2 * count, 4 * count)
+    print("seconds   " + "".join(f"{n:>10,}" for n in counts).rjust(41))
+    for name, measured in GROWTH.items():
+        print(f"{name:20}" + "".join(f"{measured(n):10.2f}" for n in counts), flush=True)
+
+
 def main(count: int) -> None:
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     events = execution(count)
@@ -109,4 +173,6 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    events_count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    main(events_count)
+    growth(events_count // 40)

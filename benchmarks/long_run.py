@@ -25,11 +25,11 @@ import pyarrow
 import pyarrow.parquet
 
 import ketal
-from ketal.cli.running import COLLECT_AFTER
-from ketal.event import Event, decode_event
+from ketal.cli.run_command import COLLECT_AFTER
 from ketal.logs import Source
-from ketal.streaming.job import Job
-from ketal.streaming.saved import Saved
+from ketal.model.event import Event, decode_event
+from ketal.streaming.job.file import Job
+from ketal.streaming.kafka.file_state_store import Saved
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.session import spark_session
 

@@ -1,11 +1,12 @@
 """The process engine against what it cannot do without: decoding, and `Monitor.feed_many`.
 
 Run by hand: `python benchmarks/process_engine.py [events]`; it starts a broker of its own. The
-engine reads the events from a topic, judges them, writes 3 % verdicts to a topic, and commits each
-500 ms. It is compared with the serial sum, in the same run and on the same events, of a loop that
-reads and decodes the messages and of `Monitor.feed_many` on what was decoded: 80 % of that rate
-are asked for. Starting and ending are not part of it: only what is between the first message and
-the last commit.
+engine reads the events from a topic, judges them, writes verdicts to a topic (3 % of a `check`),
+and commits each 500 ms, with patterns of several kinds. It is compared with the serial sum, in the
+same run and on the same events, of a loop that reads and decodes the messages and of
+`Monitor.feed_many` on what was decoded: 80 % of that rate are asked for. Starting and ending are
+not part of it: only what is between the first message and the last commit. Beside the rate by the
+clock it says the rate by the time of a core, which others on the machine disturb less.
 """
 
 from __future__ import annotations
@@ -21,31 +22,37 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 import ketal
-from ketal.cli.running import COLLECT_AFTER
-from ketal.streaming import clients
-from ketal.streaming.broker import Broker
-from ketal.streaming.job import Job, Target
-from ketal.streaming.messages import Reader
-from ketal.streaming.metrics import Hooks
-from ketal.streaming.process import Engine
+from ketal.cli.run_command import COLLECT_AFTER
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.messages import Reader
+from ketal.streaming.job.metrics import Hooks
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.engine import Engine
 
 KEYS = 10_000
 ROUNDS = 3
-PATTERN = """
-pattern Turns {
-    partition by key;
-    event Good = type == "good"; event Bad = type == "bad";
-    check Good*;
-    on violation skip;
+EVENTS = 'event Good = type == "good"; event Bad = type == "bad";'
+PATTERNS = {
+    "check, order arrival": f"""
+        pattern Turns {{ partition by key; {EVENTS} check Good*; on violation skip; }}""",
+    "find next with a window, order arrival": f"""
+        pattern Turns {{ partition by key; {EVENTS} find next Bad Good; within 10 s; }}""",
+    "find any with a window, CausalOrder": f"""
+        pattern Turns {{ order CausalOrder; partition by key; {EVENTS}
+            find any Bad Good; within 10 s; }}""",
+    "check, CausalOrder": f"""
+        pattern Turns {{ order CausalOrder; partition by key; {EVENTS}
+            check Good*; on violation skip; }}""",
 }
-"""
 
 
 def messages(count: int) -> list[bytes]:
     """Make the messages: each 33rd is a violation."""
     chance = random.Random(1)
-    out = []
-    for number in range(1, count + 1):
+    # The first is in the past of all others.
+    out = [b'{"node":"other","type":"other","clock":{"other":1},"time":0,"data":{}}']
+    for number in range(1, count):
         kind = "bad" if number % 33 == 0 else "good"
         node = f"n{number % 10}"
         counter = (number + 9) // 10
@@ -75,24 +82,24 @@ def decode_only(job: Job, count: int) -> tuple[float, list[Any]]:
     return took, items
 
 
-def engine_s(job: Job, program: ketal.Program) -> tuple[float, int]:
-    """Return the seconds from the claim to the last commit, and how many commits there were."""
+def engine_s(job: Job, program: ketal.Program) -> tuple[float, float, int]:
+    """Return the seconds from the claim to the last commit, those of a core, and the commits."""
     engine = Engine(job, program, Hooks(lambda v: None, lambda: None, print))
-    commits: list[float] = []
+    commits: list[tuple[float, float]] = []
     noted = engine.figures.committed
 
     def committed(took_s: float) -> None:
-        commits.append(time.perf_counter())
+        commits.append((time.perf_counter(), time.process_time()))
         noted(took_s)
 
     engine.figures.committed = committed  # type: ignore[method-assign]
     engine.run()
-    return commits[-1] - commits[0], len(commits) - 1
+    took_s, core_s = (last - first for first, last in zip(commits[0], commits[-1], strict=True))
+    return took_s, core_s, len(commits) - 1
 
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
-    program = ketal.compile(PATTERN)
     # As the commands do it.
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
@@ -102,27 +109,32 @@ def main() -> None:
             for value in messages(count):
                 producer.send("events", value, partition=0)
             producer.flush()
-        for number in range(ROUNDS):
-            job = Job(
-                pattern="",
-                topics=["events"],
-                bootstrap_servers=broker.bootstrap_servers,
-                group_id=f"bench-{number}",
-                verdicts=Target("kafka", "verdicts"),
-                rejected=Target("kafka", "verdicts"),
-                state=Path(folder) / f"state-{number}",
-                until_end=True,
-            )
-            decoding_s, items = decode_only(job, count)
-            begin = time.perf_counter()
-            verdicts = ketal.Monitor(program).feed_many(items)
-            judging_s = time.perf_counter() - begin
-            job_s, commits = engine_s(job, program)
-            print(
-                f"{count:,} events, {len(verdicts) / count:.1%} verdicts, {commits} commits: "
-                f"decoding {count / decoding_s:,.0f}/s, judging {count / judging_s:,.0f}/s, "
-                f"engine {count / job_s:,.0f}/s: {(decoding_s + judging_s) / job_s:.0%} of the sum"
-            )
+        for number, (kind, text) in enumerate(PATTERNS.items()):
+            program = ketal.compile(text)
+            for again in range(ROUNDS):
+                job = Job(
+                    pattern="",
+                    topics=["events"],
+                    bootstrap_servers=broker.bootstrap_servers,
+                    group_id=f"bench-{number}-{again}",
+                    verdicts=Target("kafka", "verdicts"),
+                    rejected=Target("kafka", "verdicts"),
+                    state=Path(folder) / f"state-{number}-{again}",
+                    until_end=True,
+                )
+                decoding_s, items = decode_only(job, count)
+                begin = time.perf_counter()
+                verdicts = ketal.Monitor(program).feed_many(items)
+                judging_s = time.perf_counter() - begin
+                job_s, core_s, commits = engine_s(job, program)
+                print(
+                    f"{kind}: {count:,} events, {len(verdicts) / count:.1%} verdicts, {commits} "
+                    f"commits: decoding {count / decoding_s:,.0f}/s, judging "
+                    f"{count / judging_s:,.0f}/s, engine {count / job_s:,.0f}/s, "
+                    f"{count / core_s:,.0f}/s of a core: "
+                    f"{(decoding_s + judging_s) / job_s:.0%} of the sum",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The pattern language: text to syntax tree and back.
 
-`parse` reads a pattern file into the nodes of `ketal.pattern`, `render` writes
+`parse` reads a pattern file into the nodes of `ketal.model.syntax`, `render` writes
 nodes as canonical text, and `format_text` lays a text out anew without losing
 a comment. `parse(render(p)) == p` for every p, and `format_text` never changes
 what `parse` reads.
@@ -11,9 +11,9 @@ not before.
 
 from __future__ import annotations
 
-from ketal import pattern
 from ketal.grammar.printer import render, render_body, render_guard, render_value
-from ketal.limits import DEFAULT, Limits
+from ketal.model import syntax as pattern
+from ketal.model.limits import DEFAULT, Limits
 
 __all__ = ["format_text", "parse", "render", "render_body", "render_guard", "render_value"]
 
@@ -34,7 +34,7 @@ def parse(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT) -> pa
     -------
     File
         The syntax as written, with spans; names and types are checked by
-        `ketal.resolve`, not here.
+        `ketal.analysis.name_resolution`, not here.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def format_text(text: str, *, name: str = "<pattern>", limits: Limits = DEFAULT)
     PatternError
         If the text is no pattern file.
     """
-    from ketal.grammar.layout import lay_out
+    from ketal.grammar.formatting import lay_out
     from ketal.grammar.reader import read
 
     return lay_out(read(text, name=name, limits=limits), limits)

@@ -1,11 +1,11 @@
-"""lark's tree to the nodes of `ketal.pattern`.
+"""lark's tree to the nodes of `ketal.model.syntax`.
 
-The grammar is wider than the language where a parser's message would say
-little: a guard and a value share one rule, windows and options are
-expressions, words such as `halt` are names. What does not fit is told here,
-with the place and the way out, and every such fault of a file at once.
+The grammar is wider than the language where a parser's message would not help: a guard
+and a value share one rule, windows and options are expressions, words such as `halt`
+are names. What does not fit is reported here, with its place and a hint, and every such
+fault of a file at once.
 
-The one rule: what the builder lets through, the printer writes back the same.
+The one rule: what the builder accepts, the printer writes back the same.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from lark import Token, Tree
 
-from ketal import pattern as ast
 from ketal.errors import Diagnostic, PatternError, Span
+from ketal.grammar.bare_names import DeclaredNames, nearest
 from ketal.grammar.expressions import PLACEHOLDER, Expressions, span_of
-from ketal.grammar.names import Scope, near
 from ketal.grammar.reader import Reading
-from ketal.limits import Limits
+from ketal.model import syntax as ast
+from ketal.model.limits import Limits
 
 _Tree: TypeAlias = Tree[Token]
 _N = TypeVar("_N", bound=ast.Node)
 
 _OPTIONS = ("total", "nodes", "frontier", "gap", "idle", "overflow")
+_STRATEGIES = ("strict", "next", "any")
 
 
 def build(reading: Reading, limits: Limits) -> ast.File:
@@ -41,14 +42,14 @@ def build(reading: Reading, limits: Limits) -> ast.File:
     try:
         file = builder.file(reading.tree)
     except PatternError as error:
-        # A limit ends the building; what was found before it is told with it.
+        # A limit ends the building; earlier faults are reported with it.
         raise PatternError([*builder.faults, *error.diagnostics], reading.source) from None
     builder.finish(reading)
     return file
 
 
 class Builder:
-    """Builds statements, and collects what is wrong with them."""
+    """Builds statements, and collects their faults."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -83,18 +84,20 @@ class Builder:
             )  # fmt: skip
         return ast.File(tuple(patterns), tuple(events), tuple(params))
 
-    def file_scope(self, tree: _Tree) -> Scope:
-        """Return the names that the file's own declarations make known."""
-        return Scope(frozenset(_declared(tree, "param")), frozenset(_declared(tree, "event")))
+    def file_scope(self, tree: _Tree) -> DeclaredNames:
+        """Return the names that the file's own declarations bring in scope."""
+        return DeclaredNames(
+            frozenset(_declared(tree, "param")), frozenset(_declared(tree, "event"))
+        )
 
-    def pattern_scope(self, tree: _Tree, shared: Scope) -> Scope:
-        """Return the names that are known inside of a pattern."""
-        return Scope(
+    def pattern_scope(self, tree: _Tree, shared: DeclaredNames) -> DeclaredNames:
+        """Return the names in scope inside of a pattern."""
+        return DeclaredNames(
             shared.params | _declared(tree, "param"),
             shared.declared | _declared(tree, "event", "step"),
         )
 
-    def pattern(self, tree: _Tree, shared: Scope) -> ast.Pattern:
+    def pattern(self, tree: _Tree, shared: DeclaredNames) -> ast.Pattern:
         """Build one pattern."""
         name = cast(Token, tree.children[0])
         scope = self.pattern_scope(tree, shared)
@@ -129,7 +132,7 @@ class Builder:
         )
 
     def _once(self, tree: _Tree, places: dict[str, Span]) -> None:
-        """Note where a statement stands; a second one of its sort is a fault."""
+        """Record where a statement stands; a second one of its sort is a fault."""
         word = _SORTS[str(tree.data)]
         sort = "check" if word == "find" and "check" in places else word
         sort = "find" if word == "check" and "find" in places else sort
@@ -149,8 +152,8 @@ class Builder:
 
     # --- statements ---
 
-    def statement(self, tree: _Tree, scope: Scope) -> Any:
-        """Build a statement: a declaration, or the parts of the pattern it says."""
+    def statement(self, tree: _Tree, scope: DeclaredNames) -> Any:
+        """Build a statement: a declaration, or the fields of the pattern that it sets."""
         make: Callable[[_Tree, Expressions], Any] = getattr(self, f"_{tree.data}")
         return make(tree, Expressions(scope, self.limits, self.fault))
 
@@ -288,11 +291,23 @@ class Builder:
 
     def _body(self, kind: str, tree: _Tree, make: Expressions) -> dict[str, Any]:
         strategy, body = cast("tuple[_Tree | None, _Tree]", tree.children)
+        if kind == "find" and strategy is None:
+            self._misspelt_strategy(body, make.scope)
         return {
             "kind": kind,
             "strategy": None if strategy is None else str(strategy.children[0]),
             "body": self._automaton(body) if body.data == "automaton" else make.body(body),
         }
+
+    def _misspelt_strategy(self, body: _Tree, scope: DeclaredNames) -> None:
+        """Report a first step that no name is declared for, and that is nearly a strategy."""
+        while body.data in ("alternation", "sequence"):
+            body = cast(_Tree, body.children[0])
+        word = cast(Token, body.children[0])
+        if body.data != "step_name" or word in scope.declared:
+            return
+        if nearest(word, scope.declared | {*_STRATEGIES}, 0.6) in _STRATEGIES:
+            self._unknown("strategy", word, _STRATEGIES)
 
     def _automaton(self, tree: _Tree) -> ast.AutomatonBody:
         first: dict[str, Span] = {}
@@ -363,7 +378,7 @@ class Builder:
         return {key: str(word)}
 
     def _unknown(self, what: str, word: Token, choices: tuple[str, ...]) -> None:
-        meant = near(word.lower(), {choice.lower() for choice in choices}, 0.6)
+        meant = nearest(word.lower(), {choice.lower() for choice in choices}, 0.6)
         spelt = next((choice for choice in choices if choice.lower() == meant), None)
         listed = ", ".join(f"`{choice}`" for choice in choices[:-1]) + f" or `{choices[-1]}`"
         hint = f"did you mean `{spelt}`?" if spelt else f"write {listed}"

@@ -1,10 +1,10 @@
-"""Syntax errors by example: what a text that cannot go on was meant to be.
+"""Syntax errors by example: what a text that does not parse was meant to be.
 
-A parser knows which tokens it could have taken; an author wants to know what
-is wrong. `RULES` is a table of known mistakes, each with the situation it is
-told by, the sentence, the hint, and examples; a test parses every example and
-expects that very rule to answer. Where none applies, the sentence says what was
-expected and what stands there, in words of the language.
+A parser knows which tokens it could have taken; an author wants to know what is wrong.
+`RULES` is a table of known mistakes, each with the situation that it applies to, the
+sentence, the hint, and examples; a test parses every example and expects that very rule
+to apply. Where none does, the sentence names what was expected and what stands there,
+in words of the language.
 
 The one rule: no sentence names a token of the grammar.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ketal.errors import Diagnostic, Span
-from ketal.grammar.names import near
+from ketal.grammar.bare_names import nearest
 
 STATEMENTS = frozenset(
     {
@@ -35,7 +35,7 @@ LABELS = {
 }  # fmt: skip
 _FOUND = re.compile(
     r'"(?:[^"\\\n]|\\[^\n])*"|'
-    r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|&&|\|\||==|!=|<=|>=|->|\.\.|.",
+    r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|&&|\|\||==|!=|<=|>=|->|\.\.|[=!]?~|.",
     re.DOTALL,
 )
 _OPERATORS = frozenset({"AND", "OR", "COMPARE", "STAR", "SLASH", "PERCENT", "PLUS", "MINUS"})
@@ -97,7 +97,7 @@ class Situation:
 
     @cached_property
     def found(self) -> str:
-        """What stands there: a word, a number, an operator or a character."""
+        """The text there: a word, a number, an operator or a character."""
         match = _FOUND.match(self.text, self.position)
         return match.group() if match else ""
 
@@ -162,7 +162,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A known mistake: when it is told, what is said, and examples of it.
+    """A known mistake: the situation it applies to, message and hint, and examples of it.
 
     `message` and `hint` may name `{found}`, `{before}`, `{keyword}`, `{what}`
     (the statement in words), `{pattern}`, `{open}` and `{near}`.
@@ -178,7 +178,7 @@ class Rule:
 
 
 def _near_statement(s: Situation) -> str:
-    return near(s.before, STATEMENTS, 0.7) or ""
+    return nearest(s.before, STATEMENTS, 0.7) or ""
 
 
 def _misses_semicolon(s: Situation) -> bool:
@@ -239,6 +239,14 @@ RULES: tuple[Rule, ...] = (
         "a number begins with a digit",
         "write `0.5`",
         ("pattern P { event E = x > .5; }",),
+    ),
+    # --- files of another kind ---
+    Rule(
+        "K001",
+        lambda s: s.found in ("{", "[") and not s.before,
+        "a pattern file does not begin with `{found}`",
+        "is it a log? The pattern comes first: `ketal run PATTERN LOG`",
+        ('{"node": "a", "type": "write", "clock": {"a": 1}}', '[{"traceId": "5b8efff7"}]'),
     ),
     # --- operators of guards ---
     Rule(
@@ -306,6 +314,31 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
+        lambda s: s.after_operand and s.found in ("~", "=~"),
+        "`{found}` is no operator",
+        "write `matches /…/`",
+        (
+            'pattern P { event E = type =~ "x.*"; }',
+            "pattern P { event E = type =~ /x.*/; }",
+            "pattern P { event E = type ~ /x.*/; }",
+        ),
+    ),
+    Rule(
+        "K001",
+        lambda s: s.after_operand and s.found == "!~",
+        "`!~` is no operator",
+        "write `!(… matches /…/)`",
+        ("pattern P { event E = type !~ /x.*/; }",),
+    ),
+    Rule(
+        "K001",
+        lambda s: s.found == "~" and "BANG" in s.expects,
+        "`~` is no operator",
+        "write `!`",
+        ("pattern P { event E = ~X; }", "pattern P { event E = a == 1 && ~(b == 2); }"),
+    ),
+    Rule(
+        "K001",
         lambda s: s.after_operand and s.found == "=" and "COMPARE" in s.expects,
         "`=` does not compare",
         "write `==`",
@@ -351,6 +384,18 @@ RULES: tuple[Rule, ...] = (
         "write `in [1, 2]`",
         ("pattern P { event E = x in (1, 2); }", "pattern P { event E = x in y; }"),
     ),
+    Rule(
+        "K001",
+        lambda s: s.before == "[" and s.expects == {"STRING"} and not s.found.startswith('"'),
+        "no element of a list can be asked for",
+        "have the program log it as an attribute of its own, or register a guard; in brackets "
+        'stands the name of an attribute: `data["a name"]`',
+        (
+            "pattern P { event E = xs[0] == 1; }",
+            "pattern P { event E = data.xs[0].y == 1; }",
+            "pattern P { event E = xs[i] == 1; }",
+        ),
+    ),
     # --- guards that are words ---
     Rule(
         "K010",
@@ -389,6 +434,28 @@ RULES: tuple[Rule, ...] = (
         "write `call(* Type.method(..))`",
         ('pattern P { event E = call("Stack.push"); }',),
     ),
+    # --- names ---
+    Rule(
+        "K001",
+        lambda s: s.found == "=" and s.statement in (("event",), ("param",)),
+        "expected a name after `{before}`",
+        "write `{before} Name = …;`",
+        ("pattern P { event = true; }", "param = 3;"),
+    ),
+    Rule(
+        "K010",
+        lambda s: s.found == "=" and s.before == s.keyword and s.before in STATEMENTS,
+        "`{before}` is a word of the language and names no step",
+        "choose another name",
+        (
+            "pattern P { order = X; }",
+            "pattern P { limit = 3; }",
+            "pattern P { on = X; }",
+            "pattern P { find = X; }",
+            "pattern P { check = X; find any check; }",
+        ),
+        at="before",
+    ),
     # --- bodies ---
     Rule(
         "K001",
@@ -415,11 +482,12 @@ RULES: tuple[Rule, ...] = (
             s.before == "{"
             and s.in_body
             and s.found[:1].isdigit()
-            and s.statement[-2:-1] in (("*",), ("+",), ("?",))
+            and re.fullmatch(r"[*+?]|\{.+\}", "".join(s.statement[-2:-1])) is not None
         ),
         "a repetition cannot be repeated",
-        "write `(A*){2}`, with parentheses",
-        ("pattern P { check A*{2}; }",),
+        "write `(A{2}){3}`, with parentheses; counts inside of counts multiply, up to the limit "
+        "states_max",
+        ("pattern P { check A*{2}; }", "pattern P { check A{1000}{1000}; }"),
     ),
     Rule(
         "K001",
@@ -547,21 +615,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K001",
-        lambda s: s.found == "=" and s.statement in (("event",), ("param",)),
-        "expected a name after `{before}`",
-        "write `{before} Name = …;`",
-        ("pattern P { event = true; }", "param = 3;"),
-    ),
-    Rule(
-        "K010",
-        lambda s: s.found == "=" and s.before == s.keyword and s.before in STATEMENTS,
-        "`{before}` is a word of the language and names no step",
-        "choose another name",
-        ("pattern P { order = X; }", "pattern P { limit = 3; }", "pattern P { on = X; }"),
-        at="before",
-    ),
-    Rule(
-        "K001",
         _misses_semicolon,
         "expected `;` after {what}",
         "",
@@ -613,7 +666,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "K001",
         lambda s: (
-            "PATTERN" in s.expects and near(s.found, {"pattern", "event", "param"}, 0.7) is not None
+            "PATTERN" in s.expects
+            and nearest(s.found, {"pattern", "event", "param"}, 0.7) is not None
         ),
         "`{found}` begins nothing",
         "did you mean `{near_top}`?",
@@ -647,8 +701,8 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def complain(situation: Situation) -> Diagnostic:
-    """Say what is wrong where a text cannot go on."""
+def diagnose(situation: Situation) -> Diagnostic:
+    """Return the diagnostic of a text that does not parse."""
     rule = rule_for(situation)
     if rule is None:
         message = f"expected {_describe(situation)}, found {_quoted(situation)}"
@@ -690,10 +744,12 @@ _FORMS = {
 
 def _form(s: Situation) -> str:
     """Return a hint where no rule has one: the word that was meant, or the statement's form."""
+    if "PATTERN" in s.expects:
+        return "write `pattern NAME { … }`; outside of patterns stand `event` and `param`"
     if "SEMICOLON" in s.expects and s.found in _FORMS:
         return f"is a `;` missing before `{s.found}`?"
     words = {_keyword(name) for name in s.expects if name not in _WORDS}
-    meant = near(s.found, {word for word in words if word.isalpha()}, 0.7)
+    meant = nearest(s.found, {word for word in words if word.isalpha()}, 0.7)
     if meant is not None and meant != s.found:
         return f"did you mean `{meant}`?"
     if s.open is not None and s.found in ("", ";", "}"):
@@ -704,7 +760,7 @@ def _form(s: Situation) -> str:
 
 
 def rule_for(situation: Situation) -> Rule | None:
-    """Return the first rule of the table that knows this mistake."""
+    """Return the first rule of the table that applies."""
     return next((rule for rule in RULES if rule.when(situation)), None)
 
 
@@ -721,7 +777,7 @@ def _fillings(s: Situation) -> dict[str, str]:
         "open_line": str(bracket.line),
         "open_column": str(bracket.column),
         "near": _near_statement(s),
-        "near_top": near(s.found, {"pattern", "event", "param"}, 0.7) or "",
+        "near_top": nearest(s.found, {"pattern", "event", "param"}, 0.7) or "",
     }
 
 
@@ -739,7 +795,7 @@ def _quoted(s: Situation) -> str:
 
 
 def _describe(s: Situation) -> str:
-    """Say in words of the language what could have come."""
+    """Return in words of the language what could have come."""
     left = set(s.expects)
     parts: list[str] = []
 

@@ -1,9 +1,9 @@
 """Guards, values and bodies, from lark's tree.
 
-A tree may be a guard where a value is wanted and the reverse (`(` may begin
-either, so the grammar cannot tell); both directions are faults told here. `And`,
-`Or`, `Sequence` and `Alternation` come out flat, and the depth of what is
-built is bounded, so that who walks it may recurse.
+A tree may be a guard where a value is wanted and the reverse (`(` may begin either, so
+the grammar cannot decide); both directions are faults reported here. `And`, `Or`,
+`Sequence` and `Alternation` come out flat, and the depth of what is built is bounded,
+so that who walks it may recurse.
 
 The one rule: a fault is reported to `fault`, and something that stands for the
 broken part is returned, so that the rest of the file is still judged.
@@ -12,17 +12,18 @@ broken part is returned, so that the rest of the file is still judged.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 from lark import Token, Tree
 
-from ketal import pattern as ast
 from ketal.errors import PatternError, Span
-from ketal.grammar.names import Scope, reads_as_reference
+from ketal.grammar.bare_names import DeclaredNames, nearest, reads_as_reference
 from ketal.grammar.printer import render_value
 from ketal.grammar.reader import too_deep
-from ketal.limits import Limits
+from ketal.model import syntax as ast
+from ketal.model.limits import Limits
 
 _Tree: TypeAlias = Tree[Token]
 Fault: TypeAlias = Callable[..., None]
@@ -41,6 +42,17 @@ UNITS = {
 }  # fmt: skip
 OPERATORS = ("Causal", "Conc", "call", "host", "origin", "exists")
 DIGITS_MAX = 309
+_NOT_IN_RE2 = "RE2 has no look-around and no backreferences"
+_REGEX_HINTS = {
+    "repetition size": "RE2 repeats up to 1000 times, and counts inside of counts multiply: "
+    "`(a{50}){40}` is 2000",
+    "repetition operator": "a repetition is repeated in parentheses: `(?:a{2}){3}`; "
+    "counts multiply, up to 1000",
+    "operator": _NOT_IN_RE2,
+    "escape": _NOT_IN_RE2,
+    "": "a special character is taken literally after `\\`",
+}
+"""A part of RE2's message → the hint; the first that fits."""
 PLACEHOLDER = ast.Literal(0)
 """Stands for a value that was faulted already."""
 
@@ -56,7 +68,7 @@ def span_of(item: _Tree | Token) -> Span:
 class Expressions:
     """Builds the expressions of one scope."""
 
-    def __init__(self, scope: Scope, limits: Limits, fault: Fault) -> None:
+    def __init__(self, scope: DeclaredNames, limits: Limits, fault: Fault) -> None:
         self.scope = scope
         self.limits = limits
         self.fault = fault
@@ -131,17 +143,32 @@ class Expressions:
         return ast.Localhost(span=span_of(tree))
 
     def _registered(self, tree: _Tree, depth: int) -> ast.Guard:
-        name, *arguments = tree.children
-        own = next((word for word in OPERATORS if word.lower() == str(name).lower()), None)
-        if own is not None:
+        name = cast(Token, tree.children[0])
+        arguments = [cast(_Tree, a) for a in tree.children[1:] if a is not None]
+        of_events = any(self._is_guard(argument) for argument in arguments)
+        meant = nearest(name.lower(), {word.lower() for word in OPERATORS}, 0.7 if of_events else 1)
+        if of_events or meant is not None:
             # Its argument is a guard, so judging it as a value would only confuse.
+            spelt = next((word for word in OPERATORS if word.lower() == meant), None)
             self.fault(
-                "K011", f"there is no guard `{name}`", span_of(cast(Token, name)),
-                f"did you mean `{own}`?",
-            )  # fmt: skip
+                "K011",
+                f"there is no guard `{name}`" + (" of events" if spelt is None else ""),
+                span_of(name),
+                "the language has no functions; of events there are `Causal(…)` and `Conc(…)`, and "
+                "a registered guard takes values: `Step.attribute`, `data.name`"
+                if spelt is None
+                else f"did you mean `{spelt}`?",
+            )
             return ast.Truth(True)
-        values = tuple(self.value(cast(_Tree, a), depth) for a in arguments if a is not None)
+        values = tuple(self.value(argument, depth) for argument in arguments)
         return ast.Registered(str(name), values, span=span_of(tree))
+
+    def _is_guard(self, tree: _Tree) -> bool:
+        """Return whether an argument is a guard, or the name of an event or a step."""
+        while tree.data == "paren":
+            tree = cast(_Tree, tree.children[0])
+        named = tree.data == "path" and len(tree.children) == 1
+        return tree.data in GUARDS or (named and str(tree.children[0]) in self.scope.declared)
 
     def _call(self, tree: _Tree, depth: int) -> ast.Guard:
         result, target, *arguments = cast("list[Token | None]", tree.children)
@@ -201,10 +228,15 @@ class Expressions:
         return make(tree, depth)
 
     def _no_value(self, tree: _Tree) -> None:
+        message = "this is a guard, where a value is wanted"
         hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
         if tree.data == "registered":
-            hint = f"`{tree.children[0]}(…)` is a guard and gives no value to compare or return"
-        self.fault("K008", "this is a guard, where a value is wanted", span_of(tree), hint)
+            message = f"the language has no function `{tree.children[0]}` that gives a value"
+            hint = (
+                "have the program log the value as an attribute, or register a guard that "
+                "compares it; `return count;` counts the matches"
+            )
+        self.fault("K008", message, span_of(tree), hint)
 
     def _items(self, tree: _Tree, depth: int, *, lists: bool = False) -> tuple[ast.Value, ...]:
         items = [c for c in tree.children if c is not None]
@@ -220,7 +252,7 @@ class Expressions:
 
     def _duration(self, tree: _Tree, depth: int) -> ast.Value:
         amount, unit = cast("tuple[Token, Token]", tree.children)
-        if unit not in ast.UNIT_US:
+        if unit not in ast.UNIT_NS:
             meant = UNITS.get(str(unit))
             hint = f"did you mean `{amount} {meant}`?" if meant else ""
             self.fault(
@@ -228,7 +260,11 @@ class Expressions:
                 hint or "the units are ns, us, ms, s, min, h and d",
             )  # fmt: skip
             unit = Token("NAME", "s")
-        return ast.Duration(self.number(amount), cast(Any, str(unit)), span=span_of(tree))
+        length = ast.Duration(self.number(amount), cast(Any, str(unit)), span=span_of(tree))
+        if length.seconds > sys.float_info.max:
+            self._too_large(span_of(tree))
+            return ast.Duration(0, "s")
+        return length
 
     def _true(self, tree: _Tree, depth: int) -> ast.Value:
         return ast.Literal(True, span=span_of(tree))
@@ -252,7 +288,7 @@ class Expressions:
     def _negative(self, tree: _Tree, depth: int) -> ast.Value:
         inner = cast(_Tree, tree.children[0])
         value = self.value(inner, self._deeper(depth, tree))
-        # `-3` is a number; `-(3)` and `-(-3)` say that something is negated.
+        # `-3` is a number; `-(3)` and `-(-3)` are negations.
         if inner.data == "number" and isinstance(value, ast.Literal):
             return ast.Literal(-cast(int, value.value), span=span_of(tree))
         return ast.Negative(value, span=span_of(tree))
@@ -324,7 +360,7 @@ class Expressions:
     # --- tokens ---
 
     def string(self, token: Token) -> str:
-        """Return what a string says."""
+        """Return the value of a string token."""
         try:
             text = cast(str, json.loads(str(token), strict=False))
             text.encode()
@@ -351,15 +387,18 @@ class Expressions:
         return self.string(token) if token.type == "STRING" else str(token)
 
     def number(self, token: Token) -> int | float:
-        """Return what a number says."""
+        """Return the value of a number token."""
         text = str(token)
         whole = text.isdigit()
         if len(text) <= DIGITS_MAX:
             number = int(text) if whole else float(text)
             if number != float("inf"):
                 return number
-        self.fault("K004", "this number is too large", span_of(token), "numbers end at 10^308")
+        self._too_large(span_of(token))
         return 0
+
+    def _too_large(self, span: Span) -> None:
+        self.fault("K004", "this number is too large", span, "numbers end at 10^308")
 
     def length(self, tree: _Tree, message: str, hint: str) -> ast.Duration | ast.ParamRef | None:
         """Build a duration or the name of a parameter; anything else is a fault."""
@@ -387,9 +426,7 @@ class Expressions:
         elif reason := regex_fault(regex, self.limits):
             self.fault(
                 "K009", f"bad regular expression: {reason}", span_of(token),
-                "RE2 has no look-around and no backreferences"
-                if "operator" in reason or "escape" in reason
-                else "a special character is taken literally after `\\`",
+                next(hint for word, hint in _REGEX_HINTS.items() if word in reason),
             )  # fmt: skip
         return regex
 
@@ -398,7 +435,7 @@ class Expressions:
     def body(self, tree: _Tree, depth: int = 0) -> ast.Body:
         """Build a body."""
         node = self._block(tree, depth)
-        # A lone `not N` is kept as it was written; `ketal.resolve` rejects it.
+        # A lone `not N` is kept as it was written; `ketal.analysis.name_resolution` rejects it.
         return ast.Sequence((node,), span=node.span) if isinstance(node, ast.Absent) else node
 
     def _block(self, tree: _Tree, depth: int) -> ast.Body | ast.Absent:
@@ -428,11 +465,7 @@ class Expressions:
                 node = self.body(child, inner)
                 options.extend(node.items if isinstance(node, ast.Alternation) else (node,))
             return ast.Alternation(tuple(options), span=span)
-        items: list[ast.Body | ast.Absent] = []
-        for child in children:
-            part = self._block(child, inner)
-            items.extend(_inlined(part))
-        return ast.Sequence(tuple(items), span=span)
+        return ast.Sequence(_flat([self._block(child, inner) for child in children]), span=span)
 
     def _absent(self, tree: _Tree, depth: int) -> ast.Guard:
         if tree.data == "event_name":
@@ -463,17 +496,23 @@ class Expressions:
         return least, int(self.number(Token.new_borrow_pos("NUMBER", second.strip(), token)))
 
 
-def _inlined(part: ast.Body | ast.Absent) -> tuple[ast.Body | ast.Absent, ...]:
-    """Return a part of a sequence as the items that it adds to it.
+def _flat(parts: list[ast.Body | ast.Absent]) -> tuple[ast.Body | ast.Absent, ...]:
+    """Return the items of a sequence of such parts.
 
-    A group's items join the sequence around it, except where the group begins or
-    ends with `not`: joined, its `not` would find a neighbour that the author's
-    parentheses keep away.
+    A group's items join the sequence around it, except where it stands beside a `not`,
+    or begins or ends with one: joined, a `not` would find another neighbour than the
+    one that the author's parentheses give it.
     """
-    if not isinstance(part, ast.Sequence):
-        return (part,)
-    ends = (part.items[0], part.items[-1])
-    return (part,) if any(isinstance(end, ast.Absent) for end in ends) else part.items
+    items: list[ast.Body | ast.Absent] = []
+    for index, part in enumerate(parts):
+        ends = parts[max(index - 1, 0) : index + 2]
+        if isinstance(part, ast.Sequence):
+            ends += (part.items[0], part.items[-1])
+        if isinstance(part, ast.Sequence) and not any(isinstance(e, ast.Absent) for e in ends):
+            items += part.items
+        else:
+            items.append(part)
+    return tuple(items)
 
 
 def _unescaped(text: str) -> str:
@@ -489,7 +528,7 @@ def _unescaped(text: str) -> str:
 
 
 def regex_fault(regex: str, limits: Limits) -> str:
-    """Return what is wrong with a regular expression, or an empty string."""
+    """Return the fault of a regular expression, or an empty string."""
     import re2
 
     options = re2.Options()

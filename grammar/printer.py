@@ -1,8 +1,8 @@
 """Canonical text of patterns, and of their parts for pictures and messages.
 
-Statements come in one order, parentheses only where the reading needs them,
-and an attribute says `data.` only where its bare name would be read as
-something else.
+Statements come in one order, parentheses only where the reading needs them, and an
+attribute is written with `data.` only where its bare name would be read as something
+else.
 
 The one rule: `parse(render(p)) == p`.
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 
-from ketal import pattern as ast
-from ketal.grammar.names import IDENTIFIER, Scope, stands_bare
+from ketal.grammar.bare_names import IDENTIFIER, DeclaredNames, stands_bare
+from ketal.model import syntax as ast
 
 INDENT = "    "
 WIDTH = 100
-_NOWHERE = Scope()
+_NOWHERE = DeclaredNames()
 
 # Binding strength of what a guard or a value is made of, weakest first.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN, _ATOM = range(8)
@@ -33,20 +33,22 @@ def render(file: ast.File) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def file_scope(file: ast.File) -> Scope:
+def file_scope(file: ast.File) -> DeclaredNames:
     """Return the names that a file's own declarations make known."""
-    return Scope(frozenset(p.name for p in file.params), frozenset(e.name for e in file.events))
+    return DeclaredNames(
+        frozenset(p.name for p in file.params), frozenset(e.name for e in file.events)
+    )
 
 
-def pattern_scope(pattern: ast.Pattern, shared: Scope) -> Scope:
+def pattern_scope(pattern: ast.Pattern, shared: DeclaredNames) -> DeclaredNames:
     """Return the names that are known inside of a pattern."""
-    return Scope(
+    return DeclaredNames(
         shared.params | {p.name for p in pattern.params},
         shared.declared | {d.name for d in pattern.declarations},
     )
 
 
-def _pattern(pattern: ast.Pattern, shared: Scope) -> str:
+def _pattern(pattern: ast.Pattern, shared: DeclaredNames) -> str:
     scope = pattern_scope(pattern, shared)
     groups = [
         _head(pattern, scope),
@@ -60,7 +62,7 @@ def _pattern(pattern: ast.Pattern, shared: Scope) -> str:
     return f"pattern {pattern.name} {{\n{indented(text)}\n}}"
 
 
-def _head(pattern: ast.Pattern, scope: Scope) -> list[str]:
+def _head(pattern: ast.Pattern, scope: DeclaredNames) -> list[str]:
     lines = [param(p, scope) for p in pattern.params]
     if pattern.order != ast.Order():
         lines.append(order(pattern.order))
@@ -75,7 +77,7 @@ def _head(pattern: ast.Pattern, scope: Scope) -> list[str]:
     return lines
 
 
-def _tail(pattern: ast.Pattern, scope: Scope) -> list[str]:
+def _tail(pattern: ast.Pattern, scope: DeclaredNames) -> list[str]:
     lines = []
     if pattern.on_violation is not None:
         lines.append(f"on violation {pattern.on_violation};")
@@ -96,24 +98,24 @@ def indented(text: str) -> str:
 # --- statements ---
 
 
-def param(node: ast.ParamDecl, scope: Scope) -> str:
+def param(node: ast.ParamDecl, scope: DeclaredNames) -> str:
     """Write `param name = value;`."""
     return f"param {node.name} = {render_value(node.value, scope)};"
 
 
-def event(node: ast.EventDecl, scope: Scope) -> str:
+def event(node: ast.EventDecl, scope: DeclaredNames) -> str:
     """Write `event Name = guard;`."""
     return _declared(f"event {node.name}", node.guard, scope)
 
 
-def declaration(node: ast.EventDecl | ast.StepDecl, scope: Scope) -> str:
+def declaration(node: ast.EventDecl | ast.StepDecl, scope: DeclaredNames) -> str:
     """Write an event or a step."""
     if isinstance(node, ast.EventDecl):
         return event(node, scope)
     return _declared(node.name, node.guard, scope)
 
 
-def _declared(head: str, guard: ast.Guard, scope: Scope) -> str:
+def _declared(head: str, guard: ast.Guard, scope: DeclaredNames) -> str:
     line = f"{head} = {render_guard(guard, scope)};"
     if len(line) + len(INDENT) <= WIDTH or not isinstance(guard, ast.And | ast.Or):
         return line
@@ -143,7 +145,7 @@ def deployment(node: ast.Deployment) -> str:
     return f"at {where} all;" if node.everything else f"at {where};"
 
 
-def partition(keys: tuple[ast.Attribute | ast.Field, ...], scope: Scope) -> str:
+def partition(keys: tuple[ast.Attribute | ast.Field, ...], scope: DeclaredNames) -> str:
     """Write `partition by a, b;`."""
     return f"partition by {', '.join(render_value(key, scope) for key in keys)};"
 
@@ -160,7 +162,7 @@ def link(edge: ast.TopologyEdge) -> str:
     return f"{_node(edge.source)} -> {_node(edge.target)}{relaxed};"
 
 
-def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: Scope) -> str:
+def body_statement(kind: str, strategy: str | None, body: ast.Body, scope: DeclaredNames) -> str:
     """Write `check …;` or `find …;`."""
     head = f"{kind} {strategy} " if strategy else f"{kind} "
     if not isinstance(body, ast.AutomatonBody):
@@ -188,7 +190,7 @@ def window(node: ast.Window) -> str:
     return f"within {f'{length} events' if isinstance(length, int) else render_value(length)};"
 
 
-def returns(node: ast.Returns, scope: Scope) -> str:
+def returns(node: ast.Returns, scope: DeclaredNames) -> str:
     """Write `return a = …;` or `return count;`."""
     if node.count:
         return "return count;"
@@ -199,14 +201,14 @@ def returns(node: ast.Returns, scope: Scope) -> str:
 # --- bodies ---
 
 
-def render_body(body: ast.Body, scope: Scope = _NOWHERE) -> str:
+def render_body(body: ast.Body, scope: DeclaredNames = _NOWHERE) -> str:
     """Write a body on one line."""
     if isinstance(body, ast.AutomatonBody):
         return f"automaton {{ {' '.join(automaton(body))} }}"
     return _body(body, 0, scope)
 
 
-def _body(body: ast.Body | ast.Absent, strength: int, scope: Scope) -> str:
+def _body(body: ast.Body | ast.Absent, strength: int, scope: DeclaredNames) -> str:
     """Write a body where 0 any, 1 a sequence, 2 an item, 3 a block may stand."""
     match body:
         case ast.Step(name=name):
@@ -239,20 +241,20 @@ def _repetition(least: int, most: int | None) -> str:
 # --- guards ---
 
 
-def render_guard(guard: ast.Guard, scope: Scope = _NOWHERE) -> str:
+def render_guard(guard: ast.Guard, scope: DeclaredNames = _NOWHERE) -> str:
     """Write a guard on one line.
 
     Parameters
     ----------
     guard : Guard
         What to write.
-    scope : Scope
+    scope : DeclaredNames
         The names declared around it; without it, no name is taken to be one.
     """
     return _guard(guard, _OR, scope)
 
 
-def _guard(guard: ast.Guard, strength: int, scope: Scope) -> str:
+def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
     own = _ATOM
     match guard:
         case ast.Or(operands=operands):
@@ -294,7 +296,7 @@ def _guard(guard: ast.Guard, strength: int, scope: Scope) -> str:
     return f"({text})" if own < strength else text
 
 
-def _anchored(guard: ast.Guard, anchor: str, scope: Scope) -> str:
+def _anchored(guard: ast.Guard, anchor: str, scope: DeclaredNames) -> str:
     text = render_guard(guard, scope)
     return text if anchor == ast.PRIOR else f"{text}, {anchor}"
 
@@ -318,12 +320,12 @@ def _regex(regex: str) -> str:
 # --- values ---
 
 
-def render_value(value: ast.Value, scope: Scope = _NOWHERE) -> str:
+def render_value(value: ast.Value, scope: DeclaredNames = _NOWHERE) -> str:
     """Write a value."""
     return _value(value, _SUM, scope)
 
 
-def _value(value: ast.Value, strength: int, scope: Scope) -> str:
+def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
     own = _ATOM
     match value:
         case ast.Literal(value=literal):
@@ -367,7 +369,7 @@ def _literal(value: str | int | float | bool) -> str:
     return _string(value) if isinstance(value, str) else repr(value)
 
 
-def _list(items: tuple[ast.Value, ...], scope: Scope) -> str:
+def _list(items: tuple[ast.Value, ...], scope: DeclaredNames) -> str:
     return f"[{', '.join(render_value(item, scope) for item in items)}]"
 
 

@@ -1,9 +1,8 @@
 """Text to lark's tree, in bounded time and depth.
 
-The tokens are fed to lark's LALR parser one by one, so that the reader sees
-where it is: which statement, which brackets are open. That bounds the nesting
-before a tree of it exists, and lets `complaints` say what was expected in words
-of the language.
+The tokens are fed to lark's LALR parser one by one, so that the reader sees where it
+is: which statement, which brackets are open. That bounds the nesting before a tree of
+it exists, and lets `complaints` describe what was expected in words of the language.
 
 The one rule: whatever the text, the answer is a tree or a PatternError.
 """
@@ -19,9 +18,9 @@ from typing import Any
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
-from ketal.errors import Diagnostic, PatternError, Source, Span
-from ketal.grammar.complaints import CLOSING, Bracket, Situation, complain
-from ketal.limits import Limits
+from ketal.errors import Diagnostic, PatternError, PatternText, Span
+from ketal.grammar.complaints import CLOSING, Bracket, Situation, diagnose
+from ketal.model.limits import Limits
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_]")
@@ -38,10 +37,10 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read: the tree, the text and the comments that the tree lacks."""
+    """The result of reading: the tree, the text and the comments that the tree lacks."""
 
     tree: Tree[Token]
-    source: Source
+    source: PatternText
     comments: tuple[Comment, ...]
 
 
@@ -53,8 +52,8 @@ def language() -> Lark:
 
 
 @dataclass(slots=True)
-class _Progress:
-    """Where the reader stands: the last token, the open brackets, the statement."""
+class _ParserProgress:
+    """The reader's state: the last token, the open brackets, the statement."""
 
     last: Token | None = None
     brackets: list[Bracket] = field(default_factory=list)
@@ -63,7 +62,7 @@ class _Progress:
     count: int = 0
 
     def see(self, token: Token) -> None:
-        """Take note of a token that the parser has taken."""
+        """Update the state by a token that the parser has taken."""
         text = str(token)
         if token.type in ("STRING", "REGEX", "GLOB", "REPETITION"):
             pass
@@ -103,7 +102,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
     PatternError
         At the first place where the text cannot go on; its `source` is the text.
     """
-    source = Source(text, name)
+    source = PatternText(text, name)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.pattern_bytes_max:
         message = (
@@ -111,7 +110,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
         )
         raise PatternError([Diagnostic("K003", "error", message, Span(1, 1, 1, 1))], source)
     parser = language().parse_interactive(text)
-    progress = _Progress()
+    progress = _ParserProgress()
     spaces: list[tuple[int, int]] = []
     end = 0
     try:
@@ -127,7 +126,7 @@ def read(text: str, *, name: str, limits: Limits) -> Reading:
             _check_depth(progress.brackets, source, limits)
         tree: Any = parser.feed_eof(progress.last)
     except UnexpectedInput as error:
-        raise PatternError([complain(_situation(error, progress, text))], source) from None
+        raise PatternError([diagnose(_situation(error, progress, text))], source) from None
     spaces.append((end, len(text)))
     return Reading(tree, source, tuple(c for a, b in spaces for c in _comments(text, a, b)))
 
@@ -147,7 +146,7 @@ def _comments(text: str, start: int, end: int) -> list[Comment]:
     return [Comment(m.group(), m.start(), m.end()) for m in _COMMENT.finditer(text, start, end)]
 
 
-def _check_depth(brackets: list[Bracket], source: Source, limits: Limits) -> None:
+def _check_depth(brackets: list[Bracket], source: PatternText, limits: Limits) -> None:
     # The braces of the pattern and of a block are layout, not nesting.
     depth = len(brackets) - (len(brackets) > 0 and brackets[0].block)
     if depth > limits.nesting_max:
@@ -156,7 +155,7 @@ def _check_depth(brackets: list[Bracket], source: Source, limits: Limits) -> Non
 
 
 def too_deep(line: int, column: int, limits: Limits) -> Diagnostic:
-    """Say that an expression is nested beyond the limit."""
+    """Return the error of an expression that is nested beyond the limit."""
     return Diagnostic(
         "K003",
         "error",
@@ -167,7 +166,7 @@ def too_deep(line: int, column: int, limits: Limits) -> Diagnostic:
 
 
 def _expected(text: str, count: int) -> frozenset[str]:
-    """Return what could have come after the first `count` tokens.
+    """Return the tokens that could have come after the first `count`.
 
     The parser that failed has already reduced on the strength of the wrong
     token, and knows less; a fresh one, stopped just before, knows it all.
@@ -179,7 +178,7 @@ def _expected(text: str, count: int) -> frozenset[str]:
     return frozenset(parser.accepts())
 
 
-def _situation(error: UnexpectedInput, progress: _Progress, text: str) -> Situation:
+def _situation(error: UnexpectedInput, progress: _ParserProgress, text: str) -> Situation:
     last = progress.last
     at = getattr(error, "pos_in_stream", None)
     token = getattr(error, "token", None)

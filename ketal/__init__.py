@@ -18,26 +18,28 @@ __version__ = "0.1.0"
 _HOMES = {
     "compile": "program", "load": "program", "lint": "program", "build": "program",
     "Program": "program",
-    "Monitor": "monitor", "run": "finite", "Verdicts": "finite",
-    "possibly": "modal", "definitely": "modal",
+    "Monitor": "runtime.monitor", "run": "runtime.batch_run", "Verdicts": "runtime.batch_run",
+    "possibly": "runtime.possibly_definitely", "definitely": "runtime.possibly_definitely",
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
-    "Event": "event", "Dot": "event", "Control": "event",
-    "register_guard": "guards",
-    "audit": "auditing", "Audit": "auditing", "Fault": "auditing",
-    "Limits": "limits",
-    "Match": "verdicts", "Violation": "verdicts", "Incomplete": "verdicts",
-    "TimedOut": "verdicts", "Late": "verdicts", "Gap": "verdicts", "Rejected": "verdicts",
-    "Overflow": "verdicts", "Transition": "verdicts", "Verdict": "verdicts",
+    "Event": "model.event", "Dot": "model.event", "Control": "model.event",
+    "register_guard": "analysis.registered_guards",
+    "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
+    "Limits": "model.limits",
+    "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
+    "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
+    "Rejected": "model.verdicts", "Overflow": "model.verdicts", "Transition": "model.verdicts",
+    "Verdict": "model.verdicts",
     "Diagnostic": "errors", "EventError": "errors", "KetalError": "errors",
     "NotAvailableError": "errors", "PatternError": "errors", "SettingError": "errors",
     "StateError": "errors",
 }  # fmt: skip
 
-_NOT_YET = frozenset({"explain", "view"})
+_NOT_YET = frozenset({"explain", "stats", "trace", "view"})
 """Names of the interface that this version does not have: `hasattr` is False, the error says it."""
 
 if TYPE_CHECKING:
-    from ketal.auditing import Audit, Fault, audit
+    from ketal.analysis.registered_guards import register_guard
+    from ketal.auditing.report import Audit, Fault, audit
     from ketal.errors import (
         Diagnostic,
         EventError,
@@ -47,15 +49,10 @@ if TYPE_CHECKING:
         SettingError,
         StateError,
     )
-    from ketal.event import Control, Dot, Event
-    from ketal.finite import Verdicts, run
-    from ketal.guards import register_guard
-    from ketal.limits import Limits
     from ketal.logs import Log, read_log, write_jsonl
-    from ketal.modal import definitely, possibly
-    from ketal.monitor import Monitor
-    from ketal.program import Program, build, compile, lint, load
-    from ketal.verdicts import (
+    from ketal.model.event import Control, Dot, Event
+    from ketal.model.limits import Limits
+    from ketal.model.verdicts import (
         Gap,
         Incomplete,
         Late,
@@ -67,6 +64,10 @@ if TYPE_CHECKING:
         Verdict,
         Violation,
     )
+    from ketal.program import Program, build, compile, lint, load
+    from ketal.runtime.batch_run import Verdicts, run
+    from ketal.runtime.monitor import Monitor
+    from ketal.runtime.possibly_definitely import definitely, possibly
 
 __all__ = [
     "Audit",
@@ -119,7 +120,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _absent(name: str) -> str:
-    """Say why there is no such name; Python itself adds the nearest one, of `__dir__`."""
+    """Return why a name is absent; Python itself adds the nearest one, of `__dir__`."""
     if name in _NOT_YET:
         return f"ketal.{name} is not available yet"
     if name == "streaming":

@@ -6,11 +6,12 @@ an event (`EventError`, which carries the place in the log or the dot), and
 whoever deploys ketal (`StateError` for saved state that does not fit,
 `SettingError` for a setting that names nothing or holds a wrong value).
 
-The one rule: an error says where, what, and what to do about it.
+The one rule: an error names the place, the fault, and what to do about it.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, field
 
 
@@ -33,7 +34,7 @@ class Span:
 
 
 class KetalError(Exception):
-    """What ketal raises when someone outside of ketal is at fault."""
+    """The base of the errors for faults outside of ketal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Diagnostic:
     severity : str
         `error` or `warning`.
     message : str
-        One sentence that says what is wrong.
+        The fault, in one sentence.
     span : Span or None
         Where; None for a pattern that was built in code.
     hint : str
@@ -65,7 +66,7 @@ class Diagnostic:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PatternText:
     """The text that spans point into, with the name it was read from."""
 
     text: str
@@ -79,7 +80,26 @@ class Source:
         return self._lines[number - 1].rstrip("\r") if 1 <= number <= len(self._lines) else ""
 
 
-def show(diagnostic: Diagnostic, source: Source | None) -> str:
+def printable(text: str) -> str:
+    """Return text with every character that does not print as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def columns(text: str) -> int:
+    """Return how many columns a text takes in a fixed-width face."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def show(diagnostic: Diagnostic, source: PatternText | None) -> str:
     """Write a diagnostic for a person: place, sentence, line, caret, hint."""
     span = diagnostic.span
     if source is None or span is None:
@@ -97,9 +117,10 @@ def show(diagnostic: Diagnostic, source: Source | None) -> str:
     else:
         offset = 0
     last = span.end_column if span.end_line == span.line else len(text) + offset + 1
-    width = max(1, min(last, len(text) + offset + 1) - span.column)
-    pad = "".join("\t" if c == "\t" else " " for c in text[: span.column - 1 - offset])
-    lines = [head, f"  {text}", f"  {pad}{'^' * width}"]
+    start = span.column - 1 - offset
+    pad = "".join("\t" if c == "\t" else " " * columns(printable(c)) for c in text[:start])
+    width = max(1, columns(printable(text[start : last - 1 - offset])))
+    lines = [head, f"  {printable(text)}", f"  {pad}{'^' * width}"]
     if diagnostic.hint:
         lines.append(f"  hint: {diagnostic.hint}")
     return "\n".join(lines)
@@ -112,12 +133,14 @@ class PatternError(KetalError):
     ----------
     diagnostics : tuple of Diagnostic
         Every error found, in the order of the text; never empty.
-    source : Source or None
+    source : PatternText or None
         The text the spans point into.
     """
 
     def __init__(
-        self, diagnostics: tuple[Diagnostic, ...] | list[Diagnostic], source: Source | None = None
+        self,
+        diagnostics: tuple[Diagnostic, ...] | list[Diagnostic],
+        source: PatternText | None = None,
     ) -> None:
         assert diagnostics, "a PatternError needs a diagnostic"
         self.diagnostics = tuple(diagnostics)
@@ -129,10 +152,10 @@ class PatternError(KetalError):
 
 
 def pattern_error(
-    code: str, message: str, span: Span | None = None, *, hint: str = "", pattern: str = ""
+    code: str, message: str, span: Span | None = None, *, hint: str = ""
 ) -> PatternError:
     """Make a PatternError with one diagnostic."""
-    return PatternError((Diagnostic(code, "error", message, span, hint, pattern),))
+    return PatternError((Diagnostic(code, "error", message, span, hint),))
 
 
 class EventError(KetalError):
@@ -145,7 +168,7 @@ class EventError(KetalError):
     place : str
         `file:line`, a dot, or empty where the event came from code.
     draft : object
-        What the record says where only its clock is at fault; else None.
+        The record's fields where only its clock is at fault; else None.
     """
 
     draft: object = None

@@ -1,28 +1,33 @@
 """Programs: pattern files, read and compiled.
 
-The way of a pattern's text: `ketal.grammar` parses it, `ketal.resolve` checks
-names and types, `ketal.compiler` makes automata. A `Program` is the patterns of
-a file; one pattern taken out of it is a Program of one.
+The stages of a pattern's text: `ketal.grammar` parses it,
+`ketal.analysis.name_resolution` checks names and types, `ketal.compiler.pipeline` makes
+automata. A `Program` is the patterns of a file; one pattern taken out of it is a
+Program of one.
 
-The one rule: every error of a file is told at once, with its place.
+The one rule: every error of a file is reported at once, with its place.
 """
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
-from ketal import pattern as syntax
-from ketal.automaton import CompiledPattern
-from ketal.compiler import compile_pattern
-from ketal.errors import Diagnostic, PatternError, SettingError, Source, wrong_type
-from ketal.guards import registered_guards
-from ketal.limits import DEFAULT, Limits
-from ketal.params import ParamValue
+from ketal.analysis.parameters import ParamValue
+from ketal.analysis.registered_guards import registered_guards
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.pipeline import compile_pattern
+from ketal.errors import Diagnostic, PatternError, PatternText, SettingError, wrong_type
+from ketal.model import syntax
+from ketal.model.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from ketal.pictures.graph import Picture
 
 _PARAM_VALUES = (int, float, str, bool, timedelta, syntax.Duration)
 
@@ -42,8 +47,8 @@ class Program(Mapping[str, "Program"]):
     file : File
         The syntax they came from.
     warnings : tuple of Diagnostic
-        What `lint` has to say.
-    source : Source or None
+        The warnings of `lint`.
+    source : PatternText or None
         The text that was compiled, where there was one.
     params : mapping of str to value
         The values that were given for its `param` declarations.
@@ -55,7 +60,7 @@ class Program(Mapping[str, "Program"]):
         file: syntax.File,
         warnings: tuple[Diagnostic, ...] = (),
         *,
-        source: Source | None = None,
+        source: PatternText | None = None,
         params: Mapping[str, ParamValue] | None = None,
     ) -> None:
         self.compiled = compiled
@@ -146,22 +151,22 @@ class Program(Mapping[str, "Program"]):
         """Whether some pattern needs the whole log: under `order CausalOrder`, or with a `mode`."""
         return any(c.causal or c.pattern.mode is not None for c in self.compiled)
 
-    def graph(self) -> Any:
+    def graph(self) -> Picture:
         """Return the picture of the one pattern's automaton."""
         from ketal.grammar import render_guard
-        from ketal.pictures import Graph
+        from ketal.pictures.graph import Picture
 
-        return Graph.of(self.one, render_guard)
+        return Picture.of(self.one, render_guard)
 
     def _repr_svg_(self) -> str | None:
-        return str(self.graph().to_svg()) if len(self.compiled) == 1 else None
+        return self.graph()._repr_svg_() if len(self.compiled) == 1 else None
 
     def __repr__(self) -> str:
         return f"<ketal.Program {', '.join(map(repr, self.compiled))}>"
 
 
 def checked_program(given: object) -> Program:
-    """Return what was given where a program is taken.
+    """Return a program argument after checking its class.
 
     Raises
     ------
@@ -183,20 +188,20 @@ def _checked_text(text: object) -> str:
 
 def _diagnosed(
     text: str, name: str, limits: Limits, params: Mapping[str, ParamValue]
-) -> tuple[syntax.File | None, list[CompiledPattern], list[Diagnostic], Source]:
-    """Do all that can be done with a text; return it and everything found wrong."""
+) -> tuple[syntax.File | None, list[CompiledPattern], list[Diagnostic], PatternText]:
+    """Parse, check and compile a text as far as possible; return all diagnostics, too."""
+    from ketal.analysis.name_resolution import resolve
     from ketal.grammar import parse
-    from ketal.resolve import resolve
 
-    source = Source(text, name)
+    source = PatternText(text, name)
     try:
         file = parse(text, name=name, limits=limits)
     except PatternError as error:
         return None, [], list(error.diagnostics), source
     registered = registered_guards()
-    found = resolve(file, registered=registered)
-    if any(d.severity == "error" for d in found):
-        return file, [], found, source
+    diagnostics = resolve(file, registered=registered)
+    if any(d.severity == "error" for d in diagnostics):
+        return file, [], diagnostics, source
     compiled: list[CompiledPattern] = []
     for pattern in file.patterns:
         try:
@@ -210,10 +215,10 @@ def _diagnosed(
                     source=source,
                 )
             )
-            found += compiled[-1].warnings
+            diagnostics += compiled[-1].warnings
         except PatternError as error:
-            found += error.diagnostics
-    return file, compiled, found, source
+            diagnostics += error.diagnostics
+    return file, compiled, diagnostics, source
 
 
 def _place(diagnostic: Diagnostic) -> tuple[int, int, str]:
@@ -262,13 +267,13 @@ def compile(
         if not isinstance(value, _PARAM_VALUES):
             wanted = "a number, a str, a bool or a datetime.timedelta"
             raise wrong_type(f"parameter {parameter}", wanted, value)
-    file, compiled, found, source = _diagnosed(_checked_text(text), name, limits, params)
-    errors = sorted((d for d in found if d.severity == "error"), key=_place)
+    file, compiled, diagnostics, source = _diagnosed(_checked_text(text), name, limits, params)
+    errors = sorted((d for d in diagnostics if d.severity == "error"), key=_place)
     if errors:
         raise PatternError(errors, source)
     assert file is not None
     _check_params(file, params)
-    warnings = sorted((d for d in found if d.severity != "error"), key=_place)
+    warnings = sorted((d for d in diagnostics if d.severity != "error"), key=_place)
     return Program(tuple(compiled), file, tuple(warnings), source=source, params=params)
 
 
@@ -294,7 +299,9 @@ def load(
         text, name = read_pattern(path, limits), str(path)
     elif hasattr(path, "read"):
         name = str(getattr(path, "name", "<file>"))
-        text = _text_of(path.read(), name)
+        read = path.read()
+        what = f"pattern file {name}"
+        text = decoded_pattern(read, what, limits) if isinstance(read, bytes) else read
     else:
         raise wrong_type("path", "a path or an open file", path)
     return compile(text, name=name, limits=limits, **params)
@@ -313,22 +320,31 @@ def read_pattern(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
             raw = file.read(limits.pattern_bytes_max + 1)
     except OSError as error:
         raise SettingError(f"cannot read pattern file {path}: {error.strerror}") from None
+    return decoded_pattern(raw, f"pattern file {path}", limits)
+
+
+def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
+    """Return the text of a pattern file, of which a byte beyond the limit is enough.
+
+    Raises
+    ------
+    SettingError
+        If it is no UTF-8, or longer than `pattern_bytes_max`.
+    """
     if len(raw) > limits.pattern_bytes_max:
         raise SettingError(
-            f"pattern file {path} is longer than {limits.pattern_bytes_max} bytes "
-            "(limit pattern_bytes_max)"
+            f"{name} is longer than {limits.pattern_bytes_max} bytes (limit pattern_bytes_max)"
         )
-    return _text_of(raw, str(path))
-
-
-def _text_of(read: object, name: str) -> str:
-    """Return what was read from a pattern file as text; text stays what it is."""
-    if not isinstance(read, bytes):
-        return _checked_text(read)
+    # Without a byte order mark UTF-16 is UTF-8 too: the language's own characters and zeros.
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in raw[:2]:
+        known = "UTF-32" if b"\0\0" in raw[:4] else "UTF-16"
+        raise SettingError(
+            f"{name} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)"
+        )
     try:
-        return read.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SettingError(f"pattern file {name} is no UTF-8 at byte {error.start}") from None
+        raise SettingError(f"{name} is no UTF-8 at byte {error.start}") from None
 
 
 def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) -> list[Diagnostic]:
@@ -367,7 +383,7 @@ def build(
         The pattern's name.
     events, steps : mapping of str to str or Guard
         Guards by name, as text (`"call(* Stack.on(..)) && localhost"`) or as
-        nodes of `ketal.pattern`.
+        nodes of `ketal.model.syntax`.
     transitions : iterable of (str, str, str)
         (state, step, state).
     initial : str
@@ -408,7 +424,7 @@ def build(
 
     def text(guard: str | syntax.Guard) -> str:
         if not isinstance(guard, str | syntax.Node):
-            raise wrong_type("a guard", "a str or a node of ketal.pattern", guard)
+            raise wrong_type("a guard", "a str or a node of ketal.model.syntax", guard)
         return guard if isinstance(guard, str) else render_guard(guard)
 
     lines = [f"    {clause.strip().rstrip(';')};" for clause in clauses]

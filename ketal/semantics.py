@@ -42,11 +42,12 @@ import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import re2
 
-from ketal import pattern as ast
-from ketal.event import Dot, Event, canonical_key, concurrent, happened_before
+from ketal.model import syntax as ast
+from ketal.model.event import Dot, Event, canonical_key, concurrent, happened_before
 
 Scope = tuple[tuple[str, typing.Any], ...]
 Steps = tuple[tuple[str, Dot], ...]
@@ -103,7 +104,7 @@ def judge(
 
     Parameters
     ----------
-    file : ketal.pattern.File
+    file : ketal.model.syntax.File
         A valid pattern file; nothing is checked here.
     name : str
         Which of its patterns.
@@ -427,6 +428,10 @@ def _annotated(function: Callable[..., Truth], values: list[typing.Any]) -> bool
     return True
 
 
+def _ns(length: ast.Duration) -> Fraction:
+    return Fraction(str(length.amount)) * ast.UNIT_NS[length.unit]
+
+
 def _mentions_step(node: ast.Node) -> bool:
     return any(isinstance(n, ast.Reference) for n in ast.walk(node))
 
@@ -461,7 +466,7 @@ class _Judge:
         length = pattern.window.length if pattern.window else None
         if isinstance(length, ast.ParamRef):
             length = typing.cast("ast.Duration | int", self.params[length.name])
-        self.window_us = length.microseconds if isinstance(length, ast.Duration) else None
+        self.window_us = _ns(length) / 1000 if isinstance(length, ast.Duration) else None
         self.window_events = length if isinstance(length, int) else None
 
     def _named(self) -> set[str]:
@@ -485,8 +490,8 @@ class _Judge:
         match value:
             case ast.Literal(constant):
                 return constant
-            case ast.Duration(amount, unit):
-                return amount * ast.UNIT_US[unit] / 1e6
+            case ast.Duration():
+                return float(_ns(value) / 10**9)
             case ast.Field() | ast.Attribute():
                 return at.read(value)
             case ast.Reference(step, of):

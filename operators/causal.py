@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ketal.clocks import vector
-from ketal.event import Event
+from ketal.model.event import Event
 
 
 class Stamped(Protocol):
-    """What the fast forms read of an event: its dot and its clock."""
+    """The part of an event that the fast forms read: its dot and its clock."""
 
     @property
     def node(self) -> str:

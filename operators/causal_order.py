@@ -1,9 +1,9 @@
-"""`order CausalOrder`: events are released so that each comes after its causes (DESIGN 5).
+"""`order CausalOrder`: events are released so that each comes after its causes.
 
-A finite log is known whole, so it is released in the canonical linear
-extension, whatever the order of the file: `canonical` sorts by the sum of the
-clock's entries, then node, then counter. `obvious_canonical` says the same by
-taking, again and again, the least event that nothing left happened-before.
+A finite log is known whole, so it is released in the canonical linear extension,
+whatever the order of the file: `canonical` sorts by the sum of the clock's entries,
+then node, then counter. `obvious_canonical` is the same by definition: it repeatedly
+removes the least event that no remaining one happened-before.
 
 A live stream goes through a hold-back queue (Birman, Schiper and Stephenson,
 "Lightweight causal and atomic group multicast", 1991): an event is causally
@@ -20,7 +20,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from ketal.event import Dot, Event, canonical_key, happened_before
+from ketal.model.event import Dot, Event, canonical_key, happened_before
 
 
 def canonical(events: Iterable[Event]) -> list[Event]:
@@ -71,7 +71,7 @@ class HoldBack:
         return None
 
     def push(self, event: Event) -> list[Event] | None:
-        """Take an event in; return what it releases, in order.
+        """Add an event; return the events that it releases, in order.
 
         Returns
         -------

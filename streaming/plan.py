@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ketal.automaton import CompiledPattern
+from ketal.compiler.automaton import CompiledPattern
 from ketal.program import Program
-from ketal.streaming.job import Job
-from ketal.streaming.sharing import not_shared
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.sharing import not_shared
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.families import warnings as key_group_warnings
 
@@ -30,7 +30,7 @@ def lines(job: Job, program: Program) -> Iterator[str]:
     yield from _spark_lines(job) if spark else _process_lines(job)
     for compiled in program.compiled:
         yield f"pattern {compiled.name}: {compiled.kind}, fingerprint {compiled.fingerprint}"
-        yield f"  scopes: {_scopes(compiled)}; {_where(job, compiled)}"
+        yield f"  scopes: {_scopes(compiled)}; {_where(job, program, compiled)}"
         yield f"  order: {_order(compiled)}"
     for warning in warnings(program, job):
         yield f"warning: {warning}"
@@ -62,8 +62,7 @@ def consumers(job: Job, program: Program) -> str:
 
 
 def _process_lines(job: Job) -> Iterator[str]:
-    state = f"dir:{job.state}" if job.changelog is None else f"kafka:{job.changelog}"
-    yield f"state: {state}, a commit each {job.commit_interval_ms} ms at most"
+    yield f"state: {job.store}, a commit each {job.commit_interval_ms} ms at most"
     yield (
         f"time: the watermark is {job.lateness_ms} ms behind each partition's latest event; "
         f"a partition is idle after {job.idle_ms} ms"
@@ -93,13 +92,16 @@ def _scopes(compiled: CompiledPattern) -> str:
     return by
 
 
-def _where(job: Job, compiled: CompiledPattern) -> str:
+def _where(job: Job, program: Program, compiled: CompiledPattern) -> str:
     if job.engine == "process" and job.changelog is not None:
         return f"with the consumer that has the partitions of its {job.keyed_by}"
     if job.engine == "process":
         return "all of them in this process, whatever partition an event is in"
-    if compiled.partition and job.key_groups > 1:
-        return f"in {job.key_groups} key groups, by the hash of its partition"
+    groups = next(
+        f.groups for f in families(program, job.key_groups) if compiled.name in f.program.names
+    )
+    if groups > 1:
+        return f"in {groups} key groups, by the hash of its partition"
     return "all of them in one key group"
 
 

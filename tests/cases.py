@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.event import Dot, Event
+from ketal.model.event import Dot, Event
+from ketal.model.syntax import Duration
 from ketal.semantics import Outcome
 
 
@@ -340,6 +341,41 @@ ANCHORS = [
         CHAIN,
         matches=("F=n1@1", "G=n2@1", "G=n2@1 Z=n3@1"),
     ),
+    *(
+        Case(
+            f"{how}, {order}: an anchor that the body never takes leaves the guard alone",
+            "3 Causal and Conc",
+            p(
+                "S = Causal(A, R) && Conc(A, R)",
+                "T = A && !Causal(A, R)",
+                "U = B || A && !Conc(A, R)",
+                "V = A && !Causal(A, all) || B && !Conc(B)",
+                "R = C",
+                f"{how} S | T | U | V",
+                order=order,
+            ),
+            (e("n@1", "a"),),
+            matches=("S=n@1",) if how != "check" else (),
+        )
+        for how in ("check", "find any", "find next", "find strict")
+        for order in ("arrival", CAUSAL)
+    ),
+    *(
+        Case(
+            f"a check of !{operator} whose anchor {where} is violated, as the guard alone holds",
+            "3 Causal and Conc",
+            p(f"S = A && !{operator}(A{anchor})", "R = B", f"check {body}", order=CAUSAL),
+            (e("n@1", "a"),),
+            violations=("n@1: S",),
+        )
+        for operator in ("Causal", "Conc")
+        for where, anchor, body in (
+            ("the body never takes", ", R", "S"),
+            ("has no event yet", ", R", "S R*"),
+            ("is the run so far", ", all", "S"),
+            ("is the prior event", "", "S"),
+        )
+    ),
     Case(
         "a named anchor is the step's last event, not the one just before",
         "3 Causal and Conc",
@@ -611,6 +647,36 @@ WINDOWS = [
         ),
         matches=("A=n1@1 Z=n2@1",),
         untimed=1,
+    ),
+    Case(
+        "times are whole microseconds: less than a nanosecond apart are those that are equal",
+        "3 within",
+        p("find any A B", "within 1 ns"),
+        (
+            e("n@1", "a", time=5),
+            e("n@2", "b", time=5),
+            e("n@3", "b", time=5.000001),
+        ),
+        matches=("A=n@1 B=n@2",),
+    ),
+    Case(
+        "a window that is no whole number of microseconds is not rounded to a shorter one",
+        "3 within",
+        p("find any A B", "within w", "param w = 1 s"),
+        (
+            e("n@1", "a", time=5),
+            e("n@2", "b", time=5.000001),
+            e("n@3", "b", time=5.000002),
+        ),
+        params={"w": Duration(1.4, "us")},
+        matches=("A=n@1 B=n@2",),
+    ),
+    Case(
+        "a duration in a guard is its number of seconds, however small",
+        "3 Events and guards",
+        p("Z = B && time - A.time < 1 ns", "find any A Z"),
+        (e("n@1", "a", time=5), e("n@2", "b", time=5), e("n@3", "b", time=5.000001)),
+        matches=("A=n@1 Z=n@2",),
     ),
     Case(
         "a window of events counts positions among the scope's alphabet events",
@@ -989,6 +1055,28 @@ NOT = [
         line("a n b c a b d n c a n c"),
         # The first and the last run are barred at a, the first goes on with b.
         matches=("A=n@1 B=n@3 C=n@4", "A=n@5 B=n@6 D=n@7 C=n@9"),
+    ),
+    *(
+        Case(
+            f"{how}, {order}: a group beside a not is its neighbour: {types}",
+            "4 A not N B",
+            p(f"{how} (A B*) not N (C* D)", order=order),
+            line(types),
+            matches=matches,
+        )
+        for how, order, types, matches in (
+            ("find next", "arrival", "a d a b c d", ("A=n@1 D=n@2", "A=n@3 B=n@4 C=n@5 D=n@6")),
+            ("find next", CAUSAL, "a d a n b d", ("A=n@1 D=n@2", "A=n@3 B=n@5 D=n@6")),
+            ("find any", "arrival", "a n d b d", ("A=n@1 B=n@4 D=n@5",)),
+            ("find any", CAUSAL, "a n c d b c d", ("A=n@1 B=n@5 C=n@6 D=n@7", "A=n@1 B=n@5 D=n@7")),
+            ("find any", CAUSAL, "a b n d c d", ()),
+            (
+                "find strict",
+                "arrival",
+                "a d a n d a c d a b d",
+                ("A=n@1 D=n@2", "A=n@6 C=n@7 D=n@8", "A=n@9 B=n@10 D=n@11"),
+            ),
+        )
     ),
     Case(
         "readings that differ only in a not give one match",

@@ -18,7 +18,7 @@ import pytest
 
 import ketal
 from ketal import semantics
-from ketal.event import Dot, Event
+from ketal.model.event import Dot, Event
 from ketal.operators.causal_order import canonical
 from tests.cases import facts
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal import guards
+from ketal.analysis import registered_guards as guards
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "language.md"
 PATTERNS = re.findall(r"^```ketal\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)

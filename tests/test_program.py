@@ -15,8 +15,9 @@ import pytest
 
 import ketal
 import ketal.streaming
-from ketal import Event, Limits, Monitor, pattern
+from ketal import Event, Limits, Monitor
 from ketal.errors import SettingError
+from ketal.model import syntax as pattern
 
 INTERFACE = Path(__file__).resolve().parents[2] / "shared" / "INTERFACE.md"
 TEXT = """event E = type == "e";
@@ -146,7 +147,7 @@ WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (
         lambda guard: ketal.build("P", events={"E": guard}, transitions=[], initial="q"),
         3,
-        "a guard must be a str or a node of ketal.pattern, not int",
+        "a guard must be a str or a node of ketal.model.syntax, not int",
     ),
 ]
 
@@ -248,6 +249,26 @@ def test_a_duration_is_given_as_text_or_timedelta(given: Any) -> None:
     """`compile(text, w="30s")` is the twin of `--set w=30s`."""
     text = "param w = 10 s; pattern P { event A = true; find next A A; within w; }"
     assert ketal.compile(text, w=given).compiled[0].window_us == 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("given", "window_us"), [("1ns", 1), ("1000 ns", 1), ("1.4us", 2), ("0.1s", 100_000)]
+)
+def test_a_window_is_rounded_up_to_whole_microseconds(given: str, window_us: int) -> None:
+    """Times are whole microseconds, so `within 1.4 us` is `within 2 us`, and no window is 0."""
+    text = "param w = 10 s; pattern P { event A = true; find next A A; within w; }"
+    assert ketal.compile(text, w=given).compiled[0].window_us == window_us
+    written = f"pattern P {{ event A = true; find next A A; within {given}; }}"
+    assert ketal.compile(written).compiled[0].window_us == window_us
+
+
+@pytest.mark.parametrize("statement", ["within W", "B = A && time < W"])
+def test_a_length_of_time_that_no_number_of_seconds_says_is_refused(statement: str) -> None:
+    text = f"pattern P {{ event A = true; {statement}; find next A A; }}"
+    with pytest.raises(ketal.PatternError, match="this number is too large"):
+        ketal.compile(text.replace("W", f"{'9' * 309} d"))
+    with pytest.raises(SettingError, match="of another kind; write it as `30s`"):
+        ketal.compile(f"param w = 1 s; {text.replace('W', 'w')}", w=f"{'9' * 400}.0 d")
 
 
 def test_a_duration_that_is_none_says_how_it_is_written() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ketal import pattern as ast
 from ketal import semantics
-from ketal.event import Dot, Event, happened_before
 from ketal.grammar import parse
+from ketal.model import syntax as ast
+from ketal.model.event import Dot, Event, happened_before
 from ketal.semantics import History, Scope
 from tests.cases import CASES, CHAIN, FIG_1, FORK, PEERS, Case, e, facts, line, p
 from tests.property.executions import execution

@@ -5,9 +5,9 @@ Each command is a module of this package with two functions, `add_arguments` and
 code. Nothing heavy is imported before a command needs it, so that `--help` and
 `--version` answer at once.
 
-The one rule: the exit code says what happened. 0 fine, 1 found, 2 could not
-run, 3 saved state does not fit, 4 Kafka lost, 130 Ctrl-C, 143 SIGTERM; whoever reads 2 finds
-the reason on standard error, and an error of a user is never a traceback.
+The one rule: the exit code is the result. 0 fine, 1 found, 2 could not run, 3 saved
+state does not fit, 4 Kafka lost, 130 Ctrl-C, 143 SIGTERM; for 2 the reason is on
+standard error, and an error of a user is never a traceback.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Terminated(KeyboardInterrupt):
 
 
 COMMANDS = {
-    "run": ("running", "run the patterns of a file over a log"),
-    "lint": ("linting", "errors and warnings of pattern files"),
-    "fmt": ("formatting", "canonical layout of pattern files"),
-    "graph": ("graphing", "the automaton of a pattern, as a picture or as data"),
-    "audit": ("auditing", "is a log a possible vector-clocked execution?"),
-    "stream": ("streaming", "a streaming job on Kafka topics"),
-    "broker": ("brokering", "a real Kafka broker to try things with"),
-    "limits": ("listing", "every limit: name, default, unit"),
+    "run": "run the patterns of a file over a log",
+    "lint": "errors and warnings of pattern files",
+    "fmt": "canonical layout of pattern files",
+    "graph": "the automaton of a pattern, as a picture or as data",
+    "audit": "whether a log can be a vector-clocked execution, and what is wrong",
+    "stream": "a streaming job on Kafka topics",
+    "broker": "a real Kafka broker to try things with",
+    "limits": "every limit: name, default, unit",
 }
-"""Command → (its module in this package, what it does)."""
+"""Command → what it does; its module in this package is called `COMMAND_command`."""
 
 _PLANNED = ("view", "explain", "cuts", "clocks", "demo")
 """Commands that later versions have; one that is in `COMMANDS` is there."""
@@ -55,7 +55,7 @@ difference in fmt --check); 2 could not run; 3 saved state does not fit; 4 Kafka
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that takes no abbreviated options, and tells where it could not write.
+    """A parser without abbreviated options that reports output which cannot be written.
 
     argparse drops what it cannot write, and exits as if it had.
     """
@@ -70,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
         try:
             stream.write(message or "")
         except OSError as fault:
-            from ketal.cli.output import unwritten
+            from ketal.cli.output_lines import unwritten
 
             raise unwritten(stream.name, fault) from None
 
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _dispatch(words)
     except SystemExit as stop:
-        # argparse has said everything already.
+        # argparse has printed everything already.
         code = stop.code if isinstance(stop.code, int) else COULD_NOT_RUN
     except Terminated:
         code = TERMINATED
@@ -103,14 +103,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Put nothing in the place of standard streams that this process was started without."""
+    """Open the null device for standard streams that this process was started without."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _flushed(code: int) -> int:
-    """Hand over what was printed; return the exit code, another one if that fails."""
+    """Flush standard output; return the exit code, another one if that fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -127,8 +127,8 @@ def _flushed(code: int) -> int:
 def _dispatch(words: list[str]) -> int:
     head = words[0] if words else ""
     if head in COMMANDS:
-        module_name, about = COMMANDS[head]
-        module = importlib.import_module(f"ketal.cli.{module_name}")
+        about = COMMANDS[head]
+        module = importlib.import_module(f"ketal.cli.{head}_command")
         parser = _Parser(prog=f"ketal {head}", description=f"{about[0].upper()}{about[1:]}.")
         module.add_arguments(parser)
         return int(module.execute(parser.parse_intermixed_args(words[1:])))
@@ -144,7 +144,7 @@ def _top_parser() -> argparse.ArgumentParser:
     from ketal import __version__
 
     width = max(map(len, COMMANDS))
-    listed = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())
+    listed = "\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())
     parser = _Parser(
         prog="ketal",
         usage="ketal COMMAND ...",
@@ -166,7 +166,7 @@ def _no_such_command(parser: argparse.ArgumentParser, name: str) -> NoReturn:
 
 
 def complain(message: str) -> None:
-    """Say on standard error why something could not be done."""
+    """Print on standard error why something could not be done."""
     _say_error(f"ketal: {message}")
 
 
@@ -176,17 +176,17 @@ def complain_of_pattern(error: Exception) -> None:
 
 
 def _say_error(text: str) -> None:
-    from ketal.cli.output import printable
+    from ketal.errors import printable
 
     try:
         print("\n".join(map(printable, text.split("\n"))), file=sys.stderr)
     except OSError:
-        # Nobody is left to be told.
+        # Nothing reads standard error any more.
         _leave(sys.stderr)
 
 
 def leave_closed_pipe() -> None:
-    """Leave a pipe that nobody reads any more, without a word."""
+    """Close a pipe without a reader, without a message."""
     _leave(sys.stdout)
 
 
@@ -202,7 +202,7 @@ def _leave(stream: TextIO) -> None:
 
 
 def _reported(error: Exception) -> int:
-    """Say what an error means for the user; return the exit code."""
+    """Print an error for the user; return the exit code."""
     from ketal.errors import KetalError, PatternError, StateError
 
     if isinstance(error, PatternError):

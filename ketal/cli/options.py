@@ -1,10 +1,9 @@
-"""Options that commands share, and what they mean together.
+"""Options that commands share, and how they combine.
 
 A `--config` file is read first and flags override it, one by one: a `--field`
 replaces the path of that field only, a `--limit` that limit only.
 
-The one rule: options are settled, and their faults told, before any event is
-read.
+The one rule: options are resolved, and their faults reported, before any event is read.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from ketal.cli import complain
 from ketal.errors import SettingError
-from ketal.limits import DEFAULT, Limits
+from ketal.model.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
+    from ketal.analysis.parameters import ParamValue
     from ketal.logs import Log, Source
-    from ketal.params import ParamValue
     from ketal.program import Program
 
 STDIN = "-"
@@ -56,7 +55,7 @@ def add_params(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how a log is read."""
+    """Add the options of reading a log."""
     group = parser.add_argument_group("reading a log")
     group.add_argument(
         "--format",
@@ -135,7 +134,7 @@ def params_of(words: list[str]) -> dict[str, ParamValue]:
     SettingError
         If one is not NAME=VALUE.
     """
-    from ketal import params
+    from ketal.analysis import parameters as params
 
     given: dict[str, ParamValue] = {}
     for text in words:
@@ -176,8 +175,8 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     return replace(source, **changed), limits_of(args.limit, limits)
 
 
-def say_rebuilding(log: Log) -> None:
-    """Say on standard error what was missing to rebuild the clocks of a log."""
+def report_rebuilding(log: Log) -> None:
+    """Print on standard error which causes were missing to rebuild the clocks of a log."""
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():
         complain(f"clocks rebuilt: {sentence}; what is not there orders nothing")
 
@@ -190,20 +189,12 @@ def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
     SettingError
         If it cannot be read, is no UTF-8, or is too long.
     """
-    if path != STDIN:
-        from ketal.program import read_pattern
+    from ketal.program import decoded_pattern, read_pattern
 
+    if path != STDIN:
         return read_pattern(path, limits), path
     raw = sys.stdin.buffer.read(limits.pattern_bytes_max + 1)
-    if len(raw) > limits.pattern_bytes_max:
-        raise SettingError(
-            f"{STDIN_NAME} is longer than {limits.pattern_bytes_max} bytes "
-            "(limit pattern_bytes_max)"
-        )
-    try:
-        return raw.decode("utf-8-sig"), STDIN_NAME
-    except UnicodeDecodeError as fault:
-        raise SettingError(f"{STDIN_NAME} is no UTF-8 at byte {fault.start}") from None
+    return decoded_pattern(raw, STDIN_NAME, limits), STDIN_NAME
 
 
 def check_stdin(paths: list[str]) -> None:

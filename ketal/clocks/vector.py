@@ -19,7 +19,6 @@ from ketal.errors import EventError
 COUNTER_MAX = 2**63 - 1
 
 Clock = Mapping[str, int]
-Stamp = tuple[str, Clock]
 
 
 def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
@@ -65,20 +64,3 @@ def compare(a_clock: Clock, b_clock: Clock) -> bool:
     below = all(counter <= b_clock.get(node, 0) for node, counter in a_clock.items())
     nonzero = {n: c for n, c in a_clock.items() if c} != {n: c for n, c in b_clock.items() if c}
     return below and nonzero
-
-
-class VectorScheme:
-    """Vector clocks as a `ketal.clocks.Scheme`; a stamp is (node, clock)."""
-
-    def identity(self, stamp: Stamp) -> tuple[str, int]:
-        """Return the dot."""
-        node, clock = stamp
-        return node, clock[node]
-
-    def line(self, stamp: Stamp) -> str:
-        """Return the node."""
-        return stamp[0]
-
-    def happened_before(self, first: Stamp, second: Stamp) -> bool:
-        """Return whether `first` → `second`; vector clocks always decide."""
-        return happened_before(*first, *second)

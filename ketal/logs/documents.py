@@ -17,7 +17,7 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.jsonl import Record, rejected
-from ketal.logs.shape import kind_of, why_not_json
+from ketal.logs.shape import json_type_of, why_not_json
 
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -35,7 +35,7 @@ def members(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def decoded(raw: bytes) -> Any:
-    """Return the value that JSON says."""
+    """Return the decoded value of JSON."""
     return _decode(raw)
 
 
@@ -49,12 +49,12 @@ def span_object(raw: bytes) -> dict[str, Any]:
     """
     record = _decode(raw)
     if not isinstance(record, dict):
-        raise EventError(f"the span is {kind_of(record)}, not an object")
+        raise EventError(f"the span is {json_type_of(record)}, not an object")
     return record
 
 
 class Text:
-    """The text of a file and how far it was read, which is where its parts stand."""
+    """The text of a file and how far it was read, for the line numbers of its parts."""
 
     def __init__(self, name: str, text: bytes) -> None:
         self.name = name
@@ -108,11 +108,11 @@ class Text:
     def parts(self, raw: Iterable[msgspec.Raw]) -> Iterator[bytes]:
         """Yield parts of the document that follow each other, noting where each stands."""
         for part in raw:
-            found = bytes(part)
-            at = self._text.find(found, self._at)
+            value = bytes(part)
+            at = self._text.find(value, self._at)
             self._at = at if at >= 0 else self._at
-            yield found
-            self._at += len(found) if at >= 0 else 0
+            yield value
+            self._at += len(value) if at >= 0 else 0
 
     def line(self) -> int:
         """Return the line that was read last."""

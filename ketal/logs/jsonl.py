@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ketal.errors import EventError, wrong_type
-from ketal.event import CONTROL_PREFIX, Control, Draft, Event, decode_event
-from ketal.limits import Limits
-from ketal.logs.shape import KAFKA, Item, Shape, kind_of, why_not_json
+from ketal.logs.shape import KAFKA, Item, Shape, json_type_of, why_not_json
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
-from ketal.verdicts import Rejected
+from ketal.model.event import CONTROL_PREFIX, Control, Draft, Event, decode_event
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Rejected
 
 Record = tuple[str, Event | Control | Rejected, str, int]
 """(execution, item, file, line) of one record of a log."""
@@ -37,7 +37,7 @@ _PREFIX = CONTROL_PREFIX.encode()
 
 
 def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Record:
-    """Return the record of one that is no event."""
+    """Return the record of a line that is no event."""
     reason = brief_reason(fault.reason)
     draft = fault.draft if isinstance(fault.draft, Draft) else None
     item = Rejected(place=f"{name}:{line}", reason=reason, execution=execution, draft=draft)
@@ -87,7 +87,7 @@ def read_lines(
 
 
 def may_hold_control(text: bytes) -> bool:
-    """Return whether there may be a control event in it: an escape may spell any letter."""
+    """Return whether a line may hold a control event: an escape may spell any letter."""
     return _PREFIX in text or b"\\u00" in text
 
 
@@ -124,7 +124,7 @@ def decoded(line: bytes, shape: Shape, outside: dict[str, Any] | None = None) ->
         raise EventError(_why_not_json(line, fault)) from None
     if record.__class__ is not dict:
         hint = f" ({_ARRAY_HINT})" if isinstance(record, list) else ""
-        raise EventError(f"the line is {kind_of(record)}, not a JSON object{hint}")
+        raise EventError(f"the line is {json_type_of(record)}, not a JSON object{hint}")
     if outside:
         record[KAFKA] = outside
     return shape.item(record)
@@ -184,11 +184,11 @@ def write_jsonl(
 
 def _object(event: Event | Control | Draft) -> dict[str, Any]:
     if isinstance(event, Control):
-        said = {"node": event.node, "time": event.time, "members": event.members or None}
+        fields = {"node": event.node, "time": event.time, "members": event.members or None}
         if event.kind == "view":
-            said["members"] = event.members
-        kept = {key: value for key, value in said.items() if value is not None}
-        return {"type": CONTROL_PREFIX + event.kind, **kept}
+            fields["members"] = event.members
+        present = {key: value for key, value in fields.items() if value is not None}
+        return {"type": CONTROL_PREFIX + event.kind, **present}
     if not isinstance(event, Event | Draft):
         raise wrong_type("what is written", "a ketal.Event", event)
     out: dict[str, Any] = {"node": event.node, "type": event.type, "clock": event.clock}

@@ -13,17 +13,17 @@ from itertools import count
 from typing import BinaryIO
 
 from ketal.errors import SettingError
-from ketal.event import Control, Event
-from ketal.limits import DEFAULT, Limits
 from ketal.logs import jsonl, shiviz, tabular
 from ketal.logs.jsonl import Record
-from ketal.logs.messages import Messages
-from ketal.logs.rebuilding import Rebuilding, rebuilt
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
-from ketal.logs.streams import Origin, found
-from ketal.logs.traces import TRACES, read_traces
-from ketal.verdicts import Rejected
+from ketal.logs.streams import LogOrigin, detected_format
+from ketal.logs.traces.formats import TRACES, read_traces
+from ketal.logs.traces.message_pairing import Messages
+from ketal.logs.traces.rebuilding import Rebuilding, rebuilt
+from ketal.model.event import Control, Event
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.verdicts import Rejected
 
 
 def place(record: Record) -> str:
@@ -32,10 +32,10 @@ def place(record: Record) -> str:
 
 
 class Log:
-    """A log of events, to be read any number of times.
+    """A re-iterable log of events.
 
-    Iterating yields its events. A log may hold several executions; it then
-    yields the events of all of them, and `executions` tells them apart.
+    Iterating yields its events. A log may hold several executions; it then yields the
+    events of all of them, and `executions` separates them.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Log:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """What is no event, in file order; reads the log."""
+        """The records that are no event, in file order; reads the log."""
         return [item for _, item, _, _ in self._records() if isinstance(item, Rejected)]
 
     @property
@@ -112,9 +112,9 @@ def read_log(
         read only once; gzip and Zstandard data are unpacked, and a name that
         ends in `.gz` or `.zst` is held to it.
     format : str, optional
-        `jsonl`, `shiviz`, `csv` or `parquet`. By default the name tells, then
-        the first lines do; a `regex` means `shiviz`. Also `otlp` and `zipkin`:
-        traces, whose spans become events with rebuilt clocks.
+        `jsonl`, `shiviz`, `csv` or `parquet`. By default from the name, then from the
+        first lines; a `regex` means `shiviz`. Also `otlp` and `zipkin`: traces, whose
+        spans become events with rebuilt clocks.
     regex, delimiter : str, optional
         For ShiViz logs. The pieces between delimiters are executions, named by
         the delimiter's group `trace` (else its first named group), else by
@@ -141,7 +141,7 @@ def read_log(
         If a file is missing or an option is wrong; later, on iteration, if a
         file cannot be read, or a stream is read a second time.
     TypeError
-        If what is to be read is neither a path nor a file.
+        If an argument is neither a path nor a file.
 
     Examples
     --------
@@ -166,9 +166,9 @@ def open_source(
     paths: Iterable[str | os.PathLike[str] | BinaryIO],
     limits: Limits = DEFAULT,
 ) -> Log:
-    """Return the log that `paths` hold, read as `source` says; see `read_log`."""
+    """Return the log that `paths` hold, read by `source`; see `read_log`."""
     limits = Limits.given(limits)
-    origins = [Origin(path) for path in paths]
+    origins = [LogOrigin(path) for path in paths]
     if sum(origin.is_stdin for origin in origins) > 1:
         raise SettingError("standard input is given twice as a log, and can be read only once")
     if not origins:
@@ -183,16 +183,16 @@ def open_source(
         for origin in origins:
             yield from _records(origin, source, limits, pieces)
 
-    told = Rebuilding()
+    missing = Rebuilding()
     if source.format in TRACES:
-        return Log(lambda: read_traces(origins, source.format or "", limits, told), told)
+        return Log(lambda: read_traces(origins, source.format or "", limits, missing), missing)
     if messages is not None:
-        return Log(lambda: rebuilt(records(), messages, limits, told), told)
+        return Log(lambda: rebuilt(records(), messages, limits, missing), missing)
     return Log(records)
 
 
 def _records(
-    origin: Origin, source: Source, limits: Limits, pieces: Iterator[int]
+    origin: LogOrigin, source: Source, limits: Limits, pieces: Iterator[int]
 ) -> Iterator[Record]:
     with origin.opened() as file:
         chosen = source.format or ("shiviz" if source.regex else None)
@@ -201,7 +201,12 @@ def _records(
             return
         chunks = origin.chunks(file)
         if chosen is None:
-            chosen, chunks = found(origin.name, chunks)
+            chosen, chunks = detected_format(origin.name, chunks)
+            if chosen in TRACES and not source.fields:
+                raise SettingError(
+                    f"{origin.name}: holds spans of a trace and no events; "
+                    f"--format {chosen} makes events of them"
+                )
         if source.delimiter and chosen != "shiviz":
             raise SettingError(
                 f"{origin.name}: delimiter is for ShiViz logs, and the format is {chosen}"

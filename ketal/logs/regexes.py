@@ -1,12 +1,12 @@
 """Regular expressions of users, in JavaScript's or Python's syntax, run by RE2.
 
-RE2 matches in time linear in the text (Cox, "Regular expression matching can be
-simple and fast", 2007), and so has neither lookaround nor backreferences. What
-the two syntaxes spell otherwise than RE2 is rewritten; `^` and `$` match at every
-line, as ShiViz has it.
+RE2 matches in time linear in the text (Cox, "Regular expression matching can be simple
+and fast", 2007), and so has neither lookaround nor backreferences. Where the two
+syntaxes differ from RE2, expressions are rewritten; `^` and `$` match at every line, as
+ShiViz has it.
 
-The one rule: what is wrong with an expression is said of the text that the user
-wrote, and where in it.
+The one rule: a fault of an expression is reported for the text that the user wrote,
+with its place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import re2
 
 from ketal.errors import SettingError
-from ketal.limits import DEFAULT, Limits
+from ketal.model.limits import DEFAULT, Limits
 
 _LINES = "(?m)"
 """Makes `^` and `$` match at every line."""
@@ -136,9 +136,9 @@ def _translated(text: str, what: str) -> _Translation:
 
 
 def _why_invalid(text: str, translation: _Translation, fault: Exception, options: Any) -> str:
-    """Say what RE2 says about an expression, with the place in the user's own text."""
-    said = _said(fault)
-    kind, _, piece = said.partition(": ")
+    """Return RE2's message about an expression, with the place in the user's own text."""
+    message = _message_of(fault)
+    kind, _, piece = message.partition(": ")
     end = None
     if kind == "missing )":
         start = translation.opened[-1] if translation.opened else 0
@@ -150,7 +150,7 @@ def _why_invalid(text: str, translation: _Translation, fault: Exception, options
         last = bisect_left(
             range(len(translation.text) + 1),
             True,
-            key=lambda n: _fault(translation.text[:n], options) == said,
+            key=lambda n: _fault(translation.text[:n], options) == message,
         )
         first = last - len(piece)
         if not piece or not 0 <= first < len(translation.places):
@@ -165,11 +165,11 @@ def _fault(text: str, options: Any) -> str:
     try:
         re2.compile((_LINES + text).encode(), options)
     except re2.error as fault:
-        return _said(fault)
+        return _message_of(fault)
     return ""
 
 
-def _said(fault: Exception) -> str:
+def _message_of(fault: Exception) -> str:
     why = fault.args[0] if fault.args else fault
     return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
 

@@ -1,12 +1,12 @@
 """From a decoded record to an event.
 
-A record is a mapping from keys to values, whatever format it was written in. A
-`Shape` says which of its keys hold the event's own fields; every other key is
-an attribute. Nothing is lost: a record that cannot be an event is an
-`EventError` with the reason, and so is one whose attributes collide.
+A record is a mapping from keys to values, whatever format it was written in. A `Shape`
+describes which of its keys hold the event's own fields; every other key is an
+attribute. Nothing is lost: a record that cannot be an event is an `EventError` with the
+reason, and so is one whose attributes collide.
 
-The one rule: what is taken out of a record as an own field is not an attribute
-as well, and everything else is.
+The one rule: a key is either an own field of the event or an attribute, never both,
+never neither.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ import msgspec
 
 from ketal.clocks import vector
 from ketal.errors import EventError, SettingError
-from ketal.event import CONTROL_PREFIX, CleanEvent, Control, Draft, Event
-from ketal.limits import DEFAULT, Limits
 from ketal.logs.source import INCARNATION, OWN_FIELDS, TIME_UNITS, Path, Source, path_of
+from ketal.model.event import CONTROL_PREFIX, CleanEvent, Control, Draft, Event
+from ketal.model.limits import DEFAULT, Limits
 
 Item = Event | Control
-"""What a well-formed record is."""
+"""The item of a well-formed record."""
 
 KAFKA = "\0kafka"
-"""The key under which a record holds its message's key and headers (`decoded`'s `outside`)."""
+"""The key under which a record holds its message's key, headers and timestamp (`decoded`'s
+`outside`)."""
+
+TIMESTAMP = "kafka.timestamp"
+"""The path of the time that Kafka has for a message."""
 
 PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
 """Where the fields are by default: under their own names."""
@@ -42,7 +46,7 @@ _COUNTERS = re.compile(r"\s*;\s*")
 _MISSING_HINT = {
     "node": " (--field node=PATH says where it is)",
     "type": " (--field type=PATH says where it is)",
-    "clock": " (--field clock=PATH says where it is)",
+    "clock": " (--field clock=PATH says where it is, --rebuild KEYS makes clocks from messages)",
 }
 
 
@@ -59,8 +63,9 @@ class Shape:
     limits : Limits
         `clock_entries_max` bounds a clock.
     kafka : bool
-        Whether records are Kafka messages: `kafka.key` and `kafka.header.NAME` are paths then, and
-        what is said of a fault names no flags, for the commands that read messages have none.
+        Whether records are Kafka messages: `kafka.key`, `kafka.timestamp` and
+        `kafka.header.NAME` are paths then, and the message of a fault names no flags,
+        for the commands that read messages have none.
 
     Raises
     ------
@@ -80,7 +85,7 @@ class Shape:
             if not kafka and _of_message(path):
                 raise SettingError(
                     f"the path {path} of {name} needs a Kafka source: "
-                    "a file's records have no key and no headers"
+                    "a file's records have no key, no headers and no timestamp"
                 )
         texts = {**defaults, **source.fields}
         self.paths: dict[str, Path] = {
@@ -89,7 +94,7 @@ class Shape:
         """Field → the keys that lead to it."""
         self._shown = texts
         self._hints = {} if kafka else _MISSING_HINT
-        self._nodes_said = "`nodes` of the source" if kafka else "--nodes A,B,C"
+        self._nodes_option = "`nodes` of the source" if kafka else "--nodes A,B,C"
         self._nodes = source.nodes
         self._clockless = source.rebuild is not None
         self._divisor = TIME_UNITS[source.time_unit]
@@ -139,7 +144,8 @@ class Shape:
                 **({} if members is None else {"members": members}),
             )
         if self._clockless:
-            # It gets its clock when all events are known. What else it lacks is said below.
+            # Its clock is rebuilt when all events are read. Other missing fields are reported
+            # below.
             own["clock"] = {str(own.get("node")): 1}
         for name in ("clock", "node", "type"):
             value = own.get(name)
@@ -169,7 +175,7 @@ class Shape:
     def _draft(
         self, own: dict[str, Any], data: dict[str, Any] | None, record: dict[str, Any]
     ) -> Draft | None:
-        """Return what a record without a valid clock says; None where more is wrong."""
+        """Return the draft of a record without a valid clock; None where more is wrong."""
         try:
             event = CleanEvent(
                 node=own["node"],
@@ -220,7 +226,7 @@ class Shape:
             return record
         if data.__class__ is not dict:
             raise EventError(
-                f"{self._shown['data']} must be an object of attributes, not {kind_of(data)}"
+                f"{self._shown['data']} must be an object of attributes, not {json_type_of(data)}"
             )
         _remove(record, self._data)
         if not record:
@@ -239,19 +245,20 @@ class Shape:
         if isinstance(clock, list):
             if self._nodes is None:
                 raise EventError(
-                    f"the clock is positional; {self._nodes_said} says whose its entries are"
+                    f"the clock is positional; {self._nodes_option} says whose its entries are"
                 )
             if len(clock) != len(self._nodes):
-                said = self._nodes_said.removesuffix(" A,B,C")
+                option = self._nodes_option.removesuffix(" A,B,C")
                 raise EventError(
-                    f"the clock has {len(clock)} entries, {said} names {len(self._nodes)}"
+                    f"the clock has {len(clock)} entries, {option} names {len(self._nodes)}"
                 )
             clock = dict(zip(self._nodes, clock, strict=True))
         elif clock.__class__ is not dict:
-            raise EventError(f"clock must map nodes to counters, not be {kind_of(clock)}")
+            raise EventError(f"clock must map nodes to counters, not be {json_type_of(clock)}")
         elif self._nodes is not None:
             raise EventError(
-                f"the clock names its nodes itself; {self._nodes_said} is for clocks that are lists"
+                f"the clock names its nodes itself; {self._nodes_option} is for clocks that are "
+                "lists"
             )
         if len(clock) > self._entries_max:
             raise EventError(
@@ -272,9 +279,9 @@ class Shape:
 
 
 def _of_message(path: str) -> Path:
-    """Return the keys of `kafka.key` and `kafka.header.NAME`, none for any other path."""
-    if path == "kafka.key":
-        return (KAFKA, "key")
+    """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; of others none."""
+    if path in ("kafka.key", TIMESTAMP):
+        return (KAFKA, path.removeprefix("kafka."))
     name = path.removeprefix("kafka.header.")
     return (KAFKA, "header", name) if name and name != path else ()
 
@@ -284,7 +291,7 @@ def _identifier(value: Any) -> str | None:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise EventError(f"id must be a string or an integer, not {kind_of(value)}")
+    raise EventError(f"id must be a string or an integer, not {json_type_of(value)}")
 
 
 def _value(record: Any, path: Path) -> Any:
@@ -308,7 +315,7 @@ def _remove(record: dict[str, Any], path: Path) -> None:
             del record[path[0]]
 
 
-def kind_of(value: object) -> str:
+def json_type_of(value: object) -> str:
     """Name a value's JSON type, for a message."""
     if value is None:
         return "null"
@@ -365,11 +372,11 @@ def _once(pairs: list[tuple[str, Any]], text: str) -> None:
 
 
 def why_not_json(text: str, fault: Exception) -> str:
-    """Say of a text why msgspec does not read it as JSON: it is not, or holds such a number."""
+    """Return why msgspec does not read a text as JSON: a syntax error, or a number out of range."""
     why = f"is not JSON: {str(fault).removeprefix('JSON is malformed: ')}"
     if "out of range" not in why:
         return why
-    # What stands before the number was read, so its strings are whole.
+    # The text before the number was read, so its strings are whole.
     for token in _STRING_OR_NUMBER.finditer(text):
         number = token[1] or "0"
         whole = number.lstrip("-").isdigit()

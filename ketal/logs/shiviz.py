@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ketal.errors import EventError, SettingError
-from ketal.limits import Limits
+from ketal.logs.decompression import TornError
 from ketal.logs.jsonl import Record, rejected
 from ketal.logs.regexes import NAME, compile_regex, shortened
 from ketal.logs.shape import Shape, brief
 from ketal.logs.source import Source
-from ketal.logs.unpacking import TornError
+from ketal.model.limits import Limits
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 """ShiViz's own: a line of text, then a line with host and clock."""
@@ -39,7 +39,7 @@ def _groups(regex: Any) -> dict[str, int]:
     return {name.decode(): index for name, index in named}
 
 
-class _Reader:
+class _ShivizReader:
     """The compiled expressions and the shape of one log."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
@@ -97,7 +97,7 @@ class _Reader:
 
 def check_expressions(source: Source, limits: Limits) -> None:
     """Raise the SettingError of a regex or delimiter that cannot be used."""
-    _Reader(source, limits)
+    _ShivizReader(source, limits)
 
 
 def read_text(
@@ -110,12 +110,12 @@ def read_text(
     pieces : iterator of int
         Numbers for the executions that have no name, shared by the files of a log.
     """
-    reader = _Reader(source, limits)
+    reader = _ShivizReader(source, limits)
     raw, damage = _whole(name, chunks, limits)
     text, invalid = _cleaned(raw)
     begin, regex, delimiter = reader.header(text)
     used: set[str] = set()
-    lines = _Lines(text)
+    lines = _LineNumbers(text)
     for execution, start, end in _executions(text, begin, delimiter, pieces):
         named, count = execution, 1
         while named in used:
@@ -145,7 +145,7 @@ def _whole(name: str, chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, E
     except EventError as fault:
         text = b"".join(held)
         if isinstance(fault, TornError):
-            # How the line goes on that the data stops in, nobody knows.
+            # The line in which the data is truncated is incomplete.
             text = text[: text.rfind(b"\n") + 1]
         return text, fault
     return b"".join(held), None
@@ -169,7 +169,7 @@ def _cleaned(raw: bytes) -> tuple[bytes, frozenset[int]]:
     return b"\n".join(lines), frozenset(invalid)
 
 
-class _Lines:
+class _LineNumbers:
     """Line numbers of growing offsets, each counted from the one before."""
 
     def __init__(self, text: bytes) -> None:
@@ -188,7 +188,7 @@ class _Lines:
 def _executions(
     text: bytes, begin: int, delimiter: Any, pieces: Iterator[int]
 ) -> Iterator[tuple[str, int, int]]:
-    """Cut the text at the delimiter; yield (name, start, end) of what is not blank."""
+    """Cut the text at the delimiter; yield (name, start, end) of each part that is not blank."""
     cuts = [] if delimiter is None else [m for m in delimiter.finditer(text, begin) if m.group()]
     if not cuts:
         yield "", begin, len(text)
@@ -209,8 +209,8 @@ def _items(
     start: int,
     end: int,
     regex: Any,
-    reader: _Reader,
-    lines: _Lines,
+    reader: _ShivizReader,
+    lines: _LineNumbers,
     invalid: frozenset[int],
 ) -> Iterator[tuple[Any, int]]:
     """Yield (item or EventError, offset) of one execution."""
@@ -250,13 +250,13 @@ def _first_word(text: bytes, start: int, end: int) -> int:
     return end - len(text[start:end].lstrip())
 
 
-def _touches(invalid: frozenset[int], lines: _Lines, start: int, end: int) -> bool:
+def _touches(invalid: frozenset[int], lines: _LineNumbers, start: int, end: int) -> bool:
     first = lines.number(start)
     return any(line in invalid for line in range(first, lines.number(end) + 1))
 
 
 def _between(
-    text: bytes, start: int, end: int, invalid: frozenset[int], lines: _Lines
+    text: bytes, start: int, end: int, invalid: frozenset[int], lines: _LineNumbers
 ) -> tuple[EventError, int] | None:
     """Return the fault of text that no match covers, unless it is blank."""
     left = text[start:end].strip()

@@ -1,10 +1,10 @@
-"""What a log looks like: its format, and where an event's own fields are.
+"""How a log is read: its format, and where an event's own fields are.
 
-A `Source` is the `[source]` table of a configuration file, or the options of
-the command line that say the same: format, regular expressions, the mapping
-from an event's fields to paths in a record, the nodes of positional clocks, the
-unit of time. The one rule: a source is checked when it is made, so that a wrong
-option is an error before any event is read.
+A `Source` is the `[source]` table of a configuration file, or the equivalent options of
+the command line: format, regular expressions, the mapping from an event's fields to
+paths in a record, the nodes of positional clocks, the unit of time. The one rule: a
+source is checked when it is made, so that a wrong option is an error before any event
+is read.
 """
 
 from __future__ import annotations
@@ -17,17 +17,28 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.limits import DEFAULT, Limits
+from ketal.model.limits import DEFAULT, Limits
 
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", "otlp", "zipkin")
 OWN_FIELDS = ("node", "type", "clock", "time", "id", "data")
 INCARNATION = "incarnation"
 """The attribute that numbers the runs of a node (docs/membership.md)."""
 FIELDS = (*OWN_FIELDS, INCARNATION)
-"""What a path in a record may be given for."""
+"""The fields for which a path in a record may be given."""
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
-TABLES = ("pattern", "engine", "kafka", "source", "output", "state", "time", "limits", "spark")
+TABLES = (
+    "pattern",
+    "engine",
+    "params",
+    "kafka",
+    "source",
+    "output",
+    "state",
+    "time",
+    "limits",
+    "spark",
+)
 
 Path = tuple[str, ...]
 """The keys that lead to a value in a record."""
@@ -199,7 +210,8 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     name = os.fspath(path)
     try:
         with open(path, "rb") as file:
-            document = tomllib.load(file)
+            # Some editors begin a file with a byte order mark.
+            document = tomllib.loads(file.read().decode("utf-8-sig"))
     except OSError as fault:
         raise SettingError(f"{name}: {fault.strerror or fault}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:

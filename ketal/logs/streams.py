@@ -9,6 +9,7 @@ the line would have been, and reading goes on where it can.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -17,13 +18,17 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from ketal.errors import EventError, SettingError, wrong_type
-from ketal.logs.unpacking import BLOCK_BYTES, HEAD_BYTES, TornError, unpacked
+from ketal.logs.decompression import BLOCK_BYTES, HEAD_BYTES, TornError, unpacked
 
 _FIRST_LINE_BYTES = 65_536
 SEPARATORS = ",\t;|"
-"""What may stand between the columns of a CSV file."""
+"""The separators of columns of a CSV file."""
+_MARK = b"\xef\xbb\xbf"
+"""The byte order mark, which UTF-8 may begin with."""
 PARQUET = b"PAR1"
 """A Parquet file begins with it."""
+_OTLP = re.compile(rb'[\s\[]*\{\s*"resource(S|_s)pans"')
+_ARRAY = re.compile(rb"\[[\s\[]*\{")
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -36,7 +41,7 @@ _SUFFIXES = {
 }
 
 
-class Origin:
+class LogOrigin:
     """One thing that a log is read from: a file, standard input, an open file.
 
     Raises
@@ -121,7 +126,7 @@ class Origin:
         return unpacked(head[:HEAD_BYTES], raw, self.name if self._file is None else "")
 
     def _raw(self, file: BinaryIO) -> Iterator[bytes]:
-        # `read1` gives what is there: a live pipe must not wait for a full block.
+        # `read1` returns available bytes: a live pipe must not wait for a full block.
         read = getattr(file, "read1", file.read)
         try:
             while chunk := read(BLOCK_BYTES):
@@ -205,7 +210,7 @@ def blocks(
                 held.clear()
     except EventError as error:
         fault = error
-    # Of a line that the data stops in, nobody knows how it goes on: the damage has its place.
+    # The line in which the data is truncated is incomplete: the damage takes its place.
     if size and not isinstance(fault, TornError):
         yield number, b"".join(held) if size <= line_bytes_max else too_long
         number += 1
@@ -215,15 +220,17 @@ def blocks(
 
 def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
     """Yield the bytes in pieces of at most `size`, without a byte order mark."""
-    mark = b"\xef\xbb\xbf"
+    mark = _MARK
     for chunk in chunks:
         piece, mark = chunk.removeprefix(mark), b""
         for start in range(0, len(piece), size):
             yield piece[start : start + size]
 
 
-def found(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """Find out a log's format, from its name, then from its first lines.
+def detected_format(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
+    """Detect a log's format, from its name, then from its first lines.
+
+    JSON may be that of traces, whatever the name.
 
     Returns
     -------
@@ -233,18 +240,33 @@ def found(name: str, chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
     stem, suffix = os.path.splitext(name.lower())
     if suffix in (".gz", ".zst"):
         suffix = os.path.splitext(stem)[1]
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix], chunks
+    named = _SUFFIXES.get(suffix)
+    if named not in (None, "jsonl"):
+        return named, chunks
+    # JSON may be laid out: lines of brackets alone decide nothing.
     head, chunks = _head(
-        chunks, lambda seen: b"\n" in seen.lstrip() or len(seen) >= _FIRST_LINE_BYTES
+        chunks,
+        lambda seen: b"\n" in seen.lstrip(_MARK + b" \t\r\n[{") or len(seen) >= _FIRST_LINE_BYTES,
     )
-    return _of_head(head), chunks
+    text = head.removeprefix(_MARK).lstrip()
+    return _of_traces(text) or named or _of_head(text), chunks
 
 
-def _of_head(head: bytes) -> str:
-    if head.startswith(PARQUET):
+def _of_traces(text: bytes) -> str:
+    """Return the format of traces that a text begins as; empty if it is no trace."""
+    if _OTLP.match(text):
+        return "otlp"
+    if _ARRAY.match(text):
+        return "zipkin" if b'"traceId"' in text else ""
+    line = text.partition(b"\n")[0]
+    spans = b'"traceId"' in line and b'"localEndpoint"' in line and b'"node"' not in line
+    return "zipkin" if spans and line.startswith(b"{") else ""
+
+
+def _of_head(text: bytes) -> str:
+    if text.startswith(PARQUET):
         return "parquet"
-    line = head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
+    line = text.partition(b"\n")[0]
     if line.startswith((b"{", b"[")) or not line:
         return "jsonl"
     separator = max(SEPARATORS, key=lambda s: line.count(s.encode())).encode()

@@ -26,11 +26,11 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ketal.errors import EventError, SettingError
-from ketal.limits import Limits
 from ketal.logs.jsonl import Record, rejected
 from ketal.logs.shape import Shape, brief
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks
+from ketal.model.limits import Limits
 
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BATCH_ROWS = 4_096
@@ -105,7 +105,7 @@ def _split(block: bytes | EventError) -> list[bytes | EventError]:
     return [block] if isinstance(block, EventError) else [*block.split(b"\n")]
 
 
-class _Lines:
+class _CsvLines:
     """Lines of text for the csv module; raises the EventError of a line that is none."""
 
     def __init__(self, chunks: Iterator[bytes], limits: Limits) -> None:
@@ -123,7 +123,7 @@ class _Lines:
         """Forget the row before: the next line begins a row."""
         self.first = self._size = 0
 
-    def __iter__(self) -> _Lines:
+    def __iter__(self) -> _CsvLines:
         return self
 
     def __next__(self) -> str:
@@ -147,7 +147,7 @@ def _rows(chunks: Iterator[bytes], limits: Limits) -> Iterator[tuple[int, list[s
     """Yield (line on which the row begins, cells or why there are none)."""
     # The bound on a cell is one for the whole process, hence it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), limits.line_bytes_max))
-    lines = _Lines(chunks, limits)
+    lines = _CsvLines(chunks, limits)
     opening = "\n"
     while opening.isspace():
         lines.begin()

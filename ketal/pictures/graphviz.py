@@ -10,7 +10,6 @@ The one rule: an answer that does not place every box and every link is a
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from typing import Any
 
@@ -20,12 +19,7 @@ DOT_TIMEOUT_S = 10
 POINTS_PER_INCH = 72
 
 
-def available() -> str | None:
-    """Return the path of `dot`, or None."""
-    return shutil.which("dot")
-
-
-def place(scene: Scene, program: str) -> Layout:
+def layout_of(scene: Scene, program: str) -> Layout:
     """Lay a scene out with the `dot` at `program`.
 
     Raises
@@ -48,8 +42,8 @@ def place(scene: Scene, program: str) -> Layout:
     except (OSError, UnicodeError) as error:
         raise LayoutError(f"dot cannot be run: {error}") from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-        raise LayoutError(f"dot failed with status {done.returncode}: {said}")
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+        raise LayoutError(f"dot failed with status {done.returncode}: {reason}")
     try:
         return _answer(json.loads(done.stdout), scene)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
@@ -63,7 +57,7 @@ def _question(scene: Scene) -> str:
     lines = [
         "digraph {",
         f"rankdir={'LR' if scene.horizontal else 'TB'}; nodesep=0.35; ranksep=0.45;",
-        'node [label="", fixedsize=true]; edge [arrowsize=0.8];',
+        'node [label="", fixedsize=true]; edge [dir=none];',
     ]
     for number, box in enumerate(scene.boxes):
         shape = "circle" if box.half_width == box.half_height else 'box, style="rounded"'
@@ -80,23 +74,21 @@ def _question(scene: Scene) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _answer(said: dict[str, Any], scene: Scene) -> Layout:
-    top = float(said["bb"].split(",")[3])
+def _answer(answer: dict[str, Any], scene: Scene) -> Layout:
+    top = float(answer["bb"].split(",")[3])
 
     def point(text: str) -> Point:
         x, y = map(float, text.split(","))
         return (x, top - y)
 
-    boxes = {item["name"]: point(item["pos"]) for item in said["objects"]}
-    links = {int(item["id"]): item for item in said["edges"]}
+    boxes = {item["name"]: point(item["pos"]) for item in answer["objects"]}
+    links = {int(item["id"]): item for item in answer["edges"]}
     routes = []
     for number, link in enumerate(scene.links):
-        item = links[number]
-        mark, *rest = item["pos"].split(" ")
-        if not mark.startswith("e,") or len(rest) % 3 != 1:
-            raise ValueError(f"the spline of link {number} is {item['pos']!r}")
-        curve = tuple(map(point, rest))
-        label = point(item["lp"]) if link.label_width else curve[0]
-        routes.append(Route(curve, point(mark[2:]), label))
+        curve = tuple(map(point, links[number]["pos"].split(" ")))
+        if len(curve) % 3 != 1:
+            raise ValueError(f"the spline of link {number} is of {len(curve)} points")
+        label = point(links[number]["lp"]) if link.label_width else curve[0]
+        routes.append(Route(curve, label))
     centers = tuple(boxes[f"n{number}"] for number in range(len(scene.boxes)))
     return Layout(centers, tuple(routes), "Graphviz")

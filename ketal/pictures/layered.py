@@ -1,11 +1,11 @@
 """A layered layout, where Graphviz is absent (Sugiyama, Tagawa and Toda 1981).
 
-Links that close a cycle are turned round; boxes stand in layers, so that every
-link leads on; a link has a place of its own in each layer that it crosses, and
-its label in one of them. Each layer is ordered for few crossings; then each
-place is drawn to the mean of its neighbours, and within a layer places keep
-their order and their distance.
-That is a least-squares problem which pooling adjacent violators solves exactly.
+Boxes stand in layers, so that every link leads to a later one, but for those
+that close a cycle. A link has a place of its own in each layer that it crosses,
+and its label in one of them. Sweeps over the layers move each place to the mean
+of its neighbours, as near as the layer's order and sizes allow, which pooling
+adjacent violators solves exactly; in the first half of the sweeps the means also
+give the order.
 
 The one rule: across a layer's band every line runs straight, at its own place;
 lines bend only between bands, where there is nothing else. So no line meets a
@@ -16,9 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ketal.pictures.layout import Box, Layout, Link, Point, Route, Scene
@@ -26,235 +23,160 @@ from ketal.pictures.layout import Box, Layout, Link, Point, Route, Scene
 BAND_GAP = 34.0
 BAND_GAP_MAX = 90.0
 PLACE_GAP = 14.0
+PORT_GAP = 14.0
 LABEL_GAP = 3.0
-ARROW = 9.0
 LOOP = 30.0
-SWEEPS = 40
-ORDER_SWEEPS = 24
+SWEEPS = 24
 STRAIGHT = 50.0
 """How much more a place weighs that keeps a long link straight."""
 
 
-@dataclass
-class _Places:
-    """Every place: boxes first, then labels and the places of long links."""
+@dataclass(eq=False, slots=True)
+class _Place:
+    """An element of a layer: a box, a link's label, or a link that crosses the layer.
 
-    layers: list[int] = field(default_factory=list)
-    before: list[float] = field(default_factory=list)
-    after: list[float] = field(default_factory=list)
-    along: list[float] = field(default_factory=list)
-    pairs: list[tuple[int, int]] = field(default_factory=list)
+    `half` is half its size along, later that of its band; `before` and `after` are its reach
+    across; `box` is half a box's size along and across, and the radius of its corners; `near`
+    are its neighbours in the layers before and after.
+    """
 
-    def add(self, layer: int, before: float, after: float, along: float) -> int:
-        self.layers.append(layer)
-        self.before.append(before)
-        self.after.append(after)
-        self.along.append(along)
-        return len(self.layers) - 1
+    layer: int
+    half: float = 0.0
+    before: float = 2.0
+    after: float = 2.0
+    along: float = 0.0
+    across: float = 0.0
+    box: tuple[float, float, float] | None = None
+    near: tuple[list[_Place], list[_Place]] = field(default_factory=lambda: ([], []))
 
 
-def place(scene: Scene) -> Layout:
+def layout_of(scene: Scene) -> Layout:
     """Lay a scene out."""
-    layers = _layers(scene)
-    places = _Places()
     loops = {link.source: link for link in scene.links if link.source == link.target}
-    for number, box in enumerate(scene.boxes):
-        _add_box(places, scene, layers[number], box, loops.get(number))
-    chains = [_add_link(places, scene, number) for number in range(len(scene.links))]
-    rows = _ordered(places)
-    across = _across(places, rows, len(scene.boxes))
-    bands = _bands(places, rows, across)
-    drawing = _Drawing(scene, places, chains, across, bands)
-    return Layout(
-        tuple(drawing.turned(bands[places.layers[n]][0], across[n]) for n in range(len(layers))),
-        tuple(map(drawing.route, range(len(scene.links)))),
-        "layers",
-    )
+    boxes = [
+        _box(scene, box, layer, loops.get(number))
+        for number, (box, layer) in enumerate(zip(scene.boxes, _layers(scene), strict=True))
+    ]
+    chains = [_chain(scene, link, boxes) for link in scene.links]
+    rows: list[list[_Place]] = [[] for _ in range(1 + max(box.layer for box in boxes))]
+    for one in itertools.chain(boxes, *(chain[1:-1] for chain in chains)):
+        rows[one.layer].append(one)
+    if scene.horizontal:
+        # It is turned upside down, so that labels and loops stand above the lines.
+        for row in rows:
+            row.reverse()
+    _coordinates(rows)
+    _stack(rows)
+
+    def turned(point: Point) -> Point:
+        return (point[0], -point[1]) if scene.horizontal else (point[1], point[0])
+
+    routes = []
+    for link, chain in zip(scene.links, chains, strict=True):
+        curve, label = (_loop if len(chain) == 1 else _curve)(scene, link, chain)
+        routes.append(Route(tuple(map(turned, curve)), turned(label)))
+    return Layout(tuple(turned((b.along, b.across)) for b in boxes), tuple(routes), "layers")
 
 
-# --- layers -----------------------------------------------------------------
+# --- places -----------------------------------------------------------------
 
 
 def _layers(scene: Scene) -> list[int]:
     """Return each box's layer; a link with a label leaves one free, where the label stands."""
-    after: dict[int, list[int]] = defaultdict(list)
-    length: dict[tuple[int, int], int] = {}
+    after: list[dict[int, int]] = [{} for _ in scene.boxes]
     for link in scene.links:
-        if link.source != link.target:
-            after[link.source].append(link.target)
-            length[link.source, link.target] = 2 if link.label_width else 1
-    order = _postorder(after, len(scene.boxes))
-    position = {box: at for at, box in enumerate(order)}
-    layers = [0] * len(scene.boxes)
-    # In the reverse of postorder every link leads on, but for those that close a cycle.
-    # Those lead to a box that is on the path from the root, so to a lower layer.
-    for box in reversed(order):
+        after[link.source][link.target] = 2 if link.label_width else 1
+    done: list[int] = []
+    entered: set[int] = set()
+
+    def visit(box: int) -> None:
+        entered.add(box)
         for target in after[box]:
-            if position[target] < position[box]:
-                layers[target] = max(layers[target], layers[box] + length[box, target])
+            if target not in entered:
+                visit(target)
+        done.append(box)
+
+    # The last box, where the arrow to the initial state starts, is entered by no link.
+    for box in reversed(range(len(scene.boxes))):
+        if box not in entered:
+            visit(box)
+    # In the reverse of postorder every link leads on, but for those that close a cycle.
+    layers = [0] * len(scene.boxes)
+    placed: set[int] = set()
+    for box in reversed(done):
+        placed.add(box)
+        for target, length in after[box].items():
+            if target not in placed:
+                layers[target] = max(layers[target], layers[box] + length)
     return layers
 
 
-def _postorder(after: dict[int, list[int]], count: int) -> list[int]:
-    order: list[int] = []
-    seen: set[int] = set()
-    for root in _roots(after, count):
-        if root in seen:
-            continue
-        seen.add(root)
-        todo = [(root, iter(after[root]))]
-        while todo:
-            box, targets = todo[-1]
-            for target in targets:
-                if target not in seen:
-                    seen.add(target)
-                    todo.append((target, iter(after[target])))
-                    break
-            else:
-                order.append(box)
-                todo.pop()
-    return order
+def _sizes(scene: Scene, width: float, height: float) -> tuple[float, float]:
+    """Return sizes along and across."""
+    return (width, height) if scene.horizontal else (height, width)
 
 
-def _roots(after: dict[int, list[int]], count: int) -> list[int]:
-    """Return the boxes, those first that no link leads to."""
-    entered = {target for targets in after.values() for target in targets}
-    return sorted(range(count), key=lambda box: (box in entered, box))
-
-
-def _add_box(places: _Places, scene: Scene, layer: int, box: Box, loop: Link | None) -> None:
-    along, across = _halves(scene, box)
-    before = after = across
+def _box(scene: Scene, box: Box, layer: int, loop: Link | None) -> _Place:
+    half, side = _sizes(scene, box.half_width, box.half_height)
+    one = _Place(layer, half, side, side, box=(half, side, box.radius))
     if loop is not None:
-        label_along, label_across = _label(scene, loop)
-        along = max(along, label_along / 2)
-        # A loop stands above in a horizontal picture, to the right in the other.
-        if scene.horizontal:
-            before += LOOP + LABEL_GAP + label_across
-        else:
-            after += LOOP + LABEL_GAP + label_across
-    places.add(layer, before, after, along)
+        along, across = _sizes(scene, loop.label_width, loop.label_height)
+        one.half = max(half, along / 2)
+        one.after += LOOP + LABEL_GAP + across
+    return one
 
 
-def _halves(scene: Scene, box: Box) -> tuple[float, float]:
-    pair = (box.half_width, box.half_height)
-    return pair if scene.horizontal else (pair[1], pair[0])
-
-
-def _label(scene: Scene, link: Link) -> tuple[float, float]:
-    pair = (link.label_width, link.label_height)
-    return pair if scene.horizontal else (pair[1], pair[0])
-
-
-def _add_link(places: _Places, scene: Scene, number: int) -> list[int]:
-    """Return a link's places, from the lower layer to the higher; its boxes included."""
-    link = scene.links[number]
+def _chain(scene: Scene, link: Link, boxes: list[_Place]) -> list[_Place]:
+    """Return a link's places, from its source to its target; a loop's is its box."""
     if link.source == link.target:
-        return [link.source]
-    ends = sorted((link.source, link.target), key=lambda box: places.layers[box])
-    low, high = (places.layers[box] for box in ends)
-    # Boxes are an even number of layers apart, so this layer holds no box.
-    middle = low + ((high - low) // 2 | 1)
-    chain = [ends[0]]
-    for layer in range(low + 1, high):
-        if layer == middle and link.label_width:
-            along, across = _label(scene, link)
-            sides = (across + LABEL_GAP, 2.0) if scene.horizontal else (2.0, across + LABEL_GAP)
-            chain.append(places.add(layer, *sides, along / 2))
-        else:
-            chain.append(places.add(layer, 2.0, 2.0, 0.0))
-    chain.append(ends[1])
-    places.pairs.extend(itertools.pairwise(chain))
-    return chain
+        return [boxes[link.source]]
+    source, target = boxes[link.source], boxes[link.target]
+    low, high = sorted((source, target), key=lambda box: box.layer)
+    bends = [_Place(layer) for layer in range(low.layer + 1, high.layer)]
+    if link.label_width:
+        along, across = _sizes(scene, link.label_width, link.label_height)
+        # Boxes are an even number of layers apart, so this layer holds no box.
+        middle = bends[(len(bends) // 2) & ~1]
+        middle.half, middle.after = along / 2, LABEL_GAP + across
+    chain = [low, *bends, high]
+    for one, two in itertools.pairwise(chain):
+        one.near[1].append(two)
+        two.near[0].append(one)
+    return chain if low is source else chain[::-1]
 
 
-# --- order and coordinates -----------------------------------------------------
+# --- coordinates ---------------------------------------------------------------
 
 
-def _ordered(places: _Places) -> list[list[int]]:
-    """Return each layer's places, ordered for few crossings.
-
-    Each place goes to the mean of its neighbours' places in the layer before,
-    layer after layer, down and up in turn; the order with the fewest crossings
-    is kept (Sugiyama's barycentre method).
-    """
-    up: dict[int, list[int]] = defaultdict(list)
-    down: dict[int, list[int]] = defaultdict(list)
-    for low, high in places.pairs:
-        up[high].append(low)
-        down[low].append(high)
-    rows: list[list[int]] = [[] for _ in range(max(places.layers) + 1)]
-    for number, layer in enumerate(places.layers):
-        rows[layer].append(number)
-    best, fewest = [list(row) for row in rows], _crossings(rows, down)
-    for sweep in range(ORDER_SWEEPS):
-        if not fewest:
-            break
-        near = up if sweep % 2 == 0 else down
-        at = {n: i for row in rows for i, n in enumerate(row)}
-        for row in rows if sweep % 2 == 0 else reversed(rows):
-            means = {
-                n: sum(at[m] for m in near[n]) / len(near[n]) if near[n] else at[n] for n in row
-            }
-            row.sort(key=lambda n: (means[n], at[n]))
-            at.update({n: i for i, n in enumerate(row)})
-        crossings = _crossings(rows, down)
-        if crossings < fewest:
-            best, fewest = [list(row) for row in rows], crossings
-    return best
-
-
-def _crossings(rows: list[list[int]], down: dict[int, list[int]]) -> int:
-    """Return how many pairs of links between neighbouring layers cross."""
-    count = 0
-    at = {n: i for row in rows for i, n in enumerate(row)}
+def _coordinates(rows: list[list[_Place]]) -> None:
+    """Order each layer, and give its places their coordinates across."""
     for row in rows:
-        ends: list[int] = []
-        for n in row:
-            for end in sorted(at[m] for m in down[n]):
-                place = bisect_right(ends, end)
-                count += len(ends) - place
-                ends.insert(place, end)
-    return count
-
-
-def _across(places: _Places, rows: list[list[int]], boxes: int) -> list[float]:
-    """Return the coordinate of each place within its layer."""
-    up: dict[int, list[int]] = defaultdict(list)
-    down: dict[int, list[int]] = defaultdict(list)
-    for low, high in places.pairs:
-        up[high].append(low)
-        down[low].append(high)
-    across = [0.0] * len(places.layers)
-    for row in rows:
-        _keep_apart(places, row, across, [(0.0, 1.0)] * len(row))
+        _spread(row, [(0.0, 1.0)] * len(row))
     for sweep in range(SWEEPS):
-        forward = sweep % 2 == 0
-        behind, ahead = (up, down) if forward else (down, up)
-        for row in rows if forward else reversed(rows):
-            wanted = []
-            for n in row:
-                near = behind[n] or ahead[n]
-                if n >= boxes and near[0] >= boxes:
-                    wanted.append((across[near[0]], STRAIGHT))
-                    continue
-                if sweep >= SWEEPS // 2:
-                    near = up[n] + down[n]
-                mean = sum(across[m] for m in near) / len(near) if near else across[n]
-                wanted.append((mean, 1.0))
-            _keep_apart(places, row, across, wanted)
-    return across
+        side = sweep % 2
+        for row in rows if side == 0 else reversed(rows):
+            wanted = {one: _wanted(one, side, both=sweep >= SWEEPS // 2) for one in row}
+            if sweep < SWEEPS // 2:
+                row.sort(key=lambda one: wanted[one][0])
+            _spread(row, [wanted[one] for one in row])
 
 
-def _keep_apart(
-    places: _Places, row: Sequence[int], across: list[float], wanted: Sequence[tuple[float, float]]
-) -> None:
-    """Put a layer's places where they are wanted, by weight, as order and sizes allow."""
-    offsets = [0.0]
-    for one, two in itertools.pairwise(row):
-        offsets.append(offsets[-1] + places.after[one] + PLACE_GAP + places.before[two])
+def _wanted(one: _Place, side: int, *, both: bool) -> tuple[float, float]:
+    """Return the coordinate across that suits a place's neighbours, and its weight."""
+    near = one.near[side] or one.near[1 - side] or [one]
+    if one.box is None and near[0].box is None:
+        return near[0].across, STRAIGHT
+    if both:
+        near = [*one.near[0], *one.near[1]] or near
+    return sum(other.across for other in near) / len(near), 1.0
+
+
+def _spread(row: list[_Place], wanted: list[tuple[float, float]]) -> None:
+    """Place a layer's elements as near to their wanted coordinates as order and sizes allow."""
+    gaps = (one.after + PLACE_GAP + two.before for one, two in itertools.pairwise(row))
+    offsets = list(itertools.accumulate(gaps, initial=0.0))
     pools: list[tuple[float, float, int]] = []
-    for offset, (want, weight) in zip(offsets, wanted, strict=True):
+    for (want, weight), offset in zip(wanted, offsets, strict=True):
         mean, count = want - offset, 1
         while pools and pools[-1][0] > mean:
             other, more, size = pools.pop()
@@ -262,139 +184,62 @@ def _keep_apart(
             weight, count = weight + more, count + size
         pools.append((mean, weight, count))
     means = (mean for mean, _, count in pools for _ in range(count))
-    for n, offset, mean in zip(row, offsets, means, strict=True):
-        across[n] = mean + offset
+    for one, offset, mean in zip(row, offsets, means, strict=True):
+        one.across = mean + offset
 
 
-def _bands(
-    places: _Places, rows: list[list[int]], across: list[float]
-) -> list[tuple[float, float]]:
-    """Return (middle, half thickness) of each layer; far moves between two make room."""
-    moves = [0.0] * len(rows)
-    for low, high in places.pairs:
-        layer = places.layers[low]
-        moves[layer] = max(moves[layer], abs(across[low] - across[high]))
-    bands: list[tuple[float, float]] = []
+def _stack(rows: list[list[_Place]]) -> None:
+    """Give each layer's band its thickness and place; far moves to the next make room."""
     at = 0.0
-    for layer, row in enumerate(rows):
-        half = max((places.along[n] for n in row), default=0.0)
-        bands.append((at + half, half))
-        at += 2 * half + min(BAND_GAP_MAX, max(BAND_GAP, 0.35 * moves[layer]))
-    return bands
+    for row in rows:
+        half = max(one.half for one in row)
+        for one in row:
+            one.along, one.half = at + half, half
+        moves = [abs(one.across - two.across) for one in row for two in one.near[1]]
+        at += 2 * half + min(BAND_GAP_MAX, max(BAND_GAP, 0.35 * max(moves, default=0.0)))
 
 
-# --- routes -----------------------------------------------------------------
+# --- curves -----------------------------------------------------------------
 
 
-class _Drawing:
-    """Turns chains of places into curves."""
+def _curve(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+    """Return a link's curve, and the middle of its label."""
+    sign = 1 if chain[0].layer < chain[-1].layer else -1
+    points: list[Point] = []
+    for at, stop in enumerate(chain):
+        enter, leave = stop.along - sign * stop.half, stop.along + sign * stop.half
+        across = stop.across
+        if stop.box is not None:
+            reach, offset = _port(stop, chain[1 if at == 0 else at - 1])
+            across += offset
+            if at == 0:
+                enter = stop.along + sign * reach
+            else:
+                leave = stop.along - sign * reach
+        points += [(enter, across), (leave, across)]
+    curve = points[:1]
+    for one, two in itertools.pairwise(points):
+        if one != two:
+            # It leaves and arrives along the layers' axis.
+            middle = (one[0] + two[0]) / 2
+            curve += [(middle, one[1]), (middle, two[1]), two]
+    # Of its places the one that the label stands at reaches furthest.
+    stand = max(chain[1:-1], key=lambda one: one.after, default=chain[0])
+    _, height = _sizes(scene, link.label_width, link.label_height)
+    return curve, (stand.along, stand.across + LABEL_GAP + height / 2)
 
-    def __init__(
-        self,
-        scene: Scene,
-        places: _Places,
-        chains: list[list[int]],
-        across: list[float],
-        bands: list[tuple[float, float]],
-    ) -> None:
-        self.scene = scene
-        self.places = places
-        self.chains = chains
-        self.across = across
-        self.bands = bands
-        self.ports = self._ports()
 
-    def turned(self, along: float, across: float) -> Point:
-        return (along, across) if self.scene.horizontal else (across, along)
+def _port(box: _Place, other: _Place) -> tuple[float, float]:
+    """Return where a line meets a box, from its middle: along and across.
 
-    def _ports(self) -> dict[tuple[int, int], float]:
-        """Return where a link's lower end (0) and higher end (1) meet their boxes.
-
-        The links at one side of a box stand side by side, in the order of where they go.
-        """
-        sides: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
-        for number, chain in enumerate(self.chains):
-            if len(chain) > 1:
-                sides[chain[0], 0].append((self.across[chain[1]], number))
-                sides[chain[-1], 1].append((self.across[chain[-2]], number))
-        ports = {}
-        for (box, end), links in sides.items():
-            _, half = _halves(self.scene, self.scene.boxes[box])
-            step = min(14.0, 1.3 * half / max(1, len(links) - 1))
-            for at, (_, number) in enumerate(sorted(links)):
-                ports[number, end] = step * (at - (len(links) - 1) / 2)
-        return ports
-
-    def route(self, number: int) -> Route:
-        link = self.scene.links[number]
-        if link.source == link.target:
-            return self._loop(link)
-        chain = self.chains[number]
-        low, high = self._end(number, chain[0], 0), self._end(number, chain[-1], 1)
-        stops = [low]
-        for n in chain[1:-1]:
-            middle, half = self.bands[self.places.layers[n]]
-            stops.append(((middle - half, self.across[n]), (middle + half, self.across[n])))
-        stops.append(high)
-        points = [stops[0][0]]
-        for at, (enter, leave) in enumerate(stops):
-            if at:
-                points += _bend(points[-1], enter)
-            if leave != enter:
-                points += _bend(enter, leave)
-        tip = points[-1]
-        points[-1] = (tip[0] - ARROW, tip[1])
-        if link.source != chain[0]:
-            points[-1] = tip
-            points.reverse()
-            tip = points[-1]
-            points[-1] = (tip[0] + ARROW, tip[1])
-        return Route(
-            tuple(self.turned(*p) for p in points), self.turned(*tip), self._label(link, chain)
-        )
-
-    def _end(self, number: int, box: int, end: int) -> tuple[Point, Point]:
-        """Return the point where a link meets a box and where it leaves the box's band."""
-        offset = self.ports[number, end]
-        middle, half = self.bands[self.places.layers[box]]
-        along, across = _halves(self.scene, self.scene.boxes[box])
-        reach = _reach(along, across, self.scene.boxes[box].radius, offset)
-        at = self.across[box] + offset
-        sign = 1 if end == 0 else -1
-        meets, leaves = (middle + sign * reach, at), (middle + sign * half, at)
-        return (meets, leaves) if end == 0 else (leaves, meets)
-
-    def _label(self, link: Link, chain: list[int]) -> Point:
-        for n in chain[1:-1]:
-            if self.places.along[n]:
-                _, size = _label(self.scene, link)
-                shift = LABEL_GAP + size / 2
-                middle = self.bands[self.places.layers[n]][0]
-                sign = -1 if self.scene.horizontal else 1
-                return self.turned(middle, self.across[n] + sign * shift)
-        return self.turned(self.bands[self.places.layers[chain[0]]][0], self.across[chain[0]])
-
-    def _loop(self, link: Link) -> Route:
-        middle = self.bands[self.places.layers[link.source]][0]
-        center = self.across[link.source]
-        box = self.scene.boxes[link.source]
-        along, across = _halves(self.scene, box)
-        sign = -1 if self.scene.horizontal else 1
-        foot = min(along, across) * 0.4
-        near = center + sign * _reach(across, along, box.radius, foot)
-        far = center + sign * (across + LOOP * 1.25)
-        tip = (middle + foot, near)
-        # The arrow comes in along the line from the second control point.
-        control = (middle + 2.4 * foot, far)
-        length = math.dist(tip, control)
-        back = (
-            tip[0] + ARROW * (control[0] - tip[0]) / length,
-            tip[1] + ARROW * (control[1] - tip[1]) / length,
-        )
-        curve = ((middle - foot, near), (middle - 2.4 * foot, far), control, back)
-        _, size = _label(self.scene, link)
-        label = (middle, center + sign * (across + LOOP + LABEL_GAP + size / 2))
-        return Route(tuple(self.turned(*p) for p in curve), self.turned(*tip), self.turned(*label))
+    The links at one side of a box stand side by side, in the order of where they go.
+    """
+    assert box.box is not None
+    along, across, radius = box.box
+    links = sorted(box.near[other.layer > box.layer], key=lambda one: one.across)
+    step = min(PORT_GAP, 1.3 * across / max(1, len(links) - 1))
+    offset = step * (links.index(other) - (len(links) - 1) / 2)
+    return _reach(along, across, radius, offset), offset
 
 
 def _reach(along: float, across: float, radius: float, offset: float) -> float:
@@ -403,7 +248,14 @@ def _reach(along: float, across: float, radius: float, offset: float) -> float:
     return along - radius + math.sqrt(max(0.0, radius * radius - past * past))
 
 
-def _bend(one: Point, two: Point) -> list[Point]:
-    """Return a curve that leaves and arrives along the layers' axis."""
-    middle = (one[0] + two[0]) / 2
-    return [(middle, one[1]), (middle, two[1]), two]
+def _loop(scene: Scene, link: Link, chain: list[_Place]) -> tuple[list[Point], Point]:
+    """Return the curve of a link from a box to itself, and the middle of its label."""
+    (box,) = chain
+    assert box.box is not None
+    along, across, radius = box.box
+    foot = min(along, across) * 0.4
+    near = box.across + _reach(across, along, radius, foot)
+    far = box.across + across + LOOP * 1.25
+    curve = [(box.along + x * foot, y) for x, y in ((-1, near), (-2.4, far), (2.4, far), (1, near))]
+    _, height = _sizes(scene, link.label_width, link.label_height)
+    return curve, (box.along, box.across + across + LOOP + LABEL_GAP + height / 2)

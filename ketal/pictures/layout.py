@@ -1,4 +1,4 @@
-"""What a layout is given and what it returns.
+"""The input and the result of a layout.
 
 A layout places boxes and routes links between them. It knows sizes, nothing of
 states and guards; Graphviz (`ketal.pictures.graphviz`) and our
@@ -16,7 +16,7 @@ CORNER = 11.0
 
 
 class LayoutError(Exception):
-    """A layout program failed; the message says how."""
+    """A layout program failed; the message has its reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is to be placed; `horizontal` layouts run from left to right, others down."""
+    """The input of a layout; `horizontal` ones run from left to right, others down."""
 
     boxes: tuple[Box, ...]
     links: tuple[Link, ...]
@@ -58,15 +58,13 @@ class Route:
     Attributes
     ----------
     curve : tuple of Point
-        A start, then three points (two controls and an end) for each cubic Bézier.
-    tip : Point
-        The point of the arrow, a little after the curve's end.
+        A start, then three points (two controls and an end) for each cubic Bézier; the last
+        is the point of the arrow.
     label : Point
         The middle of the label.
     """
 
     curve: tuple[Point, ...]
-    tip: Point
     label: Point
 
 

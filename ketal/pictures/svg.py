@@ -11,21 +11,19 @@ whatever is drawn lies inside the view box.
 from __future__ import annotations
 
 import math
+import shutil
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, columns
 from ketal.pictures import graphviz, layered
-from ketal.pictures.layout import Box, Layout, LayoutError, Link, Point, Route, Scene
-from ketal.pictures.wording import clipped, columns, printable, wrapped
-
-if TYPE_CHECKING:
-    from ketal.pictures.graph import Edge, Graph, State
+from ketal.pictures.graph_data import Graph, GraphEdge, GraphState
+from ketal.pictures.labels import clipped, wrapped, xml_text
+from ketal.pictures.layout import Box, Layout, LayoutError, Link, Point, Scene
 
 SVG_STATES_MAX = 200
-"""The most states that are drawn; nobody reads a picture of more."""
+"""The most states that are drawn; a picture of more is unreadable."""
 SVG_EDGES_MAX = 600
 """The most edges that are drawn."""
 
@@ -35,21 +33,29 @@ LINE_PX = 16
 # A little more than the 0.6 of common fixed-width faces.
 COLUMN_EM = 0.61
 LABEL_PAD = 8
+HEAD_PX = 9
 RADIUS = 22.0
 MARGIN = 16.0
 
+# Colours are plain values, those for light first: librsvg, CairoSVG and resvg know no CSS variables
+# and leave out what is in @media. There the size is too: CairoSVG draws nothing where it is `auto`.
 STYLE = """
-.ketal-graph{--ground:#fff;--ink:#24292f;--line:#57606a;--fill:#f6f8fa;--strong:#0550ae}
-@media (prefers-color-scheme:dark){
-.ketal-graph{--ground:#1c2128;--ink:#d7dde4;--line:#909dab;--fill:#2d333b;--strong:#79b8ff}}
-.ketal-graph .ground{fill:var(--ground)}
-.ketal-graph .state *{stroke:var(--line);stroke-width:1.5;fill:var(--fill)}
-.ketal-graph .edge path{stroke:var(--line);stroke-width:1.4;fill:none}
-.ketal-graph .edge polygon,.ketal-graph .start{fill:var(--line)}
 .ketal-graph text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",\
-monospace;fill:var(--ink);stroke:none;white-space:pre}
-.ketal-graph .state text{fill:var(--ink);stroke:none;text-anchor:middle;font-weight:600}
-.ketal-graph .head{fill:var(--strong);font-weight:600}
+monospace;fill:#24292f;white-space:pre}
+.ketal-graph .ground{fill:#fff}
+.ketal-graph .shape{stroke:#57606a;stroke-width:1.5;fill:#f6f8fa}
+.ketal-graph .name{text-anchor:middle;font-weight:600}
+.ketal-graph .line{stroke:#57606a;stroke-width:1.4;fill:none}
+.ketal-graph .tip{fill:#57606a}
+.ketal-graph .head{fill:#0550ae;font-weight:600}
+@media all{.ketal-graph{max-width:100%;height:auto}}
+@media (prefers-color-scheme:dark){
+.ketal-graph text{fill:#d7dde4}
+.ketal-graph .ground{fill:#1c2128}
+.ketal-graph .shape{stroke:#909dab;fill:#2d333b}
+.ketal-graph .line{stroke:#909dab}
+.ketal-graph .tip{fill:#909dab}
+.ketal-graph .head{fill:#79b8ff}}
 """.strip()
 
 
@@ -74,7 +80,25 @@ def draw(graph: Graph) -> str:
                 f"the automaton of {graph.pattern} has {count} {what}, more than a picture shows "
                 f"(SVG_{what.upper()}_MAX is {limit}); write it as dot, mermaid or json"
             )
-    return _Picture(graph, lay_out(scene_of(graph))).svg()
+    scene = scene_of(graph)
+    layout = lay_out(scene)
+    left, top, width, height = _view(scene, layout)
+    title = _text(graph.title)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-graph" role="img" '
+            f'aria-label="{title}" width="{width}" height="{height}" '
+            f'viewBox="{left} {top} {width} {height}">',
+            f"<title>{title}</title>",
+            f"<desc>Laid out by {layout.engine}.</desc>",
+            f"<style>{STYLE}</style>",
+            f'<rect class="ground" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>',
+            *_edges(graph, scene, layout),
+            *map(_state, graph.states, scene.boxes, layout.centers),
+            "</svg>",
+            "",
+        ]
+    )
 
 
 # --- layout -----------------------------------------------------------------
@@ -94,137 +118,109 @@ def scene_of(graph: Graph) -> Scene:
     return Scene(boxes, tuple(links), graph.horizontal)
 
 
-def _box(state: State) -> Box:
+def _box(state: GraphState) -> Box:
     if state.round:
         return Box(RADIUS, RADIUS)
     return Box(columns(_name(state)) * NAME_PX * COLUMN_EM / 2 + 16, RADIUS)
 
 
-def _name(state: State) -> str:
-    return clipped(printable(state.name))
+def _name(state: GraphState) -> str:
+    return clipped(xml_text(state.name))
 
 
 def lay_out(scene: Scene) -> Layout:
     """Lay a scene out by the best program at hand."""
-    program = graphviz.available()
+    program = shutil.which("dot")
     if program is not None:
         try:
-            return graphviz.place(scene, program)
+            return graphviz.layout_of(scene, program)
         except LayoutError as error:
-            said = f"Graphviz is installed, but {error}; the layout is ketal's own"
-            warnings.warn(said, LayoutWarning, stacklevel=2)
-    return layered.place(scene)
+            message = f"Graphviz is installed, but {error}; the layout is ketal's own"
+            warnings.warn(message, LayoutWarning, stacklevel=2)
+    return layered.layout_of(scene)
 
 
 # --- drawing ----------------------------------------------------------------
 
 
-class _Picture:
-    """One drawing: elements, and the points that the view box must hold."""
+def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
+    """Return the left, the top, the width and the height of all that is drawn."""
+    points = [*layout.centers, *(route.label for route in layout.routes)]
+    halves = [(box.half_width, box.half_height) for box in scene.boxes]
+    halves += [(link.label_width / 2, link.label_height / 2) for link in scene.links]
+    for route in layout.routes:
+        points += route.curve
+        halves += [(2.0, 2.0)] * len(route.curve)
+    sized = list(zip(points, halves, strict=True))
+    xs, ys = zip(
+        *((x + s * w, y + s * h) for (x, y), (w, h) in sized for s in (-1, 1)), strict=True
+    )
+    left, top = math.floor(min(xs) - MARGIN), math.floor(min(ys) - MARGIN)
+    return left, top, math.ceil(max(xs) + MARGIN) - left, math.ceil(max(ys) + MARGIN) - top
 
-    def __init__(self, graph: Graph, layout: Layout) -> None:
-        self.graph = graph
-        self.layout = layout
-        self.seen: list[Point] = []
 
-    def svg(self) -> str:
-        edges = list(self._edges())
-        states = list(self._states())
-        xs, ys = zip(*self.seen, strict=True)
-        left, top = math.floor(min(xs) - MARGIN), math.floor(min(ys) - MARGIN)
-        width = math.ceil(max(xs) + MARGIN) - left
-        height = math.ceil(max(ys) + MARGIN) - top
-        title = _text(self.graph.title)
-        return "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-graph" role="img" '
-                f'aria-label="{title}" width="{width}" height="{height}" '
-                f'viewBox="{left} {top} {width} {height}" style="max-width:100%;height:auto">',
-                f"<title>{title}</title>",
-                f"<desc>Laid out by {self.layout.engine}.</desc>",
-                f"<style>{STYLE}</style>",
-                f'<rect class="ground" x="{left}" y="{top}" width="{width}" height="{height}" '
-                'rx="6"/>',
-                *edges,
-                *states,
-                "</svg>",
-                "",
-            ]
-        )
+def _edges(graph: Graph, scene: Scene, layout: Layout) -> Iterator[str]:
+    """Draw the arrow to the initial state, then each edge."""
+    x, y = layout.centers[-1]
+    yield f'<g class="edge"><title>initial</title>{_arrow(layout.routes[0].curve)}</g>'
+    yield f'<circle class="tip" cx="{_px(x)}" cy="{_px(y)}" r="4"/>'
+    names = {state.number: state.name for state in graph.states}
+    for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
+        tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
+        drawn = _arrow(route.curve) + _label(edge, link, route.label)
+        yield f'<g class="edge"><title>{_text(tip)}</title>{drawn}</g>'
 
-    def _edges(self) -> Iterator[str]:
-        start, *routes = self.layout.routes
-        (x, y) = self._note(self.layout.centers[-1], 4, 4)
-        yield f'<g class="edge"><title>initial</title>{self._arrow(start)}</g>'
-        yield f'<circle class="start" cx="{_px(x)}" cy="{_px(y)}" r="4"/>'
-        names = {state.number: state.name for state in self.graph.states}
-        for edge, route in zip(self.graph.edges, routes, strict=True):
-            said = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
-            label = self._label(edge, route.label)
-            yield (f'<g class="edge"><title>{_text(said)}</title>{self._arrow(route)}{label}</g>')
 
-    def _arrow(self, route: Route) -> str:
-        for point in (*route.curve, route.tip):
-            self._note(point)
-        first, *rest = route.curve
-        path = f"M{_at(first)}C{' '.join(map(_at, rest))}"
-        return f'<path d="{path}"/><polygon points="{_head(route.curve[-1], route.tip)}"/>'
+def _arrow(curve: tuple[Point, ...]) -> str:
+    first, *rest = map(_at, curve)
+    head = f'<polygon class="tip" points="{_head(curve)}"/>'
+    return f'<path class="line" d="M{first}C{" ".join(rest)}"/>{head}'
 
-    def _label(self, edge: Edge, middle: Point) -> str:
-        lines = wrapped(edge.label)
-        width = max(map(columns, lines)) * LABEL_PX * COLUMN_EM
-        height = len(lines) * LINE_PX
-        x, y = self._note(middle, width / 2, height / 2)
-        left, first = x - width / 2, y - height / 2 + LINE_PX * 0.75
-        heads = {printable(way.head) for way in edge.ways}
-        spans = "".join(
-            f'<tspan x="{_px(left)}" y="{_px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
-            for n, line in enumerate(lines)
-        )
-        return f'<text font-size="{LABEL_PX}" xml:space="preserve">{spans}</text>'
 
-    def _states(self) -> Iterator[str]:
-        for state, center in zip(self.graph.states, self.layout.centers, strict=False):
-            box = _box(state)
-            x, y = self._note(center, box.half_width, box.half_height)
-            inner = _shape(center, box, 4) if state.final else ""
-            kind = "state final" if state.final else "state"
-            yield (
-                f'<g class="{kind}" data-state="{state.number}"><title>{_text(state.name)}</title>'
-                f"{_shape(center, box, 0)}{inner}"
-                f'<text x="{_px(x)}" y="{_px(y + NAME_PX * 0.35)}" font-size="{NAME_PX}">'
-                f"{_text(_name(state))}</text></g>"
-            )
+def _label(edge: GraphEdge, link: Link, middle: Point) -> str:
+    lines = wrapped(edge.label)
+    left = middle[0] - (link.label_width - LABEL_PAD) / 2
+    first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
+    heads = {xml_text(way.head) for way in edge.ways}
+    spans = "".join(
+        f'<tspan x="{_px(left)}" y="{_px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
+        for n, line in enumerate(lines)
+    )
+    return f'<text font-size="{LABEL_PX}" xml:space="preserve">{spans}</text>'
 
-    def _note(self, point: Point, half_width: float = 2, half_height: float = 2) -> Point:
-        """Remember that the view box must hold a point and what is around it."""
-        x, y = point
-        self.seen += [(x - half_width, y - half_height), (x + half_width, y + half_height)]
-        return point
+
+def _state(state: GraphState, box: Box, center: Point) -> str:
+    x, y = center
+    shapes = "".join(_shape(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
+    return (
+        f'<g data-state="{state.number}"><title>{_text(state.name)}</title>{shapes}'
+        f'<text class="name" x="{_px(x)}" y="{_px(y + NAME_PX * 0.35)}" '
+        f'font-size="{NAME_PX}">{_text(_name(state))}</text></g>'
+    )
 
 
 def _shape(center: Point, box: Box, inset: float) -> str:
     x, y = center
     half_width, half_height = box.half_width - inset, box.half_height - inset
     if box.half_width == box.half_height:
-        return f'<circle cx="{_px(x)}" cy="{_px(y)}" r="{_px(half_width)}"/>'
+        return f'<circle class="shape" cx="{_px(x)}" cy="{_px(y)}" r="{_px(half_width)}"/>'
     return (
-        f'<rect x="{_px(x - half_width)}" y="{_px(y - half_height)}" '
+        f'<rect class="shape" x="{_px(x - half_width)}" y="{_px(y - half_height)}" '
         f'width="{_px(2 * half_width)}" height="{_px(2 * half_height)}" '
         f'rx="{_px(box.radius - inset)}"/>'
     )
 
 
-def _head(base: Point, tip: Point) -> str:
-    """Return the corners of an arrow's head."""
-    along = (tip[0] - base[0], tip[1] - base[1])
-    length = math.hypot(*along) or 1.0
-    side = (-along[1] / length * 3.6, along[0] / length * 3.6)
-    corners: Iterable[Point] = (
-        tip,
-        (base[0] + side[0], base[1] + side[1]),
-        (base[0] - side[0], base[1] - side[1]),
-    )
+def _head(curve: tuple[Point, ...]) -> str:
+    """Return the corners of the head of an arrow."""
+    x, y = curve[-1]
+    # A control point that all but lies on the end gives no direction.
+    behind = next(point for point in reversed(curve) if math.dist(point, (x, y)) > 1)
+    length = math.dist(behind, (x, y))
+    back, side = ((at - end) / length for at, end in zip(behind, (x, y), strict=True))
+    corners = [(x, y)]
+    for half in (HEAD_PX * 0.4, -HEAD_PX * 0.4):
+        corners.append((x + back * HEAD_PX - side * half, y + side * HEAD_PX + back * half))
     return " ".join(map(_at, corners))
 
 
@@ -237,7 +233,7 @@ def _line(line: str, heads: set[str]) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(printable(text))
+    return escape(xml_text(text))
 
 
 def _at(point: Point) -> str:

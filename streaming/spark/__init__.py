@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import pickle
 import warnings as python_warnings
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ketal.errors import SettingError, wrong_type
-from ketal.limits import Limits
+from ketal.model.limits import Limits
 from ketal.program import Program, checked_program
-from ketal.streaming.distribution import uses_time
+from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.spark import families as grouping
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
 
     from ketal.logs.source import Source
-    from ketal.streaming.spark.change import Change
 
 LATENESS_MS = 5_000
 
@@ -39,6 +37,7 @@ def detect(
     lateness_ms: int = LATENESS_MS,
     partitions: int | None = None,
     limits: Limits | None = None,
+    counts: Observation | str | None = None,
 ) -> DataFrame:
     """Run a program over the events of a DataFrame.
 
@@ -61,24 +60,31 @@ def detect(
         How many (topic, partition) a stream has: the execution ends when `ketal.end` was in each.
     limits : Limits, optional
         Other limits than those the program was compiled with.
+    counts : Observation or str, optional
+        What observes how many events were read, rejected, late, not judged, …: of a table a
+        `pyspark.sql.Observation`, of a stream the name under which each batch's progress has them
+        (`observedMetrics`).
 
     Returns
     -------
     DataFrame
-        The verdicts: `verdict, pattern, id, execution, scope, json`, all of them text.
+        The verdicts: `verdict, pattern, id, execution, scope, time, events, bindings, json`: a
+        timestamp, an array of dots, a map from steps to such arrays, and otherwise text.
 
     Raises
     ------
     SettingError
-        If the columns are not those of events, or the program cannot run in key groups; it says
-        what to choose.
+        If the columns are not those of events, or of wrong types, or the program cannot run in key
+        groups; it says what to choose.
     NotAvailableError
         If the program cannot run on a stream.
     """
+    from ketal.streaming.spark.output import observed, shown
+
     checked_program(program)
     for warning in grouping.warnings(program, key_groups):
         python_warnings.warn(warning, stacklevel=2)
-    return verdicts(
+    found = verdicts(
         program,
         events,
         key_groups=key_groups,
@@ -86,7 +92,9 @@ def detect(
         lateness_ms=lateness_ms,
         partitions=partitions,
         limits=limits,
+        counts=counts is not None,
     )
+    return shown(found if counts is None else observed(found, program, counts))
 
 
 def verdicts(
@@ -99,26 +107,21 @@ def verdicts(
     partitions: int | None,
     limits: Limits | None,
     figures: bool = False,
-    change: Change | None = None,
-    since: Mapping[str, Mapping[str, int]] | None = None,
+    counts: bool = False,
 ) -> DataFrame:
-    """Return what `detect` does, with what a job needs.
+    """Return the rows of the key groups, which are verdicts, and those beside them.
 
     Parameters
     ----------
     figures : bool
         Whether there are rows of figures, which a job takes out.
-    change : Change or None
-        Which change of its program a job is at.
-    since : mapping, optional
-        From which offsets on that holds, by topic and number of the partition.
+    counts : bool
+        Whether there are rows of counts, which `detect` takes out.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    from ketal.columns import reads
-    from ketal.streaming.messages import short
     from ketal.streaming.spark.group import Work
     from ketal.streaming.spark.operator import Operator
     from ketal.streaming.spark.rows import shaped
@@ -127,31 +130,25 @@ def verdicts(
         raise wrong_type("events", "a pyspark DataFrame", events)
     found = grouping.families(program, key_groups)
     streaming = events.isStreaming
-    timed = uses_time(program) if change is None else change.timed
-    was = None if change is None else change.was
-    shared = grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups)
+    timed = uses_time(program)
     rows = shaped(
         events,
         found,
         source=source,
         lateness_ms=lateness_ms if timed and streaming else None,
-        touched_since=None if was is None else since or {},
-        read=reads(program.compiled[0]) if len(program.compiled) == 1 else None,
-        bytes_max=short(shared),
     )
     count = sum(family.groups for family in found)
     work = Work(
         programs=tuple((family.first, family.program) for family in found),
-        limits=shared,
+        limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
         source=rows.source,
         columns=rows.columns,
         headers=rows.headers,
         partitions=partitions,
         timed=timed,
         figures=figures,
-        change=0 if change is None else change.number,
+        counts=counts,
         placed=grouping.placed(found, rows.source),
-        was=() if was is None else tuple(f.program for f in grouping.families(was, key_groups)),
     )
     operator = Operator(_shipped(work))
     schema = ", ".join(f"{name} string" for name in work.output)

@@ -1,16 +1,11 @@
 """A job's folder on Spark: whose state it is, Spark's checkpoint, and how far the outputs are.
 
-    job.json            the program that the state is of, what else is part of it, and the old
-                        program as long as that is drained
+    job.json            the program that the state is of, and what else is part of it
     checkpoint-0/       Spark's own; `--on-change fresh` begins checkpoint-1 beside it
     checkpoint-0.json   the last batch whose output is written, and the figures of each key group
 
 A batch is known by its number and by what Spark noted of it before it began: which offsets it
 reads. Where a checkpoint has lost its last batches, others come under their numbers.
-
-Another program takes the checkpoint's place (`--on-change fresh`), or goes on with it (`drain`, see
-`ketal.streaming.spark.change`). The latter begins between two batches that are committed: one that
-Spark had begun is finished by the old program, or what was written of it would be said anew.
 
 The one rule: a checkpoint is read by the program that wrote it, with each key in its group, or by
 none.
@@ -18,33 +13,34 @@ none.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from ketal.errors import SettingError, StateError
+from ketal.model.limits import Limits
 from ketal.program import Program
-from ketal.streaming.distribution import uses_time
-from ketal.streaming.drain import told_as_over, told_as_second, told_of_change
+from ketal.runtime.monitor import Monitor
 from ketal.streaming.folders import replaced
-from ketal.streaming.job import Job
-from ketal.streaming.locks import FILE, lock
-from ketal.streaming.spark.change import Change, begin_to_drain, blank, changed_program
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.locks import FILE, lock
 from ketal.streaming.spark.families import HASHING, families, placement
 
-FORMAT = 3
-READ = (2, 3)
-"""The formats that are read; a job of format 2 never drained."""
+FORMAT = 4
 _EARLIEST, _LATEST = -2, -1
 """What Spark calls the ends of a partition."""
 HINT = (
     "  hint: --on-change fresh starts anew at the stored offsets, another [state] store at the "
     "beginning of the topics"
 )
-DRAIN_HINT = f"{HINT}; drain lets the old patterns finish what is under way"
+SECOND_JOB = (
+    "a second job with another group_id and [state] store runs the new patterns beside the old "
+    "ones until those have finished what is under way"
+)
 
 
 @dataclass
@@ -90,27 +86,15 @@ class Checkpoint:
         """Why the state is left behind; empty where it is not."""
         self.lost: str = ""
         """What the checkpoint no longer has of what its note knows; empty where it has all."""
-        self.told: str = ""
-        """What begins with a change; empty where nothing does."""
-        self.change = Change(timed=uses_time(program))
-        self.finishing: Program | None = None
-        """The old program, where it has a batch to finish before its change begins."""
         self.progress = Progress()
         self._generation = 0
         self._job = job
-        self._program = program
         self._starting: str = job.start
         self._pending: dict[str, Any] | None = None
-        self._groups = sum(family.groups for family in families(program, job.key_groups))
         self._lock = self._locked()
         try:
             self._take_up(program)
             self.lost = self._lost()
-            if self.lost:
-                # What groups said of draining since is as lost as their states are.
-                unknown = {"change": 0, "under_way": True}
-                known = {number: {**of, **unknown} for number, of in self.progress.groups.items()}
-                self.progress = replace(self.progress, groups=known)
         except BaseException:
             self.close()
             raise
@@ -142,12 +126,12 @@ class Checkpoint:
             "hashing": HASHING,
             "groups_by": placement(families(program, job.key_groups), job.source),
             "topics": sorted(job.topics),
-            "program": blank(program, job.limits),
+            "program": _blank(program, job.limits),
         }
         if not path.exists():
             if any(self.folder.glob("checkpoint-*")):
                 raise StateError(f"{self.folder} has lost its job.json: bring it back")
-            self._write(path, {**said, **self._place(), **self.change.noted()})
+            self._write(path, {**said, **self._place()})
             return
         try:
             held = json.loads(path.read_bytes())
@@ -155,25 +139,15 @@ class Checkpoint:
             self._starting = str(held["starting"])
             self.progress = self._read_progress()
             settings = _changed(held, said)
-            changed = settings or changed_program(held["program"], program, job.limits)
-            if "draining" in held and self._is_drained(Change(int(held["change"]))):
-                self.told = told_as_over(held["draining"]["patterns"])
-                held = _without_old(held)
-                self._write(path, held)
+            changed = settings or _changed_program(held["program"], program, job.limits)
             if not changed:
-                self.change = Change.of(held, program)
                 return
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
         why = f"the checkpoint {self.folder} is of another job: {changed}"
         offsets = self._offsets()
         if offsets and job.on_change != "fresh":
-            if "draining" in held:
-                raise StateError(told_as_second(held["draining"]["patterns"], changed))
-            if settings or job.on_change == "stop":
-                raise StateError(f"{why}\n{HINT if settings else DRAIN_HINT}")
-            self._drain(held, said, why)
-            return
+            raise StateError(f"{why}\n{HINT if settings else f'{HINT}; {SECOND_JOB}'}")
         if offsets:
             self.anew = why
         # What never came to the end of a batch has nothing that could be lost but its beginning.
@@ -181,7 +155,7 @@ class Checkpoint:
             self._starting = offsets or job.start
         self._generation += 1
         self.progress = self._read_progress()
-        self._pending = {**said, **self._place(), **self.change.noted()}
+        self._pending = {**said, **self._place()}
 
     def begin(self, counts: Mapping[str, int]) -> str:
         """Return where a query begins whose checkpoint holds nothing: Spark's `startingOffsets`.
@@ -197,48 +171,8 @@ class Checkpoint:
         starting = _filled(self._starting, self._job, counts)
         if self._pending is not None:
             self._write(self.folder / "job.json", self._pending)
-            self.change = Change.of(self._pending, self._program)
             self._pending = None
         return starting
-
-    # --- draining ---
-
-    def since(self) -> dict[str, dict[str, int]]:
-        """Return from which offsets on the next batch reads, as far as that is known."""
-        return json.loads(self._offsets() or "{}")  # type: ignore[no-any-return]
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether there is an old program, and its last run is over."""
-        return self.change.was is not None and self._is_drained(self.change)
-
-    def take_leave(self) -> bool:
-        """Let go of an old program whose last run is over; return whether there was one."""
-        if not self.is_drained:
-            return False
-        held = json.loads((self.folder / "job.json").read_bytes())
-        self._write(self.folder / "job.json", _without_old(held))
-        self.told = told_as_over(self.change.names)
-        self.change = replace(self.change, was=None, names=())
-        return True
-
-    def _is_drained(self, change: Change) -> bool:
-        # What a group said counts when its batch is committed: until then it may be called anew.
-        batch = self.progress.batch
-        committed = 0 <= batch <= self._last("commits")
-        return committed and change.is_over(self.progress.groups, self._groups)
-
-    def _drain(self, held: dict[str, Any], said: dict[str, Any], why: str) -> None:
-        """Have the groups keep their state, and the old program beside the new one."""
-        try:
-            change = begin_to_drain(held, self._program, self._job.key_groups)
-        except StateError as fault:
-            raise StateError(f"{why}; {fault}\n{HINT}") from None
-        self.change = Change(change.number - 1, timed=change.timed)
-        if self._last("offsets") > self._last("commits"):
-            self.finishing = change.was
-        self.told = told_of_change(change.names)
-        self._pending = {**said, **self._place(), **change.noted()}
 
     def _place(self) -> dict[str, Any]:
         return {"generation": self._generation, "starting": self._starting}
@@ -304,9 +238,7 @@ class Checkpoint:
         path = self._progress_path
         try:
             held = json.loads(path.read_bytes())
-            known = {"change": 0, "under_way": False, "draining": {}}  # of an earlier ketal
-            groups = {number: {**known, **of} for number, of in held["groups"].items()}
-            return Progress(int(held["batch"]), str(held["offsets"]), groups)
+            return Progress(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
         except FileNotFoundError:
             return Progress()
         except (OSError, ValueError, KeyError, TypeError) as fault:
@@ -347,13 +279,23 @@ def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
     return json.dumps(out)
 
 
-def _without_old(held: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in held.items() if name != "draining"}
+def _blank(program: Program, limits: Limits) -> str:
+    """Return what names a program: the state of a monitor that has seen nothing, as text."""
+    return base64.b64encode(Monitor(program, limits=limits).snapshot()).decode()
+
+
+def _changed_program(held: str, program: Program, limits: Limits) -> str:
+    """Return how a program differs from the one that a job noted; empty where it does not."""
+    try:
+        Monitor.restore(program, base64.b64decode(held, validate=True), limits=limits)
+    except StateError as fault:
+        return str(fault).partition("of another program: ")[2] or str(fault)
+    return ""
 
 
 def _changed(held: dict[str, Any], said: dict[str, Any]) -> str:
     """Return what of a job's settings is not what its checkpoint says."""
-    if held["format"] not in READ:
+    if held["format"] != FORMAT:
         return f"it has format {held['format']}, and this version reads format {FORMAT}"
     out = [
         f"{name} was {held[name]}, and is {said[name]}"

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ketal import errors
 from ketal.errors import KetalError, SettingError, StateError
-from ketal.event import seconds
-from ketal.intake import Tally
+from ketal.model.event import seconds
 from ketal.program import Program
-from ketal.streaming.job import Job
-from ketal.streaming.metrics import Figures, Hooks
-from ketal.streaming.outputs import ClosedPipeError, Outputs
+from ketal.runtime.deduplication import Tally
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.metrics import Figures, Hooks
+from ketal.streaming.job.outputs import ClosedPipeError, Outputs
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
@@ -51,10 +52,6 @@ _PASSING = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connecti
 _GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
-
-
-class _Stopped(Exception):
-    """The job is to end, and the next batch had not begun."""
 
 
 class Engine:
@@ -87,8 +84,8 @@ class Engine:
         self._failure: BaseException | None = None
         self._failing_since_s: float | None = None
         self._looked_s = 0.0
-        self._own = False
-        """Whether the Spark was started for this job, and ends with it."""
+        self._leaving = False
+        """Whether the query has come to a batch that is not to run."""
 
     def stop(self) -> None:
         """Ask the engine to finish the batch that runs, and to return."""
@@ -114,11 +111,11 @@ class Engine:
                 return
             outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
             try:
-                session, self._own = spark_session(self.job)
+                session, own = spark_session(self.job, self.hooks.tell)
                 try:
                     self._run(session, checkpoint, outputs)
                 finally:
-                    if self._own:
+                    if own:
                         _end(session)
             finally:
                 outputs.close()
@@ -136,22 +133,16 @@ class Engine:
     def _run(self, session: SparkSession, checkpoint: Checkpoint, outputs: Outputs) -> None:
         from py4j.protocol import Py4JNetworkError
 
-        sink = Sink(self.job, self._options, outputs, checkpoint, self._counted)
+        sink = Sink(self.job, self._options, outputs, checkpoint, self.figures.verdict)
         try:
             while not self.stopping:
                 try:
                     counts = partitions_of(session, self.job, self._options)
-                    self._finish(session, checkpoint, sink, counts)
-                    if self.stopping:
-                        break
                     starting = checkpoint.begin(counts)
                     self._tell(checkpoint)
                     query = self._started(session, checkpoint, sink, counts, starting)
                     self._live(query, checkpoint)
-                    over = checkpoint.take_leave()
-                    self._tell(checkpoint)
-                    if not over or self.job.until_end:
-                        break
+                    break
                 except LostError as lost:
                     outputs.clear()
                     self._failed(lost)
@@ -163,27 +154,11 @@ class Engine:
             if checkpoint.progress.batch >= 0:
                 self.summary = self._summary(checkpoint)
 
-    def _finish(
-        self, session: SparkSession, checkpoint: Checkpoint, sink: Sink, counts: dict[str, int]
-    ) -> None:
-        """Have the old program finish the batch that it began, before the new one comes."""
-        if checkpoint.finishing is None:
-            return
-        query = self._started(session, checkpoint, sink, counts, "earliest", once=True)
-        self._live(query, checkpoint)
-        if not self.stopping:
-            checkpoint.finishing = None
-
     def _tell(self, checkpoint: Checkpoint) -> None:
-        """Tell once what becomes of a change."""
+        """Report once that the state of another job is left behind."""
         if checkpoint.anew:
             self.hooks.tell(f"{checkpoint.anew}; starting anew at the stored offsets")
-        if checkpoint.told:
-            self.hooks.tell(checkpoint.told)
-        checkpoint.anew = checkpoint.told = ""
-
-    def _counted(self, kind: str, number: int) -> None:
-        self.figures.verdicts[kind] += number
+        checkpoint.anew = ""
 
     def _failed(self, lost: LostError) -> None:
         now_s = time.monotonic()
@@ -207,8 +182,6 @@ class Engine:
         sink: Sink,
         counts: dict[str, int],
         starting: str,
-        *,
-        once: bool = False,
     ) -> StreamingQuery:
         job = self.job
         wants_headers = any(p.startswith("kafka.header.") for p in job.source.fields.values())
@@ -223,7 +196,7 @@ class Engine:
             .load()
         )
         found = verdicts(
-            checkpoint.finishing or self.program,
+            self.program,
             events,
             key_groups=job.key_groups,
             source=job.source,
@@ -231,16 +204,11 @@ class Engine:
             partitions=sum(counts[topic] for topic in job.topics),
             limits=job.limits,
             figures=True,
-            change=checkpoint.change,
-            since=checkpoint.since(),
         )
 
         def write(batch: Any, number: int) -> None:
             if self.stopping:
-                if self._own:
-                    # The one way out of a batch is a fault, and Spark writes two screens of each.
-                    session.sparkContext.setLogLevel("OFF")
-                raise _Stopped
+                self._leave(session)
             began_s = time.monotonic()
             try:
                 sink.write(batch, number)
@@ -258,14 +226,30 @@ class Engine:
             # A path alone would be one of the cluster's file system.
             .option("checkpointLocation", f"file://{checkpoint.path.absolute()}")
         )
-        if once:
-            writer = writer.trigger(once=True)
-        elif job.until_end:
+        if job.until_end:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{job.trigger_ms} milliseconds")
-        self._failure = None
+        self._failure, self._leaving = None, False
         return self._begun(writer)
+
+    def _leave(self, session: SparkSession) -> None:
+        """Wait in a batch that is not to run, until its query is stopped.
+
+        A fault would end it too, and Spark logs two screens of each. To stop a query interrupts its
+        thread, which is the one that sleeps here: that is no fault to Spark.
+        """
+        from py4j.protocol import Py4JJavaError
+
+        self._leaving = True
+        context: Any = session.sparkContext
+        try:
+            context._jvm.java.lang.Thread.sleep(sys.maxsize)
+        except Py4JJavaError as interrupt:
+            # Spark knows it by a regular expression, whose recursion a long text would overflow.
+            none = context._gateway.new_array(context._jvm.java.lang.StackTraceElement, 0)
+            interrupt.java_exception.setStackTrace(none)
+            raise
 
     def _begun(self, writer: Any) -> StreamingQuery:
         from pyspark.errors import PySparkException
@@ -282,8 +266,7 @@ class Engine:
         try:
             while not query.awaitTermination(WAIT_S):  # type: ignore[arg-type]
                 self._look(query, checkpoint)
-                over = not self.job.until_end and checkpoint.is_drained
-                if (self.stopping or over) and not query.status["isTriggerActive"]:
+                if self.stopping and (self._leaving or not query.status["isTriggerActive"]):
                     query.stop()
             self._look(query, checkpoint, now=True)
         except PySparkException as fault:
@@ -350,35 +333,18 @@ class Engine:
         telling = [of for of in groups if of["tells"]]
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, int]] = {name: {} for name in self.program.names}
-        change = checkpoint.change
         for of in groups:
             for name, counts in of["patterns"].items():
-                # What a group counted of a pattern before it took the change up is another's.
-                if name in patterns and (of["change"] == change.number or name not in change.names):
-                    _add(patterns[name], counts)
+                _add(patterns[name], counts)
         return {
             "events": _sum(of["events"] for of in telling) or Tally().to_dict(),
             "patterns": patterns,
             "gaps": sum(of["gaps"] for of in groups),
-            **self._draining(checkpoint, groups),
             # A part sees the counters of every node with holes; only who sees all can tell.
             "holes": sum(of["holes"] for of in telling) if whole else 0,
             "kafka": _sum({"messages": of["messages"], "control": of["control"]} for of in telling)
             or {"messages": 0, "control": 0},
         }
-
-    def _draining(
-        self, checkpoint: Checkpoint, groups: list[dict[str, Any]]
-    ) -> dict[str, dict[str, dict[str, int]]]:
-        """Return what old patterns said, as long as they are not over."""
-        if not checkpoint.change.names:
-            return {}
-        said = {name: {"matches": 0, "timed_out": 0} for name in checkpoint.change.names}
-        for of in groups:
-            if of["change"] == checkpoint.change.number:
-                for name, counts in of["draining"].items():
-                    _add(said[name], counts)
-        return {"draining": said}
 
 
 def _tally(events: dict[str, int]) -> Tally:

@@ -1,10 +1,10 @@
 """Which key groups a program has on Spark, and which programs have none (DESIGN 7).
 
-Patterns that are partitioned by the same attributes are a *family*: an event goes to one group of
-each family, by the hash of its partition. A pattern that is not partitioned has one group for all
-events. The groups of all families are numbered through; the number is the operator's key. Families
-come in an order of their own, whatever the order of the patterns in their file: a checkpoint knows
-groups by their numbers, and the first family tells for all.
+A program has one partition key on Spark: that of most of its patterns, of several the first by
+name. The patterns that have it are a *family* of `key_groups` groups, of which an event goes to
+one, by the hash of its partition. All others are a family of one group, which is offered every
+event; it has number 0 and tells for all. The groups are numbered through, whatever the order of
+the patterns in their file; the number is the operator's key, and part of the checkpoint.
 
 With `key_groups=1` there is nothing to divide: the whole program is one family of one group, which
 is offered every event, holds the hold-back queue and all scopes. Any program runs that way.
@@ -12,7 +12,7 @@ is offered every event, holds the hold-back queue and all scopes. Any program ru
 Whether an event is late by the watermark, or has no place in any topology, is decided in every
 group for the patterns of all families. What a group cannot see is what happened in another one: two
 events with one dot, and under `frontier` an event that was released and depends on a late one
-(`ketal.streaming.distribution`); `docs/spark.md` says what follows.
+(`ketal.streaming.job.distribution`); `docs/spark.md` says what follows.
 
 The one rule: each group gives the answer that the whole would give, or the job does not start.
 """
@@ -20,25 +20,27 @@ The one rule: each group gives the answer that the whole would give, or the job 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ketal import pattern as syntax
+from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import SettingError
-from ketal.limits import Limits
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import INCARNATION, Source
-from ketal.monitor import refuse_unavailable
+from ketal.model import syntax
+from ketal.model.limits import Limits
 from ketal.program import Program
-from ketal.streaming.distribution import unfit
+from ketal.runtime.monitor import refuse_unavailable
+from ketal.streaming.job.distribution import unfit
 
 KEY_GROUPS = 16
 KEY_GROUPS_MAX = 32_768
 """So many are more than any cluster has tasks for, and Flink's most."""
 
-HASHING = 2
-"""How a partition becomes the number of a group (`rows`), and that a key (`spread`); another way,
-another number."""
+HASHING = 3
+"""How a partition becomes the number of a group, which is its key (`rows`); another way, another
+number."""
 
 Path = tuple[str, ...]
 Partition = tuple[syntax.Attribute | syntax.Field, ...]
@@ -47,14 +49,14 @@ Partition = tuple[syntax.Attribute | syntax.Field, ...]
 
 @dataclass(frozen=True)
 class Family:
-    """Patterns with one partition.
+    """Patterns that share their groups.
 
     Parameters
     ----------
     program : Program
         The patterns.
     partition : Partition
-        What decides an event's group, in canonical order.
+        What decides an event's group, in canonical order; empty where there is one group.
     first : int
         The number of its first group.
     groups : int
@@ -68,7 +70,7 @@ class Family:
 
 
 def families(program: Program, key_groups: int) -> tuple[Family, ...]:
-    """Return the families of a program, the one that sees all events first.
+    """Return the families of a program: at most two, the one that sees all events first.
 
     Raises
     ------
@@ -85,7 +87,6 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
         refuse_unavailable(compiled)
     if key_groups == 1:
         return (Family(program, (), 0, 1),)
-    by: dict[Partition, list[str]] = {}
     for compiled in program.compiled:
         why = unfit(compiled)
         if compiled.partition and why is not None:
@@ -94,16 +95,24 @@ def families(program: Program, key_groups: int) -> tuple[Family, ...]:
                 "  hint: key_groups = 1 is one ordering stage: one group holds the hold-back queue "
                 "and all scopes"
             )
-        partition = tuple(sorted(compiled.pattern.partition, key=_named))
-        by.setdefault(partition, []).append(compiled.name)
-    out: list[Family] = []
-    first = 0
-    # What is not partitioned comes first.
-    for partition, names in sorted(by.items(), key=lambda item: [_named(of) for of in item[0]]):
-        groups = key_groups if partition else 1
-        out.append(Family(_part(program, names), partition, first, groups))
-        first += groups
+    key = _job_key(program)
+    shares = [compiled.name for compiled in program.compiled if key and _partition(compiled) == key]
+    others = [compiled.name for compiled in program.compiled if compiled.name not in shares]
+    out = [Family(_part(program, others), (), 0, 1)] if others else []
+    if shares:
+        out.append(Family(_part(program, shares), key, len(out), key_groups))
     return tuple(out)
+
+
+def _partition(compiled: CompiledPattern) -> Partition:
+    """Return what a pattern is partitioned by, in canonical order."""
+    return tuple(sorted(compiled.pattern.partition, key=_named))
+
+
+def _job_key(program: Program) -> Partition:
+    """Return the partition of most patterns; empty where none is partitioned."""
+    counts = Counter(filter(None, map(_partition, program.compiled)))
+    return min(counts, key=lambda of: (-counts[of], *map(_named, of)), default=())
 
 
 def _named(of: syntax.Attribute | syntax.Field) -> str:
@@ -173,16 +182,6 @@ def placed(found: Sequence[Family], source: Source | None) -> tuple[str, ...]:
     return tuple(out)
 
 
-def numbered(found: Sequence[Family]) -> str:
-    """Return in words which groups there are; where that changes, keys move to other groups."""
-    said = []
-    for family in found:
-        by = f"partition by {', '.join(map(_named, family.partition))}"
-        whole = "patterns that are not partitioned" if len(found) > 1 else "all patterns"
-        said.append(f"{family.groups} for {by if family.partition else whole}")
-    return ", ".join(said)
-
-
 def _written(path: Path) -> str:
     return ".".join(("kafka", *path[1:]) if path[0] == KAFKA else path)
 
@@ -213,9 +212,13 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
         if any(compiled.partition for compiled in program.compiled):
             yield "key_groups = 1: one task does all the work"
         return
+    key = _job_key(program)
     for compiled in program.compiled:
         if not compiled.partition:
-            yield (
-                f"{compiled.name} {unfit(compiled)}; until then one key group, and so one task, "
-                "does all its work"
-            )
+            why = f"{unfit(compiled)}; until then"
+        elif _partition(compiled) != key:
+            own, others = (", ".join(map(_named, of)) for of in (_partition(compiled), key))
+            why = f"is partitioned by {own}, and the job by {others}; until it is a job of its own"
+        else:
+            continue
+        yield f"{compiled.name} {why} one key group, and so one task, does all its work"

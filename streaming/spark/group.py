@@ -6,13 +6,8 @@ the copies is counted. What belongs to no group, a malformed message, comes to o
 family, and the first family tells it.
 
 Of the groups that an event comes to, one in each family, every one decides for the whole program
-whether it is late or refused, so the first family tells that. Two events with one dot and different
-content may meet in a group of a later family alone: then that one tells it. For this a later family
-keeps, of each dot, to which groups of the families before it its event went (`homes`).
-
-Where the program was changed and the old one is drained, a group whose state is of the old one
-takes the change up when it is called the next time (`ketal.streaming.drain`). So that each is
-called soon, some rows go to all groups (`TOUCH`), which read nothing in them.
+whether it is late or refused, so the first family tells that; also that two events have one dot and
+different content, for it sees all events where there is a second one.
 
 The one rule: a group depends on its state and its rows; every row is told or counted by one group.
 """
@@ -20,47 +15,39 @@ The one rule: a group depends on its state and its rows; every row is told or co
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from ketal.columns import Columns
 from ketal.errors import EventError, StateError
-from ketal.event import Control, Dot, Event, canonical_key
-from ketal.limits import Limits
 from ketal.logs.jsonl import brief_reason
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
-from ketal.monitor import BATCH_EVENTS, Monitor
+from ketal.model.event import Control, Event, canonical_key
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Late, Rejected, Verdict
 from ketal.program import Program
-from ketal.streaming.drain import Draining, take_up
-from ketal.streaming.messages import Reader
-from ketal.streaming.spark.judging import COUNTER, columns_given, columns_read
+from ketal.runtime.monitor import BATCH_EVENTS, Monitor
+from ketal.streaming.job.messages import Reader
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.packing import packed, unpacked
-from ketal.streaming.spark.table import Row, Table
-from ketal.verdicts import Late, Rejected, Verdict
 
 FIGURES = "ketal.figures"
 """What stands for the verdict in a row of figures, which only a job asks for."""
+COUNTED = "ketal.counted"
+"""What stands for the verdict in a row of counts, which only `detect` asks for."""
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
 LINE = "line"
 """A further column of a job: the verdict as a line for people."""
-PLAIN = ("copy", "topic", "partition", "offset", "value")
-"""The columns of a row, where no field is in a message's key or headers."""
-HOMES = "homes"
-"""A further column, where several families are partitioned: a row's group in each of them."""
-ALONE, HOME, COPY, TOUCH, PLACED = 0, 1, 2, 3, 4
+ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
 """A row that one group of each family has; of a control event's rows the one that counts, and the
-others; a row that has a group called and nothing else; one that says where a value is."""
+others; one that says where a value is."""
 
+Row = tuple[Any, ...]
 Partition = tuple[str, int] | None
-Homes = tuple[int, ...]
-CONFLICTS_MAX = 3
-"""Of a table in which so many parts have events that are not plainly new the rest is taken row by
-row."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +72,8 @@ class Work:
         Whether time decides anything.
     figures : bool
         Whether a row of figures is wanted from each group and batch.
-    change : int
-        How many changes of the program there were that groups took up.
-    was : tuple of Program
-        Each family's patterns before the last one, as long as they are drained.
+    counts : bool
+        Whether a row of what it counted is wanted from each group and batch.
     placed : tuple of str
         For each family, what decides to which of its groups a row goes.
     """
@@ -101,8 +86,7 @@ class Work:
     partitions: int | None
     timed: bool
     figures: bool
-    change: int = 0
-    was: tuple[Program, ...] = ()
+    counts: bool = False
     placed: tuple[str, ...] = ()
 
     @property
@@ -123,29 +107,29 @@ class Work:
         """Return which family a group is of, by its place."""
         return [n for n, (first, _) in enumerate(self.programs) if first <= group][-1]
 
-    def monitor(self, family: int, held: Mapping[bytes, bytes] | None) -> Monitor | Draining:
+    def monitor(self, family: int, held: Mapping[bytes, bytes] | None) -> Monitor:
         """Return the monitor of one of a family's groups, with the state that it had."""
         program = self.programs[family][1]
         others = (other for n, (_, other) in enumerate(self.programs) if n != family)
         beside = [compiled for other in others for compiled in other.compiled]
         if held is None:
             return Monitor(program, limits=self.limits, beside=beside)
-        was = self.was[family] if self.was else None
-        on_change = "stop" if was is None else "drain"
-        taken = take_up(
-            program, held, on_change=on_change, was=was, limits=self.limits, beside=beside
-        )
-        return taken.monitor
+        return Monitor.from_records(program, held, limits=self.limits, beside=beside)
+
+
+NO_TIMESTAMP = -1
+"""The timestamp of a message that has none, as Kafka has it."""
 
 
 class Message:
     """A row as `Reader` reads it; one is filled again and again."""
 
-    __slots__ = ("headers", "key", "offset", "partition", "topic", "value")
+    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
 
     topic: str | None
     partition: int
     offset: int
+    timestamp: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
@@ -175,10 +159,11 @@ class Group:
         self._family = work.family(number)
         self._tells = self._family == 0
         self._at = {name: place for place, name in enumerate(work.columns)}
+        self._texts = [name for name in ("clock", "data") if name in self._at]
         self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(work.headers)]
         self._message = Message()
         self._message.headers = ()
-        self._plain = work.source is not None and work.columns == PLAIN
+        self._message.timestamp = NO_TIMESTAMP
         self._shape = Shape(Source(), limits=work.limits, kafka=True)
         self._reader = Reader(work.source or Source(), work.limits)
         self.messages = self.control = 0
@@ -186,16 +171,12 @@ class Group:
         self._marks_s: dict[Partition, float] = {}
         self._closed = False
         self._held: dict[bytes, bytes] = {}
-        self._drained: dict[str, Any] = {}
-        """What old patterns have said that are over."""
         keyed_by = (work.source or Source()).keyed_by or ""
         self._value_of = dict(work.programs[self._family][1].compiled[0].partition).get(keyed_by)
         self._places = Places(keyed_by, work.limits.placed_max)
         self._placed = work.placed[self._family] if work.placed else ""
-        # A column that the first family has no use for: it tells what it sees.
-        self._homes: dict[Dot, Homes] | None = None
-        if HOMES in self._at and not self._tells:
-            self._homes = {}
+        self._counted: dict[str, int] = {}
+        """The sums that rows of counts have carried so far."""
         if held is None:
             self.monitor = work.monitor(self._family, None)
             return
@@ -214,30 +195,23 @@ class Group:
             self._marks_s = {None if one is None else (one[0], one[1]): mark
                              for one, mark in known["marks"]}  # fmt: skip
             self._held = dict(known["monitor"])
-            change, drained = known["drained"]
-            self._drained = drained if change == work.change else {}
-            if self._homes is not None:
-                self._homes |= {Dot(node, count): tuple(at) for node, count, *at in known[HOMES]}
         except (KeyError, TypeError, ValueError) as fault:
             raise StateError(f"the state of a key group is damaged: {fault}") from None
         self.monitor = work.monitor(self._family, self._held)
+        if work.counts:
+            self._counted = self._counts()
 
     def state(self) -> bytes:
         """Return the state: `Group(work, number, blob)` goes on from it."""
         records = sorted(self._records().items())
-        if isinstance(self.monitor, Draining) and self.monitor.over:
-            self._drained = self.monitor.summary["draining"]
-            self.monitor = self.monitor.new
         return packed(
             {
                 "counts": [self.messages, self.control, self._closed],
                 "ended": sorted(self._ended, key=repr),
                 "marks": sorted(self._marks_s.items(), key=repr),
                 "monitor": records,
-                "drained": [self._work.change, self._drained],
                 "placed": self._placed,
                 "places": self._places.state(),
-                HOMES: [(*dot, *at) for dot, at in (self._homes or {}).items()],
             }
         )
 
@@ -255,58 +229,11 @@ class Group:
         """Whether the passing of time can still bring something about."""
         if self._closed:
             return False
-        if isinstance(self.monitor, Draining):
-            return True  # It has to learn when it is over.
         return self.monitor.live_runs > 0 or self.monitor.tally.held_back > 0
 
     def advance(self, mark_ms: int) -> list[Verdict]:
         """Take up Spark's watermark; it stands at 0 until there is one."""
         return [] if mark_ms <= 0 or self._closed else self.monitor.advance_time(mark_ms / 1e3)
-
-    def take_table(self, table: Table) -> Iterator[Verdict]:
-        """Take rows in turn, as columns where that is enough; yield the verdicts."""
-        reader = self.monitor.reader if isinstance(self.monitor, Monitor) else None
-        columnar = "offset" in self._at and (self._plain or COUNTER in self._at)
-        kinds = table.values("copy")
-        if (
-            reader is None
-            or not columnar
-            or self._homes is not None
-            or self._ended
-            or not kinds <= {ALONE, TOUCH, PLACED}
-        ):
-            yield from self.take(table.rows())
-            return
-        if kinds != {ALONE}:
-            alone = table.array("copy") == ALONE
-            self._without_watched(list(table.where(~alone).rows()))
-            table = table.where(alone)
-        given = not self._plain
-        made = columns_given(reader, table) if given else columns_read(reader, self._reader, table)
-        for columns, first in made:
-            if isinstance(columns, int):
-                yield from self.take(table.rows(first, columns))
-            else:
-                yield from self._take_columns(columns, table, first)
-
-    def _take_columns(self, columns: Columns, table: Table, first: int) -> Iterator[Verdict]:
-        """Take events of which there are columns, from a row of the table on."""
-        assert isinstance(self.monitor, Monitor)
-        at, most, conflicts = 0, columns.rows, 0
-        while at < columns.rows:
-            taken, said = self.monitor.feed_columns(columns.part(at, at + most))
-            self.messages += taken if self._tells else 0
-            for _, verdicts in said:
-                yield from verdicts
-            at += taken
-            most *= 2
-            if not taken:
-                # After a duplicate there are most often more of them.
-                conflicts += 1
-                most = BATCH_EVENTS if conflicts < CONFLICTS_MAX else columns.rows
-                last = min(at + most, columns.rows)
-                yield from self.take(table.rows(first + at, first + last))
-                at = last
 
     def take(self, rows: Iterable[Row]) -> Iterator[Verdict]:
         """Take rows in turn; yield the verdicts they bring about."""
@@ -315,24 +242,28 @@ class Group:
         rows = iter(rows)
         while batch := list(itertools.islice(rows, BATCH_EVENTS)):
             copies = {row[0] for row in batch}
-            if not copies.isdisjoint((TOUCH, PLACED)):
+            if PLACED in copies:
                 batch = self._without_watched(batch)
-            events = self._events(batch) if copies <= {ALONE, TOUCH, PLACED} else None
+            events = self._events(batch) if copies <= {ALONE, PLACED} else None
             if events is None:
                 for row in batch:
                     yield from self._take(row)
                 continue
             self.messages += len(batch) if self._tells else 0
-            for number, verdicts in self.monitor.feed_each(events):
-                row = batch[number]
-                self._at_row(row)
-                yield from self._told_here(verdicts, events[number], row)
+            yield from self._process(events, batch)
 
     def _events(self, batch: Sequence[Row]) -> list[Event] | None:
         """Return the events of rows; None where one has to be looked at by itself."""
-        if not batch or not self._plain or self._ended or self._homes is not None:
+        if not batch or self._texts or self._ended:
             return None
-        return self._reader.events([row[4] for row in batch])
+        at = self._at["value"]
+        return self._reader.events([row[at] for row in batch])
+
+    def _process(self, events: Sequence[Event], rows: Sequence[Row]) -> Iterator[Verdict]:
+        """Have the monitor process the events of rows; yield the verdicts this group tells."""
+        for number, verdicts in self.monitor.process(events):
+            self._at_row(rows[number])
+            yield from self._told_here(verdicts, events[number])
 
     def _without_watched(self, batch: Sequence[Row]) -> list[Row]:
         """Take the rows that are for this group and of another group's messages out of a batch."""
@@ -344,7 +275,7 @@ class Group:
                 item = self._read((*row[:at], value, *row[at + 1 :]))
                 if item.__class__ is Event and self._value_of is not None:
                     self._places.saw(self._value_of(item), int(led_to), self._place)
-        return [row for row in batch if row[0] < TOUCH]
+        return [row for row in batch if row[0] != PLACED]
 
     def _at_row(self, row: Row) -> None:
         message = self._message
@@ -357,12 +288,10 @@ class Group:
         item = self._item(row)
         if item is None:
             return
-        is_event = item.__class__ is Event
-        verdicts = self.monitor.feed(item) if is_event else self._unusual(item)
-        if verdicts:
-            yield from self._told_here(verdicts, item, row)
-        if is_event and self._homes is not None:
-            self._note_homes(self._homes, item.dot, row)
+        if not isinstance(item, Event):
+            yield from self._told_here(self._unusual(item), item)
+            return
+        yield from self._process((item,), (row,))
 
     def _item(self, row: Row) -> Any:
         """Return the item of a row; None where another group tells what it is."""
@@ -388,6 +317,9 @@ class Group:
         if self._work.source is None:
             return self._record(row)
         message.key = row[at["key"]] if "key" in at else None
+        if "timestamp" in at:
+            since_ms = row[at["timestamp"]]
+            message.timestamp = NO_TIMESTAMP if since_ms is None else since_ms
         if self._headers:
             message.headers = [(name, row[place]) for name, place in self._headers]
         return self._reader.item(message)
@@ -395,7 +327,7 @@ class Group:
     def _record(self, row: Row) -> Any:
         """Return the item of a row that has an event's columns, of which JSON texts are apart."""
         at = self._at
-        texts = [name for name in ("clock", "data") if name in at and row[at[name]] is not None]
+        texts = [name for name in self._texts if row[at[name]] is not None]
         if not texts:
             item = self._reader.item(self._message)
             return item if item.__class__ is not Rejected else self._no_event(item.reason)
@@ -431,11 +363,11 @@ class Group:
             return ""
         return f"{message.topic}/{message.partition}/{message.offset}"
 
-    def _told_here(self, verdicts: list[Verdict], item: Any, row: Row) -> Iterator[Verdict]:
+    def _told_here(self, verdicts: list[Verdict], item: Any) -> Iterator[Verdict]:
         """Yield the verdicts that no other group tells; of a rejection say where it was read."""
         for verdict in verdicts:
             if isinstance(verdict, Rejected):
-                if self._tells or self._seen_here_alone(item, row):
+                if self._tells:
                     yield msgspec.structs.replace(verdict, place=self._place or verdict.place)
             elif not (isinstance(verdict, Late) and self._told_as_late(item)):
                 yield verdict
@@ -443,25 +375,6 @@ class Group:
     def _told_as_late(self, item: Any) -> bool:
         """Return whether the first family tells that an event is late: the watermark says so."""
         return not self._tells and isinstance(item, Event) and self.monitor.passed(item)
-
-    def _homes_of(self, row: Row) -> Homes:
-        return tuple(map(int, row[self._at[HOMES]][: self._family]))
-
-    def _note_homes(self, homes: dict[Dot, Homes], dot: Dot, row: Row) -> None:
-        """Keep where the first event of a dot went, as long as a monitor keeps its content."""
-        if dot not in homes:
-            homes[dot] = self._homes_of(row)
-            if len(homes) > self._work.limits.dots_max:
-                del homes[next(iter(homes))]
-
-    def _seen_here_alone(self, item: Any, row: Row) -> bool:
-        """Return whether no family before this one rejects what this one does."""
-        if self._homes is None or not isinstance(item, Event):
-            return False
-        if self._closed or self.monitor.refuses(item):
-            return False
-        before = self._homes.get(item.dot, ())
-        return not any(map(int.__eq__, before, self._homes_of(row)))
 
     def _unusual(self, item: Any) -> list[Verdict]:
         """Take what is no event."""
@@ -504,22 +417,42 @@ class Group:
         keyed.sort(key=lambda pair: pair[0])
         return [row for _, row in keyed]
 
-    def figures(self) -> tuple[str | None, ...]:
-        """Return a row that says what became of all that this group was offered so far."""
-        summary = {"draining": self._drained, **self.monitor.summary}
+    def figures(self, verdicts: Counter[tuple[str | None, str | None]]) -> tuple[str | None, ...]:
+        """Return a row that says what became of all that this group was offered so far.
+
+        Parameters
+        ----------
+        verdicts : Counter
+            How many verdicts of each kind and pattern this batch has of it.
+        """
         said = {
-            "change": self._work.change,
-            "under_way": isinstance(self.monitor, Draining) and not self.monitor.over,
+            "verdicts": [(kind, pattern, count) for (kind, pattern), count in verdicts.items()],
             "group": self.number,
             "tells": self._tells,
             "messages": self.messages,
             "control": self.control,
             "live_runs": self.monitor.live_runs,
             "ended": self._closed,
-            **summary,
+            **self.monitor.summary,
         }
         text = msgspec.json.encode(said).decode()
         return FIGURES, None, str(self.number), None, None, text, None
+
+    def counted(self) -> tuple[str | None, ...]:
+        """Return a row that says what was counted since the last such row."""
+        counts = self._counts()
+        said = {name: count - self._counted.get(name, 0) for name, count in counts.items()}
+        self._counted = counts
+        return COUNTED, None, None, None, None, msgspec.json.encode(said).decode()
+
+    def _counts(self) -> dict[str, int]:
+        """Return what was counted since the beginning, of events where this group tells of them."""
+        summary = self.monitor.summary
+        out = dict(summary["events"]) if self._tells else {}
+        out["gaps"] = summary["gaps"]
+        for pattern, counts in summary["patterns"].items():
+            out |= {f"{pattern}.{name}": count for name, count in counts.items()}
+        return out
 
 
 def _decoded(text: str, what: str) -> Any:

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.values import Key, keyed
+from ketal.model.values import Key, keyed
 
 READ_FIRST, READ_EACH = 10_000, 32
 """So many messages of each partition are looked at, and then one of so many."""

@@ -21,13 +21,12 @@ import gc
 import hashlib
 import itertools
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.spread import number_of
-from ketal.streaming.spark.table import Table
+from ketal.streaming.spark.group import Group, Row, Work
 
 ROWS_MAX = 10_000
 """So many verdicts are handed back at once."""
@@ -113,17 +112,15 @@ class Operator:
         import pandas
 
         work = _work(self.shipped, self.digest)
-        group = self._group(work, number_of(int(key[0])), state.get[0] if state.exists else None)
+        group = self._group(work, int(key[0]), state.get[0] if state.exists else None)
         said: list[tuple[str | None, ...]] = []
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
         said += map(work.row, group.advance(mark_ms))
         if not state.hasTimedOut:
-            table = _ordered(frames, work.columns)
-            said += map(work.row, group.take_table(table) if table is not None else ())
+            said += map(work.row, group.take(_ordered(frames, work.columns)))
         if work.timed and group.waits:
             state.setTimeoutTimestamp(max(0, mark_ms) + 1)
-        if work.figures:
-            said.append(group.figures())
+        said += _beside(group, work, Counter((row[0], row[1]) for row in said))
         blob = group.state()
         state.update((blob,))
         self._keep(group, blob)
@@ -150,8 +147,9 @@ class Operator:
         group: Group | None = None
         said: list[tuple[str | None, ...]] = []
         for batch in batches:
-            numbers = [number_of(key) for key in batch.column("group").to_pylist()]
-            table = Table([{name: _array(batch.column(name)) for name in work.columns}])
+            numbers = batch.column("group").to_pylist()
+            columns = [_array(batch.column(name)).tolist() for name in work.columns]
+            rows = list(zip(*columns, strict=True))
             start = 0
             while start < len(numbers):
                 number, stop = numbers[start], start
@@ -160,7 +158,7 @@ class Operator:
                 if group is None or group.number != number:
                     said += _ended(group, work)
                     group = Group(work, number, None)
-                for verdict in group.take_table(table.part(start, stop)):
+                for verdict in group.take(rows[start:stop]):
                     said.append(work.row(verdict))
                     if len(said) >= ROWS_MAX:
                         yield _arrow(said, work.output)
@@ -175,7 +173,17 @@ def _ended(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
     if group is None:
         return []
     said = list(map(work.row, group.monitor.close()))
-    return [*said, group.figures()] if work.figures else said
+    return [*said, *_beside(group, work, Counter())]
+
+
+def _beside(
+    group: Group, work: Work, verdicts: Counter[tuple[str | None, str | None]]
+) -> Iterator[tuple[str | None, ...]]:
+    """Yield the rows of a group that are no verdicts."""
+    if work.figures:
+        yield group.figures(verdicts)
+    if work.counts:
+        yield group.counted()
 
 
 def _arrow(said: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
@@ -194,28 +202,12 @@ def _array(column: Any) -> Any:
     return column.to_numpy(zero_copy_only=False)
 
 
-def _ordered(frames: Iterable[Any], names: Sequence[str]) -> Table | None:
-    """Return the rows of frames in the order of topic, partition and offset; None for none."""
-    import numpy
-
-    parts = [{name: frame[name].to_numpy() for name in names} for frame in frames if len(frame)]
-    if not parts:
-        return None
-    table = Table(parts)
-    if "offset" not in names:
-        return table
-    topics = table.coded("topic")
-    ranks = {name: number for number, name in enumerate(sorted(topics.values), 1)}
-    # Nulls, which have the code -1, come first.
-    ranked = numpy.array([*map(ranks.__getitem__, topics.values), 0])[topics.codes]
-    # Short numbers are sorted by their digits, which is several times as fast.
-    keys = [_short(column) for column in (table.array("partition"), ranked)]
-    return table.ordered(numpy.lexsort((table.array("offset"), *keys)))
-
-
-def _short(column: Any) -> Any:
-    """Return a column of integers as short ones, if they all are; they sort in the same order."""
-    import numpy
-
-    fits = column.min() >= 0 and column.max() < 1 << 16
-    return column.astype(numpy.uint16) if fits else column
+def _ordered(frames: Iterable[Any], names: Sequence[str]) -> list[Row]:
+    """Return the rows of frames, in the order of topic, partition and offset if they have one."""
+    rows: list[Row] = []
+    for frame in frames:
+        rows += zip(*(frame[name].tolist() for name in names), strict=True)
+    if "offset" in names:
+        topic, partition, offset = map(names.index, ("topic", "partition", "offset"))
+        rows.sort(key=lambda row: (row[topic] or "", row[partition], row[offset]))
+    return rows

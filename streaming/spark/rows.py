@@ -6,13 +6,13 @@ object, which the operator decodes as every other reader of ketal does.
 
 The group is `pmod(hash(partition), key_groups)`, computed in the JVM. Values that ketal calls equal
 have to meet in one group: numbers are hashed as doubles, so 17 and 17.0 meet; that "17" meets them
-too does no harm. Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed
-and no JSON is read, which costs a third less.
+too does no harm. Of a key that an object has several times the last value counts, as it does to
+every reader of ketal: so values are found by `from_json`, for `get_json_object` finds the first.
+Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no JSON is read,
+which costs a third less.
 
 Of some messages the value is read all the same, to see whether its key leads where it promises
 (`ketal.streaming.spark.keyed`).
-
-Where several families are partitioned, a row of each has the groups of all of them (`homes`).
 
 Spark itself drops rows that are late by its watermark, and says so in no verdict. The column of
 event time therefore ends before the operator, and a null column that bears its mark goes on: Spark
@@ -23,26 +23,22 @@ The one rule: no row is dropped and none is read twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ketal import pattern as syntax
-from ketal.clocks.vector import COUNTER_MAX
-from ketal.columns import Reads
 from ketal.errors import SettingError
-from ketal.event import CONTROL_PREFIX
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import OWN_FIELDS, Source
-from ketal.operators.membership import ATTRIBUTE
+from ketal.model import syntax
+from ketal.model.event import CONTROL_PREFIX
 from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
-from ketal.streaming.spark.group import ALONE, COPY, HOME, HOMES, PLACED, TOUCH
-from ketal.streaming.spark.judging import AT, COUNTER
+from ketal.streaming.spark.group import ALONE, COPY, HOME, PLACED
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
-from ketal.streaming.spark.spread import keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -54,12 +50,9 @@ _NO_ATTRIBUTES = (*OWN_FIELDS, *PLACE, "timestamp")
 EVENT_COLUMNS = ("node", "type", "clock")
 DELAY = "spark.watermarkDelayMs"
 """What Spark calls the mark of a column of event time."""
-_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_TEXT: T.DataType = T.StringType()
-"""A text that equals no other; one that has a collation may."""
 _TIME_MAX_S = 253_402_300_799.0
-TOUCHED_FIRST, TOUCHED_EACH = 100, 10_000
-"""So many offsets of each partition are for all groups to see, and one of so many later on."""
+ANY_JSON = dict.fromkeys(("maxNumLen", "maxNestingDepth", "maxStringLen"), "2147483647")
+"""Spark reads what ketal reads."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +83,6 @@ def shaped(
     *,
     source: Source | None,
     lateness_ms: int | None,
-    touched_since: Mapping[str, Mapping[str, int]] | None = None,
-    read: Reads | None = None,
-    bytes_max: int = 0,
 ) -> Shaped:
     """Return events as rows of key groups.
 
@@ -106,28 +96,24 @@ def shaped(
         Where the fields are in Kafka's messages.
     lateness_ms : int or None
         How far Spark's watermark is behind the latest time; None for none.
-    touched_since : mapping, optional
-        The offsets of a change that all groups have to take up soon, by topic and partition.
-    read : Reads, optional
-        What the program reads of an event, where that is enough to judge it (`ketal.columns`).
-    bytes_max : int
-        The length, as JSON, up to which it is.
 
     Raises
     ------
     SettingError
-        If the columns are those of neither shape, or a path cannot be read by Spark.
+        If the columns are those of neither shape, or of wrong types, or what a pattern is
+        partitioned by is in none of them.
     """
     names = events.columns
     _check_named_once(events)
     of: _Kafka | _Events
     if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
-        of = _Kafka(events, source or Source())
+        of = _Kafka(events, source or Source(), families)
     elif all(name in names for name in EVENT_COLUMNS):
         if source is not None:
             raise SettingError("source says where the fields of Kafka's messages are; these events "
                                "have columns of their own")  # fmt: skip
         of = _Events(events)
+        of.check(families)
     else:
         raise SettingError(
             "events have the columns of Kafka's connector (key, value, topic, partition, offset) "
@@ -137,15 +123,9 @@ def shaped(
     if lateness_ms is not None:
         frame = of.marked(frame, lateness_ms)
     columns = of.columns()
-    if read is not None and isinstance(of, _Events):
-        columns |= of.judged(read, bytes_max)
     control = of.control()
     groups = [_group(of, family) for family in families]
     count = sum(family.groups for family in families)
-    further: dict[str, Column] = {}
-    if len(families) > 1 and families[0].partition:
-        # A family that is not partitioned sees all that any other sees, and tells it.
-        further[HOMES] = F.array(*groups).alias(HOMES)
     selected = {name: column.alias(name) for name, column in columns.items()}
     if lateness_ms is not None:
         selected["mark"] = (
@@ -158,12 +138,12 @@ def shaped(
     else:
         out = _divided(
             frame.withColumn("_control", control).withColumn("_home", groups[0]),
-            F.array(*groups) if touched_since is None else _touching(groups, count, touched_since),
+            F.array(*groups),
             count,
-            selected | further,
+            selected,
             of.placed(families),
         )
-    return Shaped(out, ("copy", *columns, *further), of.headers, of.source)
+    return Shaped(out, ("copy", *columns), of.headers, of.source)
 
 
 def _check_named_once(events: DataFrame) -> None:
@@ -200,7 +180,7 @@ def _divided(
     frame : DataFrame
         Events, with `_control` and `_home`.
     own : Column
-        The groups of an event; below zero, from -1 on, those that are only called.
+        The groups of an event.
     count : int
         How many groups there are.
     selected : mapping of str to Column
@@ -212,57 +192,27 @@ def _divided(
     if placed is not None:
         said, teller = placed
         frame = frame.withColumn("_said", said)
-        told = F.concat(own, F.array(F.lit(-1 - count) - teller))
+        told = F.concat(own, F.array(F.lit(-1) - teller))
         own = F.when(F.col("_said").isNotNull(), told).otherwise(own)
         selected = {**selected, "_said": F.col("_said")}
     to = F.when(control, F.sequence(F.lit(0), F.lit(count - 1))).otherwise(own)
     copy = (
-        F.when(at < -count, F.lit(PLACED))
-        .when(at < 0, F.lit(TOUCH))
+        F.when(at < 0, F.lit(PLACED))
         .when(~control, F.lit(ALONE))
         .when(at == F.col("_home"), F.lit(HOME))
         .otherwise(F.lit(COPY))
     )
-    group = F.when(at < 0, F.pmod(-1 - at, F.lit(count))).otherwise(at)
+    group = F.when(at < 0, -1 - at).otherwise(at)
     out = {name: F.col(name) for name in selected}
     if placed is not None:
-        value = F.when(at < -count, out.pop("_said")).otherwise(out["value"])
+        value = F.when(at < 0, out.pop("_said")).otherwise(out["value"])
         out["value"] = value.alias("value")
     return frame.select(
         F.explode(to).alias("_to"),
         control,
         F.col("_home"),
         *(column.alias(name) for name, column in selected.items()),
-    ).select(_keyed(group, count).alias("group"), copy.cast("byte").alias("copy"), *out.values())
-
-
-def _keyed(group: Column, count: int) -> Column:
-    """Return the key of a group, one of so many, by its number."""
-    known = keys(count)
-    if known is None:
-        return group
-    return F.element_at(F.array(*(F.lit(key).cast("bigint") for key in known)), group + 1)
-
-
-def _touching(
-    groups: Sequence[Column], count: int, since: Mapping[str, Mapping[str, int]]
-) -> Column:
-    """Return the groups of an event, and of some events all the others, to be called."""
-    own = F.array(*groups)
-    every = F.concat(own, F.sequence(F.lit(-1), F.lit(-count)))
-    return F.when(_first_after(since), every).otherwise(own)
-
-
-def _first_after(since: Mapping[str, Mapping[str, int]]) -> Column:
-    """Return whether a message is among the first of its partition, or one of many."""
-    first = F.lit(0)
-    for topic, partitions in sorted(since.items()):
-        for number, offset in sorted(partitions.items()):
-            here = (F.col("topic") == topic) & (F.col("partition") == int(number))
-            first = F.when(here, F.lit(offset)).otherwise(first)
-    after = F.col("offset") - first
-    spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(TOUCHED_EACH)) == 0
-    return after.between(0, TOUCHED_FIRST - 1) | spread
+    ).select(group.alias("group"), copy.cast("byte").alias("copy"), *out.values())
 
 
 def _group(of: _Kafka | _Events, family: Family) -> Column:
@@ -286,31 +236,61 @@ def _time(text: Column, divisor: int) -> Column:
     return F.coalesce(F.when(within, F.timestamp_seconds(number)), F.try_to_timestamp(text))
 
 
-def json_path(keys: Sequence[str]) -> str:
-    """Return a path as `get_json_object` takes it.
+def _texts_at(text: Column, paths: Iterable[Path]) -> dict[Path, Column]:
+    """Return the text at each path in a JSON object, from as few readings of it as will do."""
+    out: dict[Path, Column] = {}
+    left = sorted(set(paths))
+    while left:
+        together: list[Path] = []
+        for path in left:
+            if all(_apart(path, other) for other in together):
+                together.append(path)
+        read = F.from_json(text, _struct_of(together), ANY_JSON)  # type: ignore[arg-type]
+        for path in together:
+            out[path] = functools.reduce(lambda found, key: found.getField(key), path, read)
+        left = [path for path in left if path not in out]
+    return out
 
-    Raises
-    ------
-    SettingError
-        If a key is one that it cannot name.
-    """
-    for key in keys:
-        if "'" in key or "?" in key:
-            raise SettingError(f"Spark's get_json_object cannot name the key {key!r}")
-    return "$" + "".join(f"['{key}']" for key in keys)
+
+def _apart(one: Path, other: Path) -> bool:
+    """Return whether two paths fit into one struct; to Spark the case of letters is nothing."""
+    for key, another in zip(one, other, strict=False):
+        if key != another:
+            return key.casefold() != another.casefold()
+    return False
+
+
+def _struct_of(paths: Sequence[Path]) -> T.DataType:
+    """Return the type of an object that has text at these paths."""
+    if paths == [()]:
+        return T.StringType()
+    below: dict[str, list[Path]] = {}
+    for path in paths:
+        below.setdefault(path[0], []).append(path[1:])
+    return T.StructType([T.StructField(key, _struct_of(rest)) for key, rest in below.items()])
 
 
 class _Kafka:
     """Kafka's columns."""
 
-    def __init__(self, events: DataFrame, source: Source) -> None:
+    def __init__(self, events: DataFrame, source: Source, families: Sequence[Family]) -> None:
+        _check_types({one.name: one.dataType for one in events.schema.fields}, _KAFKA_TYPES)
         self.source: Source | None = source
         self._source = source
         paths = Shape(source, kafka=True).paths
         self._paths = paths
         self._text = F.col("value").cast("string")
+        read = [paths["type"], paths["time"]]
+        read += (one for f in families for of in f.partition for one in paths_of(of, paths))
+        self._found = _texts_at(self._text, (path for path in read if path[0] != KAFKA))
         outside = [path[1:] for path in paths.values() if path[0] == KAFKA]
         self._wants_key = ("key",) in outside
+        self._wants_timestamp = ("timestamp",) in outside
+        if self._wants_timestamp and "timestamp" not in events.columns:
+            raise SettingError(
+                "kafka.timestamp is read, and the events have no column timestamp, which Kafka's "
+                "connector has"
+            )
         self.headers = tuple(sorted({path[1] for path in outside if path[0] == "header"}))
         if self.headers and "headers" not in events.columns:
             raise SettingError(
@@ -324,6 +304,8 @@ class _Kafka:
         out["value"] = F.col("value")
         if self._wants_key:
             out["key"] = F.col("key")
+        if self._wants_timestamp:
+            out["timestamp"] = F.unix_millis("timestamp")
         for number, name in enumerate(self.headers):
             out[f"header{number}"] = _header(name)
         return out
@@ -335,7 +317,10 @@ class _Kafka:
     def _at(self, path: Path) -> Column:
         """Return the text at a path."""
         if path[0] != KAFKA:
-            return F.get_json_object(self._text, json_path(path))
+            return self._found[path]
+        if path[1] == "timestamp":
+            since_ms = F.unix_millis("timestamp")
+            return F.when(since_ms >= 0, since_ms * self._divisor / 1_000).cast("string")
         return F.col("key").cast("string") if path[1] == "key" else _header(path[2]).cast("string")
 
     def control(self) -> Column:
@@ -393,6 +378,32 @@ class _Events:
         )
         self._streaming = events.isStreaming
 
+    def check(self, families: Sequence[Family]) -> None:
+        """Refuse columns that make no event of any row, and patterns without a scope for any.
+
+        Raises
+        ------
+        SettingError
+            Naming the column or the pattern.
+        """
+        _check_types(self._types, _EVENT_TYPES)
+        for compiled in (one for family in families for one in family.program.compiled):
+            for of in compiled.pattern.partition:
+                if not self._may_have(of):
+                    name = of.name if isinstance(of, syntax.Field) else ".".join(of.path)
+                    raise SettingError(
+                        f"pattern {compiled.name} is partitioned by {name}, which no column "
+                        f"holds; there are {', '.join(self._types)}"
+                    )
+
+    def _may_have(self, of: syntax.Attribute | syntax.Field) -> bool:
+        """Return whether an event may have a part of a partition."""
+        if isinstance(of, syntax.Field):
+            return of.name in self._types
+        beside = of.path[0] in self._types and of.path[0] not in _NO_ATTRIBUTES
+        inside = "data" in self._types and _leads(self._types["data"], of.path)
+        return inside or (beside and _leads(self._types[of.path[0]], of.path[1:]))
+
     def _is_text(self, name: str) -> bool:
         return isinstance(self._types.get(name), T.StringType)
 
@@ -413,84 +424,6 @@ class _Events:
             if self._is_text(name):
                 out[name] = F.col(name)
         return out
-
-    def judged(self, read: Reads, bytes_max: int) -> dict[str, Column]:
-        """Return the columns by which events are judged; none where a row does not have them so.
-
-        A counter of 0 says that the event has to be looked at itself.
-
-        Parameters
-        ----------
-        read : Reads
-            What is read of an event.
-        bytes_max : int
-            A longer event has to be looked at.
-        """
-        types = self._types
-        time, clock = types.get("time", T.DoubleType()), types["clock"]
-        if not (
-            types["node"] == types["type"] == _TEXT
-            and isinstance(clock, T.MapType)
-            and clock.keyType == _TEXT
-            and isinstance(clock.valueType, _WHOLE)
-            and isinstance(time, T.NumericType | T.TimestampType)
-            and not isinstance(time, T.DecimalType)
-        ):
-            return {}
-        if ATTRIBUTE in types or ("data" in types and self._beyond()):
-            return {}  # With attributes in two places the JSON is not that of an event.
-        names = [read.key, *read.attributes]
-        found = [one for one in map(self._attribute, names) if one is not None]
-        if len(found) < len(names):
-            return {}
-        of = {"node": (F.col("node"), _TEXT), "type": (F.col("type"), _TEXT)}
-        of |= {f"{AT}{n}": one for n, one in enumerate(found)}
-        texts = F.concat_ws(" ", *(column for column, kind in of.values() if kind == _TEXT))
-        plain = (
-            (F.col("node") != "")
-            & (F.col("type") != "")
-            & ~self._has(ATTRIBUTE)
-            & (F.octet_length(self._json()) <= bytes_max)
-            & ~F.map_contains_key("clock", "")
-            & F.forall(F.map_values("clock"), lambda c: c.between(1, COUNTER_MAX))
-            & F.is_valid_utf8(texts)  # Arrow hands over no other bytes.
-        )
-        if "time" in types:
-            at = _cast("time", time).cast("double")
-            plain &= at.isNull() | (at.between(0, _TIME_MAX_S) & ~F.isnan(at))
-        own = F.coalesce(F.try_element_at("clock", F.col("node")).cast("bigint"), F.lit(0))
-        counter = F.when(plain, own).otherwise(F.lit(0))
-        given = {
-            name: F.try_validate_utf8(column) if kind == _TEXT else column
-            for name, (column, kind) in of.items()
-        }
-        return {COUNTER: counter, **given}
-
-    def _has(self, name: str) -> Column:
-        """Return whether the column data may have an attribute."""
-        data = self._types.get("data")
-        if isinstance(data, T.MapType):
-            return F.coalesce(F.map_contains_key("data", name), F.lit(False))
-        return F.lit(isinstance(data, T.StructType) and name in data.names)
-
-    def _attribute(self, name: str) -> tuple[Column, T.DataType] | None:
-        """Return an attribute and its type; None if JSON says it in another way."""
-        if name in _NO_ATTRIBUTES:
-            return None
-        data, found = self._types.get("data"), (F.lit(None).cast("string"), _TEXT)
-        if name in self._types:
-            found = F.col(_quoted(name)), self._types[name]
-        elif isinstance(data, T.MapType) and data.keyType == _TEXT:
-            found = F.try_element_at("data", F.lit(name)), data.valueType
-        elif isinstance(data, T.StructType):
-            # To Spark names that differ in the case of their letters are one.
-            if [other.lower() for other in data.names].count(name.lower()) > 1:
-                return None
-            if name in data.names:
-                found = F.col("data").getField(name), data[name].dataType
-        elif data is not None:
-            return None
-        return found if isinstance(found[1], _WHOLE) or found[1] == _TEXT else None
 
     def _beyond(self) -> list[Column]:
         """Return the columns that are attributes."""
@@ -540,6 +473,101 @@ class _Events:
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 
+def _is_whole(kind: T.DataType) -> bool:
+    return isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)
+
+
+def _is_clock(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StructType):
+        return all(_is_whole(one.dataType) for one in kind.fields)
+    return isinstance(kind, T.StringType) or (
+        isinstance(kind, T.MapType) and _is_whole(kind.valueType)
+    )
+
+
+def _is_text(kind: T.DataType) -> bool:
+    return isinstance(kind, T.StringType)
+
+
+def _is_timestamp(kind: T.DataType) -> bool:
+    return isinstance(kind, T.TimestampType)
+
+
+def _is_bytes(kind: T.DataType) -> bool:
+    return isinstance(kind, T.BinaryType)
+
+
+def _is_name(kind: T.DataType) -> bool:
+    return isinstance(kind, T.StringType) or _is_whole(kind)
+
+
+def _is_time(kind: T.DataType) -> bool:
+    return isinstance(
+        kind, T.StringType | T.NumericType | T.TimestampType | T.TimestampNTZType | T.DateType
+    )
+
+
+def _is_data(kind: T.DataType) -> bool:
+    return isinstance(kind, T.StringType | T.MapType | T.StructType | T.VariantType)
+
+
+def _or_null(fits: Callable[[T.DataType], bool]) -> Callable[[T.DataType], bool]:
+    return lambda kind: isinstance(kind, T.NullType) or fits(kind)
+
+
+_Types = Mapping[str, tuple[Callable[[T.DataType], bool], str]]
+"""Of columns: which types they may have, and those in words."""
+_PLACE_TYPES: _Types = {
+    "partition": (_is_whole, "a whole number"),
+    "offset": (_is_whole, "a whole number"),
+}
+_EVENT_TYPES: _Types = {
+    "node": (_is_name, "text or a whole number"),
+    "type": (_is_text, "text"),
+    "clock": (_is_clock, "a map to whole numbers, a struct of them, or text"),
+    "time": (_or_null(_is_time), "a timestamp, a number or text"),
+    "id": (_or_null(_is_name), "text or a whole number"),
+    "data": (_or_null(_is_data), "a struct, a map, or JSON text"),
+    **_PLACE_TYPES,
+}
+_KAFKA_TYPES: _Types = {
+    "key": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
+    "value": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
+    "topic": (_is_text, "text"),
+    "timestamp": (_or_null(_is_timestamp), "a timestamp, as Kafka's connector has it"),
+    **_PLACE_TYPES,
+}
+
+
+def _check_types(types: Mapping[str, T.DataType], wanted: _Types) -> None:
+    """Refuse a column of a type that no row could be read with.
+
+    Raises
+    ------
+    SettingError
+        Naming the column.
+    """
+    for name, (fits, words) in wanted.items():
+        if name in types and not fits(types[name]):
+            raise SettingError(
+                f"the column {name} is {types[name].simpleString()}; it must be {words}"
+            )
+
+
+def _leads(kind: T.DataType, path: tuple[str, ...]) -> bool:
+    """Return whether there may be a value at a path; what text or a map holds is not known."""
+    for key in path:
+        if isinstance(kind, T.MapType):
+            kind = kind.valueType
+        elif isinstance(kind, T.StructType):
+            if key not in kind.names:
+                return False
+            kind = kind[key].dataType
+        else:
+            return isinstance(kind, T.StringType | T.VariantType)
+    return True
+
+
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -560,7 +588,7 @@ def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column:
     """Return the text of what is at a path in a column."""
     for at, key in enumerate(path):
         if isinstance(kind, T.StringType):
-            return F.get_json_object(column, json_path(path[at:]))
+            return _texts_at(column, [path[at:]])[path[at:]]
         if isinstance(kind, T.MapType):
             column, kind = F.try_element_at(column, F.lit(key)), kind.valueType
         elif isinstance(kind, T.StructType) and key in kind.names:

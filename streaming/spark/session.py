@@ -2,7 +2,9 @@
 
 Under `spark-submit`, or where a program has a session already, that Spark is used as it is, with
 settings of the job's own for streaming. Otherwise one is started in this process: all cores, the
-Kafka connector of the installed pyspark, the Java that `ketal.streaming.java` finds.
+Kafka connector of the installed pyspark, the Java that `ketal.streaming.jvm.java` finds. The jars
+are downloaded as the broker's are, and not by Spark, which writes a hundred lines of it at each
+start; what it logs is errors.
 
 One file describes a job for either engine, so `[kafka.properties]` are kafka-python's there too;
 those that Java's clients call otherwise are put in their words here. A name with a dot is Java's
@@ -16,16 +18,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import KetalError, SettingError
-from ketal.streaming.artifacts import spark_connector
-from ketal.streaming.folders import cache_folder
-from ketal.streaming.java import find_java, newest_for_spark, spark_home
-from ketal.streaming.job import Job
+from ketal.streaming.folders import cache_folder, replaced
+from ketal.streaming.job.file import Job
+from ketal.streaming.jvm.artifacts import jars_of, spark_connector
+from ketal.streaming.jvm.java import Java, find_java, newest_for_spark, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +43,20 @@ SETTINGS = {
 _OF_OWN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
+LOGGING = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+# Without a level of its own it would set another one, and write that it did.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
 REQUEST_MS_MAX = 30_000
 """What Java's clients wait for one answer by themselves."""
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -67,8 +81,17 @@ class LostError(KetalError):
     """Spark or Kafka is lost for good."""
 
 
-def spark_session(job: Job) -> tuple[SparkSession, bool]:
+def spark_session(
+    job: Job, tell: Callable[[str], None] = lambda _: None
+) -> tuple[SparkSession, bool]:
     """Return a session for a job, and whether it was started for it.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    tell : callable
+        Is told in one sentence what takes long.
 
     Raises
     ------
@@ -76,6 +99,8 @@ def spark_session(job: Job) -> tuple[SparkSession, bool]:
         If pyspark is not installed.
     JavaError
         If there is no Java for it.
+    ArtifactsError
+        If the Kafka connector cannot be downloaded.
     LostError
         If it does not start.
     """
@@ -90,7 +115,7 @@ def spark_session(job: Job) -> tuple[SparkSession, bool]:
     # A session is active in one thread only; a process has one context.
     own = SparkContext._active_spark_context is None and _SUBMITTED not in os.environ
     try:
-        session = _started(job) if own else SparkSession.builder.getOrCreate().newSession()
+        session = _started(job, tell) if own else SparkSession.builder.getOrCreate().newSession()
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
         tasks = session.sparkContext.defaultParallelism
@@ -102,19 +127,40 @@ def spark_session(job: Job) -> tuple[SparkSession, bool]:
     return session, own
 
 
-def _started(job: Job) -> SparkSession:
+def connector_jars(java: Java, tell: Callable[[str], None] = lambda _: None) -> str:
+    """Return the Kafka connector of the installed pyspark as `spark.jars` takes it.
+
+    Parameters
+    ----------
+    java : Java
+        The Java that downloads it, once.
+    tell : callable
+        Is told in one sentence what takes long.
+
+    Raises
+    ------
+    ArtifactsError
+        If it could not be downloaded.
+    """
+    folder = jars_of(spark_connector(version("pyspark")), java, say=tell)
+    return ",".join(map(str, sorted(folder.glob("*.jar"))))
+
+
+def _started(job: Job, tell: Callable[[str], None]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    installed = version("pyspark")
-    java = find_java(newest=newest_for_spark(installed))
+    java = find_java(newest=newest_for_spark(version("pyspark")))
+    logging = cache_folder() / "spark-log4j2.properties"
+    replaced(logging, LOGGING.encode("ascii"))
     os.environ["JAVA_HOME"] = str(spark_home(java, cache_folder()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
     settings = {
         **_OF_OWN,
-        "spark.jars.packages": spark_connector(installed),
-        "spark.jars.ivy": str(cache_folder() / "spark-ivy"),
+        "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, tell),
+        # Before the options that are the user's.
+        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

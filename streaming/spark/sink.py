@@ -5,11 +5,11 @@ operator then says the same, with the same ids. The last batch that was written 
 checkpoint, its number and its offsets, so the very batch is run for its state alone; what a crash
 left half written is written again, and so is what a checkpoint has lost: at least once.
 
-A batch is computed once, by all tasks, and kept by the executors; what goes to a file or to
-standard output then comes to the driver piece by piece.
-
-Rows of figures are taken out here, and kept by key group: each is the sum since the beginning, so
-one that comes twice is no more than one.
+A batch is computed once, by all tasks, and cached by the executors, while its rows of figures come
+to the driver, one for each key group that was called. They hold sums since the beginning, so one
+that is read twice is no more than one; and how many verdicts of each kind the batch has. Only where
+there are any the batch is read again, once for each kind of output: what goes to a topic is sent by
+the executors, what goes to a file or to standard output comes to the driver piece by piece.
 
 The one rule: a batch that returns from here is written, to the disk or to Kafka.
 """
@@ -17,14 +17,15 @@ The one rule: a batch that returns from here is written, to the disk or to Kafka
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ketal.streaming.job import Job
-from ketal.streaming.outputs import PENDING_BYTES_MAX, Outputs
+from ketal.model.verdicts import Rejected
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.group import FIGURES
-from ketal.verdicts import Rejected
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,7 +74,7 @@ class Sink:
     checkpoint : Checkpoint
         Keeps how far they are.
     count : callable
-        Is told of so many verdicts of a kind.
+        Counts verdicts of a kind, of a pattern.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Sink:
         options: Mapping[str, str],
         outputs: Outputs,
         checkpoint: Checkpoint,
-        count: Callable[[str, int], None],
+        count: Callable[[str, str | None, int], None],
     ) -> None:
         self._job = job
         self._options = dict(options)
@@ -104,45 +105,47 @@ class Sink:
     def _written(self, batch: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
-        local = batch
-        if any(target.kind == "kafka" for target in self._job.outputs):
-            batch = batch.withColumn("topic", self._topic())
-            remote = batch.where(F.col("topic").isNotNull())
-            for row in remote.groupBy("verdict").count().collect():
-                self._count(row["verdict"], row["count"])
-            self._send(remote)
-            local = batch.where(F.col("topic").isNull())
-        else:
-            batch.write.format("noop").mode("overwrite").save()
-        groups: dict[str, dict[str, Any]] = {}
-        for row in local.select("verdict", "id", "json", "line").toLocalIterator():
-            if row["verdict"] == FIGURES:
-                groups[row["id"]] = json.loads(row["json"])
-            else:
-                self._count(row["verdict"], 1)
-                self._outputs.add(_verdict(row["json"], row["line"]))
-                if self._outputs.bytes >= PENDING_BYTES_MAX:
-                    self._write_out()
-        self._write_out()
+        is_figures = F.col("verdict") == FIGURES
+        rows = batch.where(is_figures).select("id", "json").collect()
+        groups: dict[str, dict[str, Any]] = {row["id"]: json.loads(row["json"]) for row in rows}
+        counts: Counter[tuple[str, str | None]] = Counter()
+        for figures in groups.values():
+            for kind, pattern, count in figures.pop("verdicts"):
+                counts[kind, pattern] += count
+        targets = {self._target(kind).kind for kind, _ in counts}
+        verdicts = batch.where(~is_figures).withColumn("topic", self._topic())
+        if "kafka" in targets:
+            self._send(verdicts.where(F.col("topic").isNotNull()))
+        if targets - {"kafka"}:
+            self._write_local(verdicts.where(F.col("topic").isNull()))
+        for (kind, pattern), count in counts.items():
+            self._count(kind, pattern, count)
         self._checkpoint.wrote(number, groups)
+
+    def _write_local(self, verdicts: DataFrame) -> None:
+        for row in verdicts.select("json", "line").toLocalIterator():
+            self._outputs.add(_verdict(row["json"], row["line"]))
+            if self._outputs.bytes >= PENDING_BYTES_MAX:
+                self._write_out()
+        self._write_out()
 
     def _write_out(self) -> None:
         self._outputs.write_files()
         self._outputs.clear()
 
     def _topic(self) -> Column:
-        """Return the topic of a row; null for what goes elsewhere."""
+        """Return the topic of a verdict; null for one that goes elsewhere."""
         from pyspark.sql import functions as F
 
         rejected, verdicts = (
             F.lit(target.name if target.kind == "kafka" else None).cast("string")
             for target in (self._job.rejected, self._job.verdicts)
         )
-        return (
-            F.when(F.col("verdict") == "rejected", rejected)
-            .when(F.col("verdict") != FIGURES, verdicts)
-            .otherwise(F.lit(None).cast("string"))
-        )
+        return F.when(F.col("verdict") == "rejected", rejected).otherwise(verdicts)
+
+    def _target(self, kind: str) -> Target:
+        """Return where verdicts of a kind go."""
+        return self._job.rejected if kind == "rejected" else self._job.verdicts
 
     def _send(self, rows: DataFrame) -> None:
         from pyspark.sql import functions as F

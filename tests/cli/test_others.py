@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 import pytest
 
 import ketal as package
+from ketal.analysis.parameters import value_of
 from ketal.cli import COMMANDS
-from ketal.limits import Limits
-from ketal.params import value_of
-from ketal.pattern import Duration
+from ketal.model.limits import Limits
+from ketal.model.syntax import Duration
 from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write
 
 # --- graph ----------------------------------------------------------------------------
@@ -131,6 +131,12 @@ def test_the_help_of_a_command_shows_an_example(ketal: Ketal, command: str) -> N
     assert "example" in said.out
     assert f"  ketal {command}" in said.out.split("example")[1]
     assert max(map(len, said.lines)) <= 100
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_begins_with_a_sentence(ketal: Ketal, command: str) -> None:
+    about = ketal(command, "--help").out.split("\n\n")[1]
+    assert re.fullmatch(r"[A-Z][^.?]*\.", about)
 
 
 def test_no_command(ketal: Ketal) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
+
 import pytest
 
 from tests.cli.conftest import CONFLICT, PHASES, RUN, Ketal, Said, Write, event
@@ -208,3 +212,153 @@ def test_a_pattern_that_is_no_text(ketal: Ketal, write: Write) -> None:
     said = ketal("run", "-", "run.jsonl", "--limit", "pattern_bytes_max=10", stdin=CONFLICT)
     assert said.code == 2
     assert "pattern_bytes_max" in said.err
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"],
+)
+def test_a_pattern_in_another_encoding(ketal: Ketal, write: Write, encoding: str) -> None:
+    raw = CONFLICT.encode(encoding)
+    write("run.jsonl", RUN)
+    write("wide.ketal", raw)
+    write("below.ketal", "\n".encode(encoding) + CONFLICT.encode(encoding.removesuffix("-sig")))
+    for name in ("wide.ketal", "below.ketal", "-"):
+        said = ketal("run", name, "run.jsonl", stdin=raw)
+        if encoding == "utf-8-sig":
+            assert said.code == 0
+            continue
+        assert said.code == 2
+        known = encoding[:6].upper()
+        file = "<stdin>" if name == "-" else f"pattern file {name}"
+        assert said.err == (
+            f"ketal: {file} is {known}; save it as UTF-8 (`iconv -f {known} -t UTF-8 FILE`)\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        (["run.jsonl", "conflict.ketal"], "conflict.ketal run.jsonl"),
+        (["run.jsonl", "run.jsonl.gz", "pattern"], "pattern run.jsonl run.jsonl.gz"),
+        (["run.jsonl.gz", "run.jsonl", "pattern"], "pattern run.jsonl.gz run.jsonl"),
+        (["long.jsonl", "broken.ketal"], "broken.ketal long.jsonl"),
+    ],
+)
+def test_a_pattern_and_a_log_that_are_swapped(
+    ketal: Ketal, write: Write, words: list[str], right: str
+) -> None:
+    write("run.jsonl", RUN)
+    write("run.jsonl.gz", gzip.compress(RUN.encode()))
+    write("long.jsonl", RUN * 10_000)
+    write("pattern", CONFLICT)
+    write("broken.ketal", CONFLICT.replace("find", "fnd"))
+    said = ketal("run", *words)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        f"ketal: {right.split()[0]} is a pattern file and stands where a log is wanted; are they "
+        f"swapped? `ketal run {right}`\n"
+    )
+
+
+def test_two_logs_are_not_called_swapped(ketal: Ketal, write: Write) -> None:
+    write("run.jsonl", RUN)
+    os.mkfifo("pipe.ketal")  # nobody writes to it
+    for words in (["run.jsonl", "run.jsonl"], ["run.jsonl", "-"], ["run.jsonl", "pipe.ketal"]):
+        said = ketal("run", *words, stdin=CONFLICT)
+        assert said.code == 2
+        assert said.err.startswith(
+            "run.jsonl:1:1: error[K001]: a pattern file does not begin with `{`"
+        )
+
+
+def test_a_broken_pattern_is_not_called_swapped(ketal: Ketal, write: Write) -> None:
+    write("broken.ketal", CONFLICT.replace("find", "fnd"))
+    said = ketal("run", "broken.ketal", "conflict.ketal")
+    assert said.code == 2
+    assert "error[K" in said.err
+    assert "swapped" not in said.err
+
+
+def test_a_log_without_clocks_leads_to_rebuild(ketal: Ketal, write: Write) -> None:
+    write(
+        "plain.jsonl",
+        '{"node": "a", "type": "write", "key": "x", "msg": 1}\n'
+        '{"node": "b", "type": "write", "key": "x", "msg": 2}\n',
+    )
+    hint = "--rebuild KEYS makes clocks from messages"
+    assert hint in ketal("run", "conflict.ketal", "plain.jsonl").err
+    assert hint in ketal("audit", "plain.jsonl").out
+    keys = "id=msg,send=type:write,receive=type:read"
+    said = ketal("run", "--rebuild", keys, "conflict.ketal", "plain.jsonl")
+    assert said.lines[0].startswith("match Conflict")
+
+
+SPAN = {
+    "traceId": "0af7651916cd43dd8448eb211c80319c",
+    "name": "get",
+    "id": "bd7a977555f6b982",
+    "timestamp": 1,
+    "duration": 2,
+    "localEndpoint": {"serviceName": "shop"},
+}
+EXPORT = {
+    "resourceSpans": [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
+            "scopeSpans": [
+                {
+                    "spans": [
+                        {
+                            "traceId": SPAN["traceId"],
+                            "spanId": SPAN["id"],
+                            "name": "get",
+                            "startTimeUnixNano": "1000",
+                            "endTimeUnixNano": "3000",
+                        }
+                    ]
+                }
+            ],
+        }
+    ]
+}
+SNAKE = {key.replace("S", "_s"): value for key, value in EXPORT.items()}
+TRACES = {
+    "an export": ("otlp", json.dumps(EXPORT)),
+    "exports on lines": ("otlp", f"{json.dumps(EXPORT)}\n{json.dumps(EXPORT)}\n"),
+    "an export laid out": ("otlp", json.dumps(EXPORT, indent=2)),
+    "exports in an array": ("otlp", json.dumps([EXPORT])),
+    "an export in snake case": ("otlp", "\ufeff" + json.dumps(SNAKE)),
+    "spans in an array": ("zipkin", json.dumps([SPAN])),
+    "spans in arrays": ("zipkin", json.dumps([[SPAN], [SPAN]])),
+    "spans laid out": ("zipkin", "\n" + json.dumps([SPAN], indent=4, sort_keys=True)),
+    "spans on lines": ("zipkin", json.dumps(SPAN, sort_keys=True) + "\n" + json.dumps(SPAN)),
+}
+
+
+@pytest.mark.parametrize("kind", TRACES)
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl.gz", "t.log", "-"])
+def test_traces_are_recognised(ketal: Ketal, write: Write, kind: str, name: str) -> None:
+    form, text = TRACES[kind]
+    raw = gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
+    write("t" if name == "-" else name, raw)
+    for command in (["run", "conflict.ketal"], ["audit"]):
+        said = ketal(*command, name, stdin=raw)
+        shown = "<stdin>" if name == "-" else name
+        assert (said.code, said.out) == (2, "")
+        assert said.err == (
+            f"ketal: {shown}: holds spans of a trace and no events; "
+            f"--format {form} makes events of them\n"
+        )
+    assert ketal("audit", "--format", form, name, stdin=raw).lines[0] == "2 events of 1 node"
+
+
+def test_what_only_looks_like_a_trace_is_a_log(ketal: Ketal, write: Write) -> None:
+    write("spans.jsonl", json.dumps(SPAN | {"vc": {"shop": 1}}) + "\n")
+    fields = ["node=localEndpoint.serviceName", "type=name", "clock=vc"]
+    words = [word for field in fields for word in ("--field", field)]
+    assert ketal("audit", *words, "spans.jsonl").lines[0] == "1 event of 1 node"
+    write("run.jsonl", RUN.replace('"key"', '"traceId"').replace('"x"', '"localEndpoint"'))
+    assert ketal("audit", "run.jsonl").lines[0] == "3 events of 2 nodes"
+    assert "an array, not a JSON object" in ketal("audit", "-", stdin="[1]\n").err
+    assert "the line is not JSON" in ketal("audit", "-", stdin='[INFO] {"traceId": 1}\n').err

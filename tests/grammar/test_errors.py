@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from ketal.errors import Diagnostic, PatternError, show
+import ketal
+from ketal.analysis.name_resolution import resolve
+from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.errors import Diagnostic, PatternError, PatternText, Span, show
 from ketal.grammar import complaints, parse
-from ketal.guards import RegisteredGuard
-from ketal.limits import Limits
-from ketal.resolve import resolve
+from ketal.model.limits import Limits
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -21,6 +22,8 @@ TABLE: list[dict[str, Any]] = tomllib.loads((HERE / "malformed.toml").read_text(
 REGISTERED = {
     "larger": RegisteredGuard("larger", "1", lambda event, bound: True, ("number",), True)
 }
+DIAGNOSTICS = (ROOT / "docs" / "diagnostics.md").read_text("utf-8")
+SEVERITIES = dict(re.findall(r"^\| (K\d{3}) \| (error|warning) \|", DIAGNOSTICS, re.M))
 EXAMPLES = [(rule, text) for rule in complaints.RULES for text in rule.examples]
 
 
@@ -82,7 +85,7 @@ def test_no_message_names_a_token_of_the_grammar() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    documented = set(re.findall(r"K\d{3}", (ROOT / "docs" / "diagnostics.md").read_text("utf-8")))
+    documented = set(re.findall(r"K\d{3}", DIAGNOSTICS))
     used: set[str] = set()
     for folder, names in ((ROOT / "grammar", ["*.py"]), (ROOT / "ketal", ["resolve.py"])):
         for name in [*names, "kinds.py", "statements.py", "wellformed.py"]:
@@ -91,6 +94,32 @@ def test_every_code_is_documented() -> None:
     assert used <= documented
     in_table = {finding[1] for entry in TABLE for finding in entry["findings"]}
     assert used - in_table <= {"K003"}, "a code without an example in the table"
+
+
+DOCUMENTED = [
+    (code, example.replace("\\|", "|"))
+    for code, cells in re.findall(r"^\| (K\d{3}) \|(.*)\|$", DIAGNOSTICS, re.M)
+    for example in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", cells)[-1])
+]
+# What takes hundreds of predicates or nodes, and what another code says first.
+WITHOUT_EXAMPLE = {"K202", "K210", "K211", "K213", "K214"}
+
+
+@pytest.mark.parametrize(("code", "example"), DOCUMENTED)
+def test_a_documented_example_gives_its_code(code: str, example: str) -> None:
+    body = "" if re.search(r"\b(check|find)\b", example) else " check E;"
+    events = 'event E = type == "e"; event F = type == "f";'
+    whole = example if "pattern" in example else f"pattern P {{ {events} {example}{body} }}"
+    found = ketal.lint(whole)
+    assert code in {d.code for d in found}
+    severities = {d.severity for d in found if d.code == code}
+    assert severities == {SEVERITIES.get(code, "error")}
+    assert {d.code for d in found if d.severity == "error"} <= {code}
+
+
+def test_every_code_has_a_documented_example() -> None:
+    codes = set(re.findall(r"^\| (K\d{3}) \|", DIAGNOSTICS, re.M))
+    assert codes - {code for code, _ in DOCUMENTED} == WITHOUT_EXAMPLE
 
 
 def test_an_error_shows_place_line_caret_and_hint() -> None:
@@ -102,6 +131,34 @@ def test_an_error_shows_place_line_caret_and_hint() -> None:
         "            ^^^^^^^^^^^\n"
         "  hint: did you mean `CausalOrder`?"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "shown", "pad"),
+    [
+        ("\t", "\t", "\t"),
+        ("/*\x01*/", r"/*\x01*/", " " * 8),
+        ("/*\x1b[31m*/\t", "/*\\x1b[31m*/\t", " " * 12 + "\t"),
+        ("/*\x85\r*/", r"/*\x85\r*/", " " * 10),
+        ("/*漢字*/", "/*漢字*/", " " * 8),
+        ("/*e\u0301*/", "/*e\u0301*/", " " * 5),
+    ],
+)
+def test_the_caret_stands_below_what_it_points_at(before: str, shown: str, pad: str) -> None:
+    with pytest.raises(PatternError) as caught:
+        parse(f"pattern P {{\n{before}odrer CausalOrder;\n}}")
+    _, line, caret, _ = str(caught.value).split("\n")
+    assert line == f"  {shown}odrer CausalOrder;"
+    assert caret == f"  {pad}^^^^^"
+
+
+def test_a_caret_is_as_wide_as_what_it_points_at_is_shown() -> None:
+    source = PatternText('pattern P { event E = "\x01漢\u0301"; }')
+    shown = show(Diagnostic("K001", "error", "m", Span(1, 23, 1, 28)), source)
+    assert shown.split("\n")[1:] == [
+        '  pattern P { event E = "\\x01漢\u0301"; }',
+        " " * 24 + "^" * 8,
+    ]
 
 
 def test_findings_name_their_pattern() -> None:

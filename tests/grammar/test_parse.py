@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ketal import pattern as ast
+from ketal.analysis.name_resolution import resolve
 from ketal.errors import Span
 from ketal.grammar import parse, render, render_body, render_guard
 from ketal.grammar.reader import language
-from ketal.resolve import resolve
+from ketal.model import syntax as ast
 
 A, B, C = ast.Step("A"), ast.Step("B"), ast.Step("C")
 X = ast.Attribute(("x",))
@@ -426,3 +426,17 @@ def test_guards_and_bodies_are_readable_on_their_own() -> None:
     assert render_guard(ast.Comparison("==", ast.Attribute(("order",)), ast.Literal(1))) == (
         "data.order == 1"
     )
+
+
+def test_a_group_beside_a_not_is_its_neighbour() -> None:
+    """Elsewhere a group joins the sequence around it."""
+    a, b, c, absent = ast.Step("A"), ast.Step("B"), ast.Step("C"), ast.Absent(ast.Name("N"))
+    stars = ast.Repeat(b, 0, None)
+    bodies: dict[str, tuple[ast.Body | ast.Absent, ...]] = {
+        "(A B*) not N C": (ast.Sequence((a, stars)), absent, c),
+        "A not N (B* C)": (a, absent, ast.Sequence((stars, c))),
+        "A B* not N C": (a, stars, absent, c),
+        "A (B* C) A not N B": (a, stars, c, a, absent, b),
+    }
+    for text, items in bodies.items():
+        assert pattern(f"find next {text};").body == ast.Sequence(items)

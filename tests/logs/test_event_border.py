@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
-from ketal.attributes import DEPTH_MAX
 from ketal.errors import EventError
-from ketal.event import CleanEvent, Control, Event, content, decode_event
-from ketal.snapshots import EventTable, read_events
+from ketal.model.attributes import DEPTH_MAX
+from ketal.model.event import CleanEvent, Control, Event, content, decode_event
+from ketal.runtime.snapshots import EventTable, read_events
 from tests.cases import p
 
 REFUSED: list[tuple[Any, str]] = [

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ketal.errors import EventError, SettingError
-from ketal.event import Control, Event
-from ketal.limits import Limits
 from ketal.logs import Log, Shape, Source, decoded, place, read_log, write_jsonl
-from ketal.verdicts import Rejected
+from ketal.model.event import Control, Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Rejected
 
 # The machine that runs this may be busy, and time is not what is tested here.
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

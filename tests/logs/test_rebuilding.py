@@ -11,7 +11,7 @@ import pytest
 
 import ketal
 from ketal.logs import read_log
-from ketal.logs.rebuilding import Rebuilding
+from ketal.logs.traces.rebuilding import Rebuilding
 
 KEYS = "id=msg,send=type:send,receive=type:recv"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ketal.errors import SettingError
-from ketal.event import Control, Event
-from ketal.limits import Limits
 from ketal.logs import compile_regex, place, read_log
+from ketal.model.event import Control, Event
+from ketal.model.limits import Limits
 
 ONE_LINE = r"(?<host>\S+) (?<clock>{.*}) (?<event>.*)"
 

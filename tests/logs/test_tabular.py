@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ketal.errors import SettingError
-from ketal.event import Control, Event
-from ketal.limits import Limits
 from ketal.logs import place, read_log
-from ketal.verdicts import Rejected
+from ketal.model.event import Control, Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Rejected
 
 
 def records(text: str | bytes, **options: Any) -> list[Any]:
@@ -93,7 +93,8 @@ def test_bad_rows_are_rejected_in_their_place() -> None:
         (3, "the row has 3 cells, the header has 4"),
         (
             4,
-            "the record has no clock (--field clock=PATH says where it is); its other keys are x",
+            "the record has no clock (--field clock=PATH says where it is, "
+            "--rebuild KEYS makes clocks from messages); its other keys are x",
         ),
         (6, "clock: the own entry of node 'a' is zero; a node counts from 1"),
         (7, "the clock 'a:x' is neither a JSON object nor of the form node:3;m:2"),

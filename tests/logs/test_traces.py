@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.event import Event, concurrent, happened_before
 from ketal.logs import Log, read_log
-from ketal.logs.rebuilding import Rebuilding
+from ketal.logs.traces.rebuilding import Rebuilding
+from ketal.model.event import Event, concurrent, happened_before
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -603,6 +603,53 @@ def test_two_servers_of_one_call(tmp_path: Path) -> None:
     assert happened_before(events["z1 start"], events["first start"])
     assert happened_before(events["second start"], events["z2 start"])
     assert concurrent(events["first start"], events["second start"])
+
+
+def at(service: str, address: str, port: int = 80) -> dict[str, Any]:
+    return {"localEndpoint": {"serviceName": service, "ipv4": address, "port": port}}
+
+
+def test_servers_of_one_service_at_several_addresses(tmp_path: Path) -> None:
+    """A call that was sent to all instances of a service: five halves of their own."""
+    spans = [
+        z(1, "stock", 9_000 + n, 500, kind="SERVER", shared=True, name=f"served{n}")
+        | at("stock", f"10.0.0.{n}")
+        for n in range(1, 6)
+    ]
+    spans.insert(2, z(1, "shop", 1_000, 900, kind="CLIENT"))
+    # By the clock of their line these two began before all servers: so their causes show.
+    spans.append(z(2, "stock", 2, 1, parentId=f"{1:016x}") | at("stock", "10.0.0.4"))
+    spans.append(z(3, "stock", 1, 1, parentId=f"{1:016x}"))
+    log = zipkin(tmp_path / "z.json", *spans)
+    events = named(log)
+    assert not log.rejected
+    for n in range(1, 6):
+        assert happened_before(events["z1 start"], events[f"served{n} start"])
+        assert happened_before(events[f"served{n} end"], events["z1 end"])
+    assert happened_before(events["served4 start"], events["z2 start"])
+    assert happened_before(events["z2 start"], events["served5 start"])
+    # Of which server the third span is a child, nothing tells: only that the call had begun.
+    assert happened_before(events["z1 start"], events["z3 start"])
+    assert happened_before(events["z3 start"], events["served1 start"])
+
+
+@pytest.mark.parametrize("address", [{}, {"ipv4": "10.0.0.2", "port": 80}])
+def test_pieces_of_a_server_that_do_not_all_say_its_address(
+    tmp_path: Path, address: dict[str, Any]
+) -> None:
+    id = {"traceId": TRACE, "id": f"{1:016x}"}
+    shared = {**id, "kind": "SERVER", "shared": True}
+    pieces: list[dict[str, Any]] = [
+        {**id, "tags": {"late": "yes"}, "localEndpoint": {"serviceName": "stock", **address}},
+        {**shared, "duration": 500, "localEndpoint": {"serviceName": "stock"}},
+        {**shared, "name": "served", "timestamp": 9_000} | at("stock", "10.0.0.2"),
+        z(1, "shop", 1_000, 900, kind="CLIENT") | at("shop", "10.0.0.1"),
+    ]
+    log = zipkin(tmp_path / "z.json", *pieces)
+    events = named(log)
+    assert not log.rejected
+    assert set(events) == {"z1 start", "z1 end", "served start", "served end"}
+    assert events["served end"].data["attributes"] == {"late": "yes"}
 
 
 def test_sides_without_a_service_are_two_processes(tmp_path: Path) -> None:

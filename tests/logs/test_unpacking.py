@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ketal.event import Event
 from ketal.logs import read_log
-from ketal.verdicts import Rejected
+from ketal.model.event import Event
+from ketal.model.verdicts import Rejected
 
 LINES = [b'{"node":"a","type":"T","clock":{"a":%d},"x":%d}\n' % (n, n * n) for n in range(1, 3001)]
 RAW = b"".join(LINES)

@@ -1,7 +1,7 @@
 """The live CausalOrder once more, as its definitions say it: sets of dots, no indexes.
 
 Everything is found again at every step from what was received, released and
-given up. It shares no code with `ketal.operators.ordering` but the values that
+given up. It shares no code with `ketal.operators.order.ordering` but the values that
 it answers with.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ketal.event import Dot, Event, canonical_key, happened_before
-from ketal.operators.domains import home, obvious_domains, reopened
-from ketal.operators.ordering import Released, Step
-from ketal.pattern import Topology
+from ketal.model.event import Dot, Event, canonical_key, happened_before
+from ketal.model.syntax import Topology
+from ketal.operators.order.ordering import Released, Step
+from ketal.operators.topology.domains import home, obvious_domains, reopened
 
 
 def past(event: Event) -> set[Dot]:

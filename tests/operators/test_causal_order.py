@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import semantics
-from ketal.event import Dot, Event, canonical_key, concurrent, happened_before
+from ketal.model.event import Dot, Event, canonical_key, concurrent, happened_before
 from ketal.operators.causal_order import HoldBack, canonical, obvious_canonical
 from tests.cases import CHAIN, FORK, e, p
 from tests.property.executions import execution, executions

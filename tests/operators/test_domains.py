@@ -11,20 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ketal.errors import PatternError
-from ketal.event import Dot, Event, happened_before
-from ketal.limits import Limits
+from ketal.model.event import Dot, Event, happened_before
+from ketal.model.limits import Limits
+from ketal.model.syntax import Topology, TopologyEdge
 from ketal.operators.causal_order import HoldBack
-from ketal.operators.domain_order import (
+from ketal.operators.order.ordering import Ordering
+from ketal.operators.topology.domain_order import (
     Reach,
     Territory,
-    given_up,
     joined,
-    near,
+    nodes_sharing_domain,
     obvious_given_up,
 )
-from ketal.operators.domains import Domains, domains, home, nodes_of, obvious_domains, reopened
-from ketal.operators.ordering import Ordering
-from ketal.pattern import Topology, TopologyEdge
+from ketal.operators.topology.domains import (
+    Domains,
+    domains,
+    home,
+    nodes_of,
+    obvious_domains,
+    reopened,
+)
 from tests.cases import e
 
 randoms = st.randoms(use_true_random=False)
@@ -242,16 +248,11 @@ def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
     assert home("n") in nodes_of(more)
     assert more.open
     assert more.edges[:2] == where.edges
-    around = near(domains(more.edges))
+    around = nodes_sharing_domain(domains(more.edges))
     assert around["n"] == {"n", "p", "q", "r"}
     # The relaxed edge is as relaxed as it was.
     assert "q" not in around["p"]
     assert reopened(more, "n") == more
-
-
-def test_a_newcomer_with_known_neighbours() -> None:
-    more = reopened(topology("p>q q>r", open=True), "n", ["q"])
-    assert written(domains(more.edges)) == ["nq", "pq", "qr"]
 
 
 def test_newcomers_can_pass_the_limit() -> None:
@@ -309,43 +310,38 @@ def pairs(found: set[tuple[Dot, Dot]]) -> list[str]:
 
 def test_a_message_along_a_relaxed_edge_is_given_up() -> None:
     events = [e("p@1", "t"), e("q@1", "t", "p:1"), e("q@2", "t", "p:1"), e("r@1", "t", "p:1 q:1")]
-    assert pairs(given_up(events, topology("p>q q>r"))) == []
-    assert pairs(given_up(events, topology("p>q q>r~"))) == ["p@1>r@1", "q@1>r@1"]
-    assert pairs(given_up(events, topology("p>q~ q>r"))) == ["p@1>q@1", "p@1>q@2", "p@1>r@1"]
+    assert pairs(obvious_given_up(events, topology("p>q q>r"))) == []
+    assert pairs(obvious_given_up(events, topology("p>q q>r~"))) == ["p@1>r@1", "q@1>r@1"]
+    assert pairs(obvious_given_up(events, topology("p>q~ q>r"))) == [
+        "p@1>q@1",
+        "p@1>q@2",
+        "p@1>r@1",
+    ]
 
 
 def test_another_way_within_the_domains_keeps_a_pair() -> None:
     # q told r of q@1 along the relaxed edge, and s did so too.
     events = [e("q@1", "t"), e("s@1", "t", "q:1"), e("r@1", "t", "q:1 s:1")]
-    assert pairs(given_up(events, topology("q>r~ q>s s>r"))) == []
-    assert pairs(given_up(events, topology("q>r~ q>s s>r~"))) == ["q@1>r@1", "s@1>r@1"]
+    assert pairs(obvious_given_up(events, topology("q>r~ q>s s>r"))) == []
+    assert pairs(obvious_given_up(events, topology("q>r~ q>s s>r~"))) == ["q@1>r@1", "s@1>r@1"]
 
 
 def test_a_common_domain_keeps_a_pair_whatever_message_told_of_it() -> None:
     # p and r share the domain of p -> r, so r waits although q's message told it.
     events = [e("p@1", "t"), e("q@1", "t", "p:1"), e("r@1", "t", "p:1 q:1")]
-    assert pairs(given_up(events, topology("p>q q>r~ p>r"))) == ["q@1>r@1"]
+    assert pairs(obvious_given_up(events, topology("p>q q>r~ p>r"))) == ["q@1>r@1"]
 
 
 def test_incarnations_are_of_one_node() -> None:
     events = [e("p@1", "t"), e("p#2@1", "t", "p:1"), e("q@1", "t", "p:1 p#2:1")]
-    assert pairs(given_up(events, topology("p>q"))) == []
-    assert pairs(given_up(events, topology("p>q~"))) == ["p#2@1>q@1", "p@1>q@1"]
-
-
-@given(randoms)
-def test_given_up_is_obvious_given_up(rng: random.Random) -> None:
-    where = random_topology(rng, 6, relaxed=rng.choice((0.2, 0.5, 1)))
-    events = travelled(rng, where)
-    if rng.random() < 0.3:
-        events = [event for event in events if rng.random() < 0.8]
-    assert given_up(rng.sample(events, len(events)), where) == obvious_given_up(events, where)
+    assert pairs(obvious_given_up(events, topology("p>q"))) == []
+    assert pairs(obvious_given_up(events, topology("p>q~"))) == ["p#2@1>q@1", "p@1>q@1"]
 
 
 @given(randoms)
 def test_without_relaxed_edges_nothing_is_given_up(rng: random.Random) -> None:
     where = random_topology(rng, 6)
-    assert given_up(travelled(rng, where), where) == set()
+    assert obvious_given_up(travelled(rng, where), where) == set()
 
 
 # --- the hold-back queue ----------------------------------------------------------
@@ -370,7 +366,7 @@ def test_it_holds_back_exactly_what_waits_for_a_pair_that_is_not_given_up(
 ) -> None:
     where = random_topology(rng, 6, relaxed=rng.choice((0.2, 0.5, 1)))
     events = travelled(rng, where)
-    lost = given_up(events, where)
+    lost = obvious_given_up(events, where)
     plain, queue = HoldBack(100), within(where)
     come: set[Dot] = set()
     order: list[Event] = []
@@ -397,7 +393,7 @@ def test_it_holds_back_exactly_what_waits_for_a_pair_that_is_not_given_up(
 def test_each_pair_given_up_is_reversed_by_some_arrival_order(rng: random.Random) -> None:
     where = random_topology(rng, 5, relaxed=0.5)
     events = travelled(rng, where)
-    lost = given_up(events, where)
+    lost = obvious_given_up(events, where)
     for a, b in lost:
         after = {y.dot for y in events for x in events if x.dot == a and happened_before(x, y)}
         later = {a} | {dot for dot in after if (a, dot) not in lost}
@@ -477,7 +473,7 @@ def test_losses_break_no_chain(rng: random.Random) -> None:
     where = random_topology(rng, 6, relaxed=rng.choice((0, 0.3)))
     events = travelled(rng, where)
     kept = {(a.dot, b.dot) for a in events for b in events if happened_before(a, b)}
-    kept -= given_up(events, where)
+    kept -= obvious_given_up(events, where)
     left = [x for x in events if rng.random() < 0.7]
     queue = within(where, gap_us=1)
     order: list[Dot] = []
@@ -504,4 +500,4 @@ def test_near_and_joined_say_the_same(rng: random.Random) -> None:
     groups = domains(where.edges)
     for a, b in itertools.permutations(events, 2):
         together = a.node == b.node or any({a.node, b.node} <= d for d in groups)
-        assert joined(a, b, near(groups)) == (happened_before(a, b) and together)
+        assert joined(a, b, nodes_sharing_domain(groups)) == (happened_before(a, b) and together)

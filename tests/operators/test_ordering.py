@@ -9,15 +9,15 @@ from typing import Any, Literal, get_args
 import msgspec
 import pytest
 
-from ketal import pattern as syntax
-from ketal.event import Dot, Event, canonical_key, happened_before
-from ketal.limits import DEFAULT, Limits
+from ketal.model import syntax
+from ketal.model.event import Dot, Event, canonical_key, happened_before
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.syntax import Topology, TopologyEdge
 from ketal.operators.causal_order import canonical
-from ketal.operators.domain_order import Territory
-from ketal.operators.domains import home, nodes_of
-from ketal.operators.hold_back import Queue
-from ketal.operators.ordering import Ordering, Policy, Step, nonsense
-from ketal.pattern import Topology, TopologyEdge
+from ketal.operators.order.hold_back import Queue
+from ketal.operators.order.ordering import Ordering, Policy, Step, nonsense
+from ketal.operators.topology.domain_order import Territory
+from ketal.operators.topology.domains import home, nodes_of
 from ketal.semantics import released as obviously_released
 from tests.cases import CHAIN, e
 from tests.operators.ordering_oracle import Obvious, past

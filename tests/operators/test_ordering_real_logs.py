@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal.event import Dot, Event, happened_before
-from ketal.intake import NEW, Intake
-from ketal.limits import DEFAULT
 from ketal.logs import read_log
+from ketal.model.event import Dot, Event, happened_before
+from ketal.model.limits import DEFAULT
 from ketal.operators.causal_order import canonical
-from ketal.operators.ordering import Ordering, Policy, Released
+from ketal.operators.order.ordering import Ordering, Policy, Released
+from ketal.runtime.deduplication import Intake
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
 
 ORDERS = int(os.environ.get("KETAL_ORDERS", "3"))
@@ -70,7 +70,7 @@ class Delivery:
 def delivered(queue: Ordering, arrival: Iterable[Event]) -> Delivery:
     """Push what an intake finds new, and end."""
     intake = Intake(DEFAULT)
-    steps = [queue.push(x) for x in arrival if intake.admit(x) == NEW]
+    steps = [queue.push(x) for x in arrival if intake.admit((x,))]
     steps.append(queue.end())
     assert not any(step.refused for step in steps)
     return Delivery(

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import ketal
 from ketal import semantics
 from ketal.clocks import vector
-from ketal.event import Event, concurrent, happened_before
+from ketal.engine.configurations import Seen
+from ketal.model.event import Event, concurrent, happened_before
+from ketal.model.syntax import ALL
 from ketal.operators import causal, conc
 from ketal.operators.history import EMPTY, History
-from ketal.pattern import ALL
-from ketal.runs import Seen
 from tests.cases import CHAIN, FORK, PEERS, e, p
 from tests.property.executions import execution, executions
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ketal.grammar import render_guard
-from ketal.pictures import Edge, Graph, State, Way
+from ketal.pictures.graph import Picture
+from ketal.pictures.graph_data import GraphEdge, GraphState, Way
 from ketal.program import compile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,11 +61,11 @@ pattern Hostile {
 """
 
 
-def graph(text: str) -> Graph:
-    return Graph.of(compile(text).one, render_guard)
+def graph(text: str) -> Picture:
+    return Picture.of(compile(text).one, render_guard)
 
 
-def labels(of: Graph) -> dict[tuple[int, int], tuple[str, ...]]:
+def labels(of: Picture) -> dict[tuple[int, int], tuple[str, ...]]:
     return {(edge.source, edge.target): edge.label for edge in of.edges}
 
 
@@ -168,7 +169,9 @@ def test_graphviz_reads_the_dot(text: str) -> None:
 
 def test_dot_escapes_what_its_strings_give_a_meaning() -> None:
     way = Way(("A",), (), r'k == "\l&lt;"')
-    said = Graph("P", "next", "", (State(0, 'a"b', True, False),), (Edge(0, 0, (way,)),)).to_dot()
+    said = Picture(
+        "P", "next", "", (GraphState(0, 'a"b', True, False),), (GraphEdge(0, 0, (way,)),)
+    ).to_dot()
     assert r'label="A: k == \"\\l&amp;lt;\"\l"' in said
     assert r'label="a\"b"' in said
 

@@ -7,32 +7,44 @@ import os
 import re
 import shutil
 import stat
+import struct
 import time
 import warnings
 import xml.etree.ElementTree as ElementTree
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from resvg_py import svg_to_bytes
 
-from ketal.errors import SettingError
-from ketal.pictures import SVG_EDGES_MAX, SVG_STATES_MAX, Edge, Graph, LayoutWarning, State, Way
-from ketal.pictures.layout import Layout, Scene
-from ketal.pictures.svg import LABEL_PAD, lay_out, scene_of
-from ketal.pictures.wording import (
+from ketal.errors import SettingError, columns
+from ketal.pictures.graph import Picture
+from ketal.pictures.graph_data import GraphEdge, GraphState, Way
+from ketal.pictures.labels import (
     ELLIPSIS,
     LABEL_COLUMNS_MAX,
     LABEL_LINES_MAX,
-    columns,
     wrapped,
 )
+from ketal.pictures.layout import Layout, Scene
+from ketal.pictures.svg import (
+    LABEL_PAD,
+    SVG_EDGES_MAX,
+    SVG_STATES_MAX,
+    LayoutWarning,
+    lay_out,
+    scene_of,
+)
+from ketal.program import build
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def made(count: int, pairs: list[tuple[int, int]], guard: str = "k == 1") -> Graph:
-    states = tuple(State(n, f"q{n}", n == 0, n == count - 1) for n in range(count))
-    edges = tuple(Edge(s, t, (Way((f"S{s}",), (), guard),)) for s, t in sorted(set(pairs)))
-    return Graph("P", "check", "0" * 32, states, edges)
+def made(count: int, pairs: list[tuple[int, int]], guard: str = "k == 1") -> Picture:
+    states = tuple(GraphState(n, f"q{n}", n == 0, n == count - 1) for n in range(count))
+    edges = tuple(GraphEdge(s, t, (Way((f"S{s}",), (), guard),)) for s, t in sorted(set(pairs)))
+    return Picture("P", "check", "0" * 32, states, edges)
 
 
 def everywhere(count: int) -> list[tuple[int, int]]:
@@ -47,15 +59,15 @@ PROTOCOL = made(
     ],
     'kind == "error" && code in [500, 501] && size <= 1500 || Causal(Msg, Open)',
 )
-NAMED = Graph(
+NAMED = Picture(
     "Named",
     "check",
     "0" * 32,
-    (State(0, "Waiting", True, False), State(1, "Ünïcode<&>\"'\x00]]>", False, True)),
+    (GraphState(0, "Waiting", True, False), GraphState(1, "Ünïcode<&>\"'\x00]]>", False, True)),
     (
-        Edge(0, 1, (Way(("A",), (), 'k == "<b>&amp;\x07"'), Way(("B",)))),
-        Edge(1, 1, (Way(("C",)),)),
-        Edge(1, 0, (Way(("D",), ("N",)),)),
+        GraphEdge(0, 1, (Way(("A",), (), 'k == "<b>&amp;\x07"'), Way(("B",)))),
+        GraphEdge(1, 1, (Way(("C",)),)),
+        GraphEdge(1, 0, (Way(("D",), ("N",)),)),
     ),
 )
 GRAPHS = {
@@ -137,7 +149,7 @@ def test_an_arrow_ends_at_its_state(name: str, engine: str) -> None:
     scene = scene_of(GRAPHS[name])
     layout = lay_out(scene)
     for link, route in zip(scene.links, layout.routes, strict=True):
-        for number, (x, y) in ((link.source, route.curve[0]), (link.target, route.tip)):
+        for number, (x, y) in ((link.source, route.curve[0]), (link.target, route.curve[-1])):
             box, (cx, cy) = scene.boxes[number], layout.centers[number]
             assert abs(x - cx) < box.half_width + 3
             assert abs(y - cy) < box.half_height + 3
@@ -150,7 +162,7 @@ def test_the_view_box_holds_everything(name: str, engine: str) -> None:
     left, top, width, height = map(float, (root.get("viewBox") or "").split())
     scene = scene_of(graph)
     layout = lay_out(scene)
-    points = [p for route in layout.routes for p in (*route.curve, route.tip)]
+    points = [p for route in layout.routes for p in route.curve]
     for x0, y0, x1, y1 in [*boxes(scene, layout), *((x, y, x, y) for x, y in points)]:
         assert left < x0 <= x1 < left + width
         assert top < y0 <= y1 < top + height
@@ -177,6 +189,59 @@ def test_no_line_of_the_layered_layout_crosses_a_label_or_a_foreign_state(
                         for axis in (0, 1)
                     )
                     assert not any(overlap((x, y, x, y), box) for box in (*others, *labels))
+
+
+# --- rendered outside of a browser ---------------------------------------------
+
+
+def colours(svg: str) -> Counter[str]:
+    """Return how often each opaque colour occurs in a picture, as resvg renders it."""
+    png = svg_to_bytes(svg_string=svg, skip_system_fonts=True)
+    width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
+    assert (depth, kind) == (8, 6), "resvg writes RGBA, 8 bits each"
+    at, packed = 8, b""
+    while at < len(png):
+        (size,) = struct.unpack(">I", png[at : at + 4])
+        if png[at + 4 : at + 8] == b"IDAT":
+            packed += png[at + 8 : at + 8 + size]
+        at += size + 12
+    raw, row_size = zlib.decompress(packed), 4 * width
+    counts: Counter[str] = Counter()
+    above = bytearray(row_size)
+    for start in range(0, height * (row_size + 1), row_size + 1):
+        row = bytearray(raw[start + 1 : start + 1 + row_size])
+        for i in range(row_size if raw[start] else 0):
+            left, corner = (row[i - 4], above[i - 4]) if i >= 4 else (0, 0)
+            if raw[start] == 4:
+                near = left + above[i] - corner
+                guess = min((left, above[i], corner), key=lambda value: abs(near - value))
+            else:
+                guess = (left, above[i], (left + above[i]) // 2)[raw[start] - 1]
+            row[i] = (row[i] + guess) % 256
+        above = row
+        counts.update(f"#{row[i : i + 3].hex()}" for i in range(0, row_size, 4) if row[i + 3] > 254)
+    return counts
+
+
+@pytest.mark.parametrize("name", ["two ways", "names"])
+@pytest.mark.parametrize(
+    ("dark", "ground", "fill", "line"),
+    [(False, "#ffffff", "#f6f8fa", "#57606a"), (True, "#1c2128", "#2d333b", "#909dab")],
+)
+def test_a_renderer_without_css_variables_shows_ground_states_and_lines(
+    name: str, dark: bool, ground: str, fill: str, line: str
+) -> None:
+    svg = GRAPHS[name].to_svg()
+    # CairoSVG, which needs a library of the system, draws nothing of this height.
+    assert "height:auto" not in re.sub("@media all[{].*?[}]{2}", "", svg)
+    if dark:
+        # resvg, as librsvg and cairo, leaves out what is in @media.
+        svg = re.sub(r"@media[^{]*[{]((?:[^{}]*[{][^{}]*[}])*)\s*[}]", r"\1", svg)
+    shown = colours(svg)
+    assert shown.most_common(1)[0][0] == ground
+    # A circle of radius 18 is of 1,000 pixels, a line 40 pixels long has 40 of its colour alone.
+    assert shown[fill] >= 600 * len(GRAPHS[name].states)
+    assert shown[line] >= 40
 
 
 # --- labels -------------------------------------------------------------------
@@ -235,6 +300,15 @@ def test_too_many_states_or_edges_name_the_limit() -> None:
         dense.to_svg()
     for said in (chain.to_dot(), chain.to_mermaid(), chain.to_json()):
         assert len(said.splitlines()) > 999
+
+
+def test_a_notebook_shows_the_text_of_a_program_too_large_to_draw() -> None:
+    states = [f"q{n}" for n in range(SVG_STATES_MAX + 1)]
+    moves = [(one, "E", two) for one, two in itertools.pairwise(states)]
+    program = build(
+        "Long", events={"E": "exists(k)"}, transitions=moves, initial="q0", finals=states[-1:]
+    )
+    assert program._repr_svg_() is None
 
 
 def test_the_largest_picture_is_drawn_in_seconds(

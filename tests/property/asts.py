@@ -1,8 +1,8 @@
 """Random files of patterns, right by names and kinds: `files()`.
 
-Every node of `ketal.pattern` can come out, with names that are hard to write
+Every node of `ketal.model.syntax` can come out, with names that are hard to write
 (reserved words as attributes, odd strings as keys, attributes called as a step or
-nearly so). What comes out has no error for `ketal.resolve`; warnings it may have.
+nearly so). What comes out has no error for `ketal.analysis.name_resolution`; warnings it may have.
 What only the compiler knows (a reference unbound on some path, a step that no event
 satisfies) is not looked at.
 """
@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from ketal import pattern as ast
-from ketal.values import base_node
-from ketal.wellformed import nullable
+from ketal.analysis.bodies import nullable
+from ketal.model import syntax as ast
+from ketal.model.values import base_node
 
 Kind = Literal["number", "string", "boolean"]
 
@@ -53,7 +53,7 @@ def numbers() -> st.SearchStrategy[int | float]:
 @st.composite
 def durations(draw: st.DrawFn) -> ast.Duration:
     amount = draw(st.integers(1, 1000) | st.floats(0.001, 1e6))
-    return ast.Duration(amount, draw(st.sampled_from(sorted(ast.UNIT_US))))
+    return ast.Duration(amount, draw(st.sampled_from(sorted(ast.UNIT_NS))))
 
 
 def attributes() -> st.SearchStrategy[ast.Attribute]:
@@ -233,11 +233,11 @@ def _blocks(draw: st.DrawFn, known: Known, depth: int) -> Any:
 def _sequences(draw: st.DrawFn, known: Known, depth: int) -> tuple[Any, ...]:
     items: list[Any] = []
     for item in draw(st.lists(_blocks(known, depth), min_size=2, max_size=3)):
-        parts = item.items if isinstance(item, ast.Sequence) else (item,)
-        beside = items and not nullable(items[-1]) and not nullable(parts[0])
-        if beside and draw(st.booleans()):
-            items.append(ast.Absent(draw(guards(known, 1))))
-        items.extend(parts)
+        if items and not nullable(items[-1]) and not nullable(item) and draw(st.booleans()):
+            # A group stays one beside a `not`.
+            items += (ast.Absent(draw(guards(known, 1))), item)
+        else:
+            items += item.items if isinstance(item, ast.Sequence) else (item,)
     return tuple(items)
 
 
@@ -380,7 +380,7 @@ def _key(key: ast.Attribute | ast.Field) -> str:
 
 @st.composite
 def files(draw: st.DrawFn, *, patterns_max: int = 2) -> ast.File:
-    """Draw a file that `ketal.resolve` finds no error in."""
+    """Draw a file that `ketal.analysis.name_resolution` finds no error in."""
     params = draw(_params(PARAMS))
     known = Known(params={p.name: p.value for p in params})
     names = draw(st.lists(st.sampled_from(EVENTS), max_size=2, unique=True))

@@ -12,14 +12,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ketal.event import Event, happened_before
+from ketal.model.event import Event, happened_before
 
 TYPES = ("S.a", "S.b", "S.c")
 _ABSENT = object()
 _DOMAINS: dict[str, tuple[Any, ...]] = {
     "x": (1, 1, 2, 2, 3, "a", True, None, 1.0, _ABSENT),
     "y": (1, 2, "a", _ABSENT),
-    "key": (1, 1, 1, 2, 2, 2, _ABSENT),
+    "key": (1, 1, 1.0, 2, 2, 2, True, _ABSENT),
 }
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from ketal.event import Event
-from ketal.operators.membership import name_of
+from ketal.model.event import Event
+from ketal.operators.membership.members import name_of
 from tests.property.executions import TYPES, attributes
 
 Clock = dict[str, int]

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
-from ketal import pattern as ast
+from ketal.model import syntax as ast
 from tests.property.executions import TYPES
 
 FEATURES = frozenset(
@@ -29,6 +29,7 @@ FEATURES = frozenset(
 _STEPS = ("P1", "Q1", "R1", "T1")
 _X = ast.Attribute(("x",))
 _Y = ast.Attribute(("y",))
+_TIME = ast.Field("time")
 
 
 def pattern_file(
@@ -176,7 +177,11 @@ class _Maker:
         used = list(dict.fromkeys(n for n in bound.before if n in _STEPS))
         self.rng.shuffle(used)
         self.steps = [n for n in bound.before if not n.startswith("not_")]
+        # A step that the body never takes: an anchor to it never has an event.
+        untaken = self._maybe("relational", 0.5, "Untaken")
+        self.steps += untaken * 2
         steps = tuple(ast.StepDecl(n, self._step_guard(bound.before[n])) for n in used)
+        steps += tuple(ast.StepDecl(n, self._base()) for n in untaken)
         body = self._filled(body, bound)
         declarations: tuple[ast.EventDecl | ast.StepDecl, ...] = (*self.events, *steps)
         pattern = ast.Pattern(
@@ -218,7 +223,8 @@ class _Maker:
             return None
         if self.rng.random() < 0.5:
             return ast.Window(self.rng.randint(1, 5))
-        return ast.Window(ast.Duration(self.rng.choice((2, 3, 5)), "s"))
+        lengths = ((2, "s"), (3, "s"), (5, "s"), (500_000.4, "us"), (1, "ns"))
+        return ast.Window(ast.Duration(*self.rng.choice(lengths)))
 
     def _returns(self, bound: list[str]) -> ast.Returns | None:
         if not bound or not self.may("returns", 0.3):
@@ -277,14 +283,24 @@ class _Maker:
     def _sequence(self, depth: int) -> ast.Sequence:
         parts = self._parts(depth, ast.Sequence, self.rng.choice((2, 2, 3)))
         items: list[ast.Body | ast.Absent] = [parts[0]]
-        for left, right in itertools.pairwise(parts):
+        for right in parts[1:]:
             # A `not` changes nothing in a check, which lint says.
-            between = self.kind == "find" and not accepts_empty(left) and not accepts_empty(right)
-            if between and self.may("absent", 0.4):
+            if self.kind == "find" and self.may("absent", 0.35):
                 self.nots += 1
+                items[-1] = self._neighbour(items[-1])
                 items.append(ast.Absent(ast.Name(f"not_{self.nots}")))
+                right = self._neighbour(right)
             items.append(right)
         return ast.Sequence(tuple(items))
+
+    def _neighbour(self, body: Any) -> Any:
+        """Return a body that may stand beside a `not`: perhaps a group, never empty."""
+        empty = accepts_empty(body)
+        if not empty and (isinstance(body, ast.Sequence) or self.rng.random() < 0.8):
+            return body
+        step = ast.Step(self._step_name())
+        other = body if empty else ast.Repeat(body, 0, self.rng.choice((1, None)))
+        return ast.Sequence(self.rng.choice(((other, step), (step, other))))
 
     def _step_name(self) -> str:
         # An event's name may be used as a step.
@@ -408,6 +424,11 @@ class _Maker:
                     ast.Arithmetic(("+",), (self._reference(bound, _X), _Y)),
                 ),
                 ast.Exists(self._reference(bound, _Y)),
+                ast.Comparison(
+                    "<",
+                    ast.Arithmetic(("-",), (_TIME, self._reference(bound, _TIME))),
+                    ast.Duration(*_one(self.rng, (1, "ns"), (1, "s"))),
+                ),
             )
         )
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal import pattern as syntax
-from ketal.changing import Before, saved_program
 from ketal.errors import PatternError
-from ketal.monitor import Monitor
-from ketal.verdicts import Verdict
+from ketal.model import syntax
+from ketal.model.verdicts import Verdict
+from ketal.runtime.migration import Before, saved_program
+from ketal.runtime.monitor import Monitor
 from tests.property.test_engine import program_of
-from tests.test_live_membership import LIMITS, Case, Record, adds_up, cases
+from tests.runtime.test_live_membership import LIMITS, Case, Record, adds_up, cases
 
 STREAMS = ((0, False, False), (1000, False, True), (2000, True, True))
 """First seed; whether nodes restart; whether events are lost."""

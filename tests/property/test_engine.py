@@ -16,15 +16,16 @@ import pytest
 
 import ketal
 from ketal import semantics
-from ketal.compiler import compile_pattern
+from ketal.compiler.pipeline import compile_pattern
+from ketal.engine.scopes import PatternRun
 from ketal.errors import PatternError
-from ketal.event import Event
-from ketal.monitor import Monitor
-from ketal.pattern import File
+from ketal.grammar import render
+from ketal.model.event import Event
+from ketal.model.syntax import File
 from ketal.program import Program
-from ketal.scopes import PatternRun
+from ketal.runtime.monitor import Monitor
 from tests.cases import CASES, Case, facts
-from tests.engine import LIMITS, TooManyError, collected, outcome
+from tests.outcomes import LIMITS, TooManyError, collected, outcome
 from tests.property.executions import execution, linear_extension
 from tests.property.patterns import pattern_file
 
@@ -69,6 +70,14 @@ def test_engine_equals_oracle(number: int) -> None:
         assert facts(outcome(file, events)) == expected, f"seed {seed}"
         judged += 1
     assert judged > 400
+
+
+def test_what_is_written_out_and_compiled_is_the_same_pattern() -> None:
+    """Lint refuses none of these patterns, and the parser reads in the text what was meant."""
+    for seed, file, _ in cases(range(700_000, 700_400), events_max=0):
+        program = ketal.compile(render(file))
+        assert program.file == file, f"seed {seed}"
+        assert program.one.fingerprint == compile_pattern(file, file.patterns[0]).fingerprint
 
 
 KINDS: list[dict[str, Any]] = [
@@ -117,8 +126,8 @@ def verdicts_of(compiled: Any, order: list[Event]) -> list[tuple[Any, ...]]:
     """Return (id, return, time) of each match, sorted; each comes with its last event."""
     run = PatternRun(compiled, LIMITS)
     found = []
-    for place, event in enumerate(order):
-        for verdict in run.offer(event):
+    for place, verdicts in run.process(order):
+        for verdict in verdicts:
             assert isinstance(verdict, ketal.Match)
             last = max(order.index(e) for e in order if e.dot in verdict.events)
             # A copy of `at every node` learns of an event after it happened.

@@ -11,19 +11,19 @@ import pytest
 
 import ketal
 from ketal import semantics
-from ketal.compiler import compile_pattern
+from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import SettingError
-from ketal.limits import Limits
+from ketal.model.limits import Limits
 from ketal.program import Program
 from tests.cases import e
-from tests.engine import outcome
+from tests.outcomes import outcome
 from tests.property.test_engine import cases, extensions
 
 
 def test_modal_answers_are_those_of_all_linear_extensions() -> None:
     """Some linear extension, every linear extension: by the lattice and by enumeration."""
     open_cases = 0
-    seeds = range(600_000, 600_250)
+    seeds = range(600_000, 600_450)
     every = [
         *cases(seeds, events_max=6, linear=True, kind="check"),
         *cases(seeds, events_max=6, linear=True, strategy="next"),
@@ -68,6 +68,16 @@ def test_the_limit_is_named() -> None:
     program = ketal.compile(CHECK.replace("A B", "(A | B)* A B"))
     with pytest.raises(SettingError, match="cuts_max"):
         ketal.possibly(program, events, limits=Limits(cuts_max=10))
+
+
+def test_the_limit_counts_cuts() -> None:
+    """Eight independent events have 256 cuts; the 1,024 steps between these are not counted."""
+    events = [e(f"n{i}@1", "a") for i in range(8)]
+    program = ketal.compile(CHECK.replace("A B", "A* | A A B A"))
+    assert not program.one.order_independent
+    assert not ketal.possibly(program, events, limits=Limits(cuts_max=256))
+    with pytest.raises(SettingError, match="more than 255 consistent cuts"):
+        ketal.possibly(program, events, limits=Limits(cuts_max=255))
 
 
 # --- `mode` in a pattern -----------------------------------------------------------------------
@@ -163,6 +173,17 @@ def test_scopes_are_explored_apart_and_one_too_many_says_so() -> None:
     assert isinstance(overflow, ketal.Overflow)
     assert overflow.limit == "cuts_max"
     assert dict(overflow.scope) == {"k": 1}
+
+
+@pytest.mark.parametrize("text", ["possibly", "definitely"])
+@pytest.mark.parametrize("one", [1, 1.0])
+def test_a_scope_has_no_verdict_of_a_scope_that_is_equal_to_python(text: str, one: float) -> None:
+    """1 and 1.0 are a number, true is none: three equal values of Python, two scopes."""
+    events = [e("m@1", "a", x=one), e("m@2", "b", x=True)]
+    made = mode(text, "at every node", "partition by x", "check B")
+    ran = ketal.run(made, events)
+    assert [repr(scope) for scope in scopes_of(ran)] == ["{'x': 1, 'node': 'm'}"]
+    assert ran.summary["patterns"]["P"]["violations"] == 1
 
 
 def test_each_node_has_its_copy_in_a_mode_as_well() -> None:

@@ -15,19 +15,20 @@ import msgspec
 import pytest
 
 import ketal
-from ketal import contents, counters
-from ketal import pattern as syntax
-from ketal import records as records_module
 from ketal.errors import PatternError
-from ketal.event import Control, Event
-from ketal.limits import Limits
-from ketal.monitor import Monitor
+from ketal.model import counter_sets as counters
+from ketal.model import syntax
+from ketal.model.event import Control, Event
+from ketal.model.limits import Limits
 from ketal.program import Program
-from ketal.snapshots import decoded
+from ketal.runtime import seen_digests as contents
+from ketal.runtime import state_records as records_module
+from ketal.runtime.monitor import Monitor
+from ketal.runtime.snapshots import decoded
 from tests.property.memberships import base, simulate
 from tests.property.patterns import pattern_file
 from tests.property.test_engine import cases, program_of
-from tests.test_monitor import EVERYTHING, stream
+from tests.runtime.test_monitor import EVERYTHING, stream
 
 ORDERS = (
     None,

@@ -7,10 +7,10 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ketal import pattern as ast
+from ketal.analysis.name_resolution import resolve
 from ketal.grammar import format_text, parse, render, render_body, render_guard
 from ketal.grammar.reader import language
-from ketal.resolve import resolve
+from ketal.model import syntax as ast
 from tests.property.asts import files
 
 quick = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,4 +1,4 @@
-"""Events taken many at once are judged as events taken one by one (`Monitor.feed_each`)."""
+"""Events taken many at once are judged as events taken one by one (`Monitor.process`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event, EventError, Limits, Monitor
-from ketal.event import Control, decode_event, decode_events
-from ketal.operators.membership import ATTRIBUTE
+from ketal.model.event import Control, decode_event, decode_events
+from ketal.operators.membership.members import ATTRIBUTE
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
 HEAVY = "heavy_for_tests(x)"
@@ -68,7 +68,7 @@ def test_together_as_one_by_one(
         stream = [*stream[:end], Control("end"), *stream[end:]]
     together, one_by_one = monitors(body, limits)
     for some in (stream[:cut], stream[cut:]):
-        found = said(together.feed_each(some))
+        found = said(together.process(some))
         assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
         assert together.summary == one_by_one.summary
         assert together.changes() == one_by_one.changes()
@@ -81,7 +81,7 @@ def test_many_events_are_taken_together() -> None:
         Event("A", "owc"[n % 3], {"A": n + 1}, data={"k": n % 7, "x": 1}) for n in range(5_000)
     ]
     stream[1_500:1_500] = stream[:20]  # duplicates
-    found = said(together.feed_each(stream))
+    found = said(together.process(stream))
     assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(stream))
     assert found
     assert together.snapshot() == one_by_one.snapshot()
@@ -106,7 +106,7 @@ def test_a_registered_guard_is_called_once_for_each_event() -> None:
     ketal.register_guard("heavy_for_tests", heavy, version="1")
     together, one_by_one = monitors(PATTERNS["skip"], None, EVENTS.replace("x >= 0", HEAVY))
     stream = [Event("A", "owwc"[n % 4], {"A": n + 1}, data={"k": n % 3, "x": 1}) for n in range(40)]
-    found = said(together.feed_each(stream))
+    found = said(together.process(stream))
     called, calls = calls, 0
     assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(stream))
     assert called == calls > 0

@@ -1,8 +1,8 @@
 """A real broker and a real Spark, one of each for all tests that want them.
 
-Their tests are one group of pytest-xdist, so that one worker runs them with one broker and one
-Spark. In CI a broker or a Spark that does not start is a failure; elsewhere it is a skip that says
-why.
+The tests that need a Spark are one group of pytest-xdist, those that need a broker alone another,
+so that a worker each runs them, beside each other. In CI a broker or a Spark that does not start
+is a failure; elsewhere it is a skip that says why.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ketal.errors import KetalError
-from ketal.streaming.artifacts import KAFKA, jars_of, spark_connector
-from ketal.streaming.broker import Broker
+from ketal.streaming.broker.server import Broker
 from ketal.streaming.folders import cache_folder
-from ketal.streaming.java import find_java, newest_for_spark, spark_home
-from ketal.streaming.spark.session import remove_artifacts
+from ketal.streaming.jvm.artifacts import KAFKA, jars_of
+from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
+from ketal.streaming.spark.session import connector_jars, remove_artifacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,6 @@ QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
 """A start costs 2.6 s of processor time and not 4.2, a long run more."""
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 """Where a broker is killed: back in 3.5 s and not in 12 s, if the machine is not too busy."""
-GROUP = "kafka"
 SPARK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
 FIGURES = pytest.StashKey[Counter[str]]()
@@ -41,10 +40,13 @@ FIGURES = pytest.StashKey[Counter[str]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what needs Kafka's jars or Spark into one group, before xdist looks at the groups."""
+    """Put what needs a Spark, and what needs a broker, into a group each, before xdist looks."""
     for item in items:
-        if {"jars", "spark"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(GROUP))
+        needs = set(getattr(item, "fixturenames", ()))
+        for group, fixture in (("spark", "spark"), ("broker", "jars")):
+            if fixture in needs:
+                item.add_marker(pytest.mark.xdist_group(group))
+                break
 
 
 @pytest.fixture
@@ -118,16 +120,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         pytest.MonkeyPatch.context() as patch,
         required("Spark", ImportError, pyspark.errors.PySparkException),
     ):
-        installed = version("pyspark")
-        java = find_java(newest=newest_for_spark(installed))
+        java = find_java(newest=newest_for_spark(version("pyspark")))
         patch.setenv("JAVA_HOME", str(spark_home(java, cache_folder())))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {
             "spark.ui.enabled": "false",
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "spark.jars.packages": spark_connector(installed),
-            "spark.jars.ivy": str(cache_folder() / "spark-ivy"),
+            "spark.jars": connector_jars(java),
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
@@ -151,7 +151,6 @@ def _spark_session(settings: dict[str, str]) -> Any:
         try:
             return builder.getOrCreate()
         except PySparkRuntimeError:
-            # Its Ivy gives up when a download fails, and so does Spark.
             if not left:
                 raise
     raise AssertionError("the last try returns or raises")

@@ -15,10 +15,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 import ketal
 from ketal.program import Program
-from ketal.streaming.broker import Broker
-from ketal.streaming.job import Job, Target
-from ketal.streaming.metrics import Hooks
-from ketal.streaming.process import Engine
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.metrics import Hooks
+from ketal.streaming.kafka.engine import Engine
 
 END = b'{"type": "ketal.end"}'
 EVER_MS = 10**12

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ketal
-from ketal.streaming.broker import Broker
+from ketal.streaming.broker.server import Broker
 from tests.streaming import ways
 from tests.streaming.five_ways import (
     CONSUMED,

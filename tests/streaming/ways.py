@@ -26,17 +26,17 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 import ketal
 from ketal.errors import EventError
-from ketal.event import Control, Event
-from ketal.limits import DEFAULT
 from ketal.logs.jsonl import decoded
 from ketal.logs.shape import Item, Shape
 from ketal.logs.source import Source
-from ketal.streaming.broker import Broker
-from ketal.streaming.distribution import unfit
-from ketal.streaming.parts import total
+from ketal.model.event import Control, Event
+from ketal.model.limits import DEFAULT
+from ketal.model.verdicts import Rejected
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.distribution import unfit
+from ketal.streaming.kafka.partition_state import total
 from ketal.streaming.spark import verdicts as spark_verdicts
 from ketal.streaming.spark.group import FIGURES
-from ketal.verdicts import Rejected
 from tests.streaming.jobs import END, EVER_MS, job_of, run, written
 
 if TYPE_CHECKING:

@@ -1,0 +1,218 @@
+"""Canonical layout of a text, with its comments and its order of statements.
+
+The printer writes statements; this module keeps what the syntax tree forgets:
+comments, single blank lines, and which statement came first. A comment goes
+with the statement it stands at: above it, behind it on its line, or, where it
+stood inside of it, above it.
+
+The one rule: laying out twice is laying out once, and the syntax never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from lark import Token, Tree
+
+from ketal.grammar import printer
+from ketal.grammar.bare_names import DeclaredNames
+from ketal.grammar.builder import Builder
+from ketal.grammar.reader import Comment, Reading
+from ketal.model import syntax as ast
+from ketal.model.limits import Limits
+
+_Tree: TypeAlias = Tree[Token]
+_Write: TypeAlias = Callable[[_Tree], "list[str]"]
+
+
+def lay_out(reading: Reading, limits: Limits) -> str:
+    """Return the text of a file anew; see `ketal.grammar.format_text`."""
+    builder = Builder(limits)
+    # The whole file is parsed first: one that does not parse is not rewritten.
+    builder.file(reading.tree)
+    builder.finish(reading)
+    layout = _Formatter(reading, builder)
+    return "\n".join(layout.file()) + "\n"
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A statement or a comment of its own, with where it stood."""
+
+    start: int
+    end: int
+    lines: list[str]
+    block: bool = False
+    """Whether it is a pattern, which stands apart by a blank line."""
+    comment: bool = False
+    behind: list[Comment] = field(default_factory=list)
+
+
+class _Formatter:
+    """Writes blocks of statements with the comments between them."""
+
+    def __init__(self, reading: Reading, builder: Builder) -> None:
+        self.tree = reading.tree
+        self.text = reading.source.text
+        self.comments = list(reading.comments)
+        self.builder = builder
+
+    def file(self) -> list[str]:
+        """Write the whole file."""
+        shared = self.builder.file_scope(self.tree)
+
+        def write(tree: _Tree) -> list[str]:
+            if tree.data == "pattern":
+                return self._pattern(tree, shared)
+            return self._statement(tree, shared)
+
+        return self._block(_trees(self.tree), write, 0, len(self.text))
+
+    def _pattern(self, tree: _Tree, shared: DeclaredNames) -> list[str]:
+        scope = self.builder.pattern_scope(tree, shared)
+        head = f"pattern {tree.children[0]} {{"
+        return self._braced(tree, head, lambda child: self._statement(child, scope))
+
+    def _braced(self, tree: _Tree, head: str, write: _Write) -> list[str]:
+        """Write a block in braces; its comments belong to its statements."""
+        start, end = self._braces(tree)
+        inner = self._block(_trees(tree), write, start, end)
+        return [head, *(printer.INDENT + line if line else "" for line in inner), "}"]
+
+    def _braces(self, tree: _Tree) -> tuple[int, int]:
+        """Return where a block's inside begins and ends; comments may hold braces too."""
+        first, last = tree.meta.start_pos, tree.meta.end_pos
+        inside = [(c.start, c.end) for c in self.comments if first <= c.start < last]
+
+        def commented(at: int) -> bool:
+            return any(start <= at < end for start, end in inside)
+
+        opening = self.text.index("{", first)
+        while commented(opening):
+            opening = self.text.index("{", opening + 1)
+        closing = self.text.rindex("}", 0, last)
+        while commented(closing):
+            closing = self.text.rindex("}", 0, closing)
+        return opening + 1, closing
+
+    def _block(self, trees: list[_Tree], write: _Write, start: int, end: int) -> list[str]:
+        pieces: list[_Piece] = []
+        at = start
+        for tree in trees:
+            first, last = tree.meta.start_pos, tree.meta.end_pos
+            pieces += self._loose(at, first, pieces[-1:])
+            # Written first: a block takes the comments that are inside of it.
+            lines = write(tree)
+            inside = self._take(first, last)
+            pieces += [_Piece(first, first, self._lines(c), comment=True) for c in inside]
+            pieces.append(_Piece(first, last, lines, block=tree.data == "pattern"))
+            at = last
+        pieces += self._loose(at, end, pieces[-1:])
+        return self._joined(pieces, start)
+
+    def _loose(self, start: int, end: int, before: list[_Piece]) -> list[_Piece]:
+        """Return the comments between statements; those behind one join it."""
+        pieces = []
+        for comment in self._take(start, end):
+            if (
+                before
+                and not before[0].comment
+                and ("\n" not in self.text[before[0].end : comment.start])
+            ):
+                before[0].behind.append(comment)
+            else:
+                lines = self._lines(comment)
+                pieces.append(_Piece(comment.start, comment.end, lines, comment=True))
+        return pieces
+
+    def _joined(self, pieces: list[_Piece], start: int) -> list[str]:
+        lines: list[str] = []
+        at = start
+        for index, piece in enumerate(pieces):
+            previous = pieces[index - 1] if index else None
+            blank = self.text.count("\n", at, piece.start) > 1
+            apart = previous is not None and (
+                previous.block or (piece.block and not previous.comment)
+            )
+            if previous is not None and (blank or apart):
+                lines.append("")
+            lines += piece.lines
+            for count, comment in enumerate(piece.behind):
+                first, *rest = self._lines(comment, piece.start)
+                lines[-1] += (" " if count else "  ") + first
+                lines += rest
+            at = max(at, piece.end, *(comment.end for comment in piece.behind))
+        return lines
+
+    # --- comments ---
+
+    def _take(self, start: int, end: int) -> list[Comment]:
+        taken = [c for c in self.comments if start <= c.start < end]
+        self.comments = [c for c in self.comments if not start <= c.start < end]
+        return taken
+
+    def _lines(self, comment: Comment, base: int | None = None) -> list[str]:
+        """Return a comment's lines, set back as far as the line of `base` is indented."""
+        at = comment.start if base is None else base
+        line = self.text[self.text.rfind("\n", 0, at) + 1 : at]
+        indent = len(line) - len(line.lstrip())
+        first, *rest = (text.rstrip() for text in comment.text.split("\n"))
+        return [first, *(text[min(indent, len(text) - len(text.lstrip())) :] for text in rest)]
+
+    # --- statements ---
+
+    def _statement(self, tree: _Tree, scope: DeclaredNames) -> list[str]:
+        node = self.builder.statement(tree, scope)
+        match node:
+            case ast.EventDecl() | ast.StepDecl():
+                return printer.declaration(node, scope).split("\n")
+            case ast.ParamDecl():
+                return [printer.param(node, scope)]
+        return self._part(tree, node, scope)
+
+    def _part(self, tree: _Tree, parts: dict[str, Any], scope: DeclaredNames) -> list[str]:
+        """Write a statement that is part of the pattern rather than a declaration."""
+        match str(tree.data):
+            case "check" | "find":
+                return self._body(tree, parts, scope)
+            case "order":
+                return [printer.order(parts["order"])]
+            case "at_every" | "at_host":
+                return [printer.deployment(parts["deployment"])]
+            case "partition":
+                return [printer.partition(parts["partition"], scope)]
+            case "topology":
+                head = "topology open {" if parts["topology"].open else "topology {"
+                edges = iter(parts["topology"].edges)
+                return self._braced(tree, head, lambda _: [printer.link(next(edges))])
+            case "within":
+                return [printer.window(parts["window"])]
+            case "return_count" | "returns":
+                return [printer.returns(parts["returns"], scope)]
+            case "limit":
+                return [f"limit {parts['limit']};"]
+            case "mode":
+                return [f"mode {parts['mode']};"]
+            case _:
+                return [f"on violation {parts['on_violation']};"]
+
+    def _body(self, tree: _Tree, parts: dict[str, Any], scope: DeclaredNames) -> list[str]:
+        body = cast(_Tree, tree.children[1])
+        if body.data != "automaton":
+            text = printer.body_statement(parts["kind"], parts["strategy"], parts["body"], scope)
+            return [text]
+        words = [parts["kind"], *([parts["strategy"]] if parts["strategy"] else []), "automaton {"]
+        return self._braced(body, " ".join(words), _automaton_statement)
+
+
+def _automaton_statement(tree: _Tree) -> list[str]:
+    names = [str(name) for name in tree.children]
+    if tree.data == "edge":
+        return [printer.edge(ast.Edge(*names))]
+    return [f"{tree.data} {', '.join(names)};"]
+
+
+def _trees(tree: _Tree) -> list[_Tree]:
+    return [child for child in tree.children if isinstance(child, Tree)]

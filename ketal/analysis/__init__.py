@@ -1,0 +1,1 @@
+"""Static checks of a pattern: names, kinds of values, statements, bodies, parameters, guards."""

@@ -1,0 +1,204 @@
+"""Bodies that cannot be meant as written, found by their syntax alone.
+
+A body is a regular expression over steps or an automaton written out. Whether
+it accepts the empty word, whether a `not` has two neighbours that are there,
+whether a state is reachable and leads to a final one: all of that can be read
+off without compiling. What depends on guards (a step that no event satisfies, a
+reference unbound on some path) is the compiler's.
+
+The one rule: nothing here needs a declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from ketal.errors import Span
+from ketal.model import syntax as ast
+
+Finding: TypeAlias = tuple[str, str, str, Span | None, str]
+"""Code, severity, message, span and hint."""
+
+
+def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
+    """Yield the findings about the body of a `check` or a `find`."""
+    if isinstance(body, ast.AutomatonBody):
+        yield from _automaton(kind, body)
+        return
+    # A lone `not N` is reported below.
+    lone = isinstance(body, ast.Sequence) and len(body.items) == 1
+    if kind == "find" and nullable(body) and not lone:
+        step = next((n.name for n in ast.walk(body) if isinstance(n, ast.Step)), "A")
+        yield (
+            "K141", "error", "the body of this find accepts the empty word", body.span,
+            f"a match has at least one event: write `{step}+` for `{step}*`, `{step}` for "
+            f"`{step}?`",
+        )  # fmt: skip
+    for node in ast.walk(body):
+        if isinstance(node, ast.Repeat):
+            yield from _repeat(node)
+        elif isinstance(node, ast.Sequence):
+            yield from _absents(kind, node)
+
+
+def nullable(body: ast.Body | ast.Absent) -> bool:
+    """Return whether a body accepts the empty word."""
+    match body:
+        case ast.Step():
+            return False
+        case ast.Repeat(item=item, least=least):
+            return least == 0 or nullable(item)
+        case ast.Alternation(items=items):
+            return any(nullable(item) for item in items)
+        case ast.Sequence(items=parts) | ast.Together(items=parts):
+            return all(nullable(item) for item in parts)
+        case ast.AutomatonBody(initial=initial, finals=finals):
+            return finals is None or initial in finals
+        case ast.Absent():
+            return True
+
+
+def in_every_word(body: ast.Body | ast.Absent) -> frozenset[str]:
+    """Return the steps that every word of a body has; of an automaton, that every edge has."""
+    match body:
+        case ast.Step(name=name):
+            return frozenset((name,))
+        case ast.Repeat(item=item, least=least):
+            return in_every_word(item) if least else frozenset()
+        case ast.Alternation(items=items):
+            return frozenset.intersection(*map(in_every_word, items))
+        case ast.Sequence(items=parts) | ast.Together(items=parts):
+            return frozenset().union(*map(in_every_word, parts))
+        case ast.AutomatonBody(edges=edges):
+            steps = {edge.step for edge in edges}
+            return frozenset(steps) if len(steps) == 1 else frozenset()
+        case ast.Absent():
+            return frozenset()
+
+
+def _repeat(node: ast.Repeat) -> Iterator[Finding]:
+    if node.most is not None and node.least > node.most:
+        yield (
+            "K140", "error", f"`{{{node.least},{node.most}}}` asks for at least {node.least} "
+            f"and at most {node.most}", node.span, f"write `{{{node.most},{node.least}}}`",
+        )  # fmt: skip
+    elif node.most == 0:
+        yield (
+            "K140", "error", "a repetition of zero times says nothing", node.span,
+            "remove it; `not N` bars an event between two steps",
+        )  # fmt: skip
+
+
+def _absents(kind: str, sequence: ast.Sequence) -> Iterator[Finding]:
+    items = sequence.items
+    for index, item in enumerate(items):
+        if not isinstance(item, ast.Absent):
+            continue
+        if index in (0, len(items) - 1):
+            end = "begin" if index == 0 else "end"
+            yield (
+                "K142", "error", f"`not` cannot {end} a sequence", item.span,
+                "it bars an event between its two neighbours: `A not N B`",
+            )  # fmt: skip
+            continue
+        if kind == "check":
+            yield (
+                "K144", "warning", "`not` changes nothing in a check", item.span,
+                "a check bars every event of the alphabet that its automaton does not allow",
+            )  # fmt: skip
+        for side, neighbour in (("left", items[index - 1]), ("right", items[index + 1])):
+            if isinstance(neighbour, ast.Absent):
+                if side == "right":
+                    guards = (item.guard, neighbour.guard)
+                    names = [g.name for g in guards if isinstance(g, ast.Name)]
+                    one, two = names if len(names) == 2 else ("N", "M")
+                    yield (
+                        "K143", "error", "two `not` stand side by side", neighbour.span,
+                        f"write one: `not ({one} || {two})`",
+                    )  # fmt: skip
+            elif nullable(neighbour):
+                yield (
+                    "K143", "error",
+                    f"the {side} neighbour of this `not` may be empty", item.span,
+                    "`not` speaks of the two events that it stands between; write both "
+                    "cases out: `A not N B | A`",
+                )  # fmt: skip
+
+
+def _automaton(kind: str, body: ast.AutomatonBody) -> Iterator[Finding]:
+    leaving = {edge.source for edge in body.edges}
+    # Hints are about the states and steps that are there, where there are any.
+    first = body.edges[0] if body.edges else ast.Edge("q0", "q1", "A")
+    if not body.initial:
+        yield (
+            "K150", "error", "the automaton has no initial state", body.span,
+            f"write `initial {first.source};`",
+        )  # fmt: skip
+    elif body.initial not in leaving:
+        target = first.source if body.edges else first.target
+        yield (
+            "K150", "error", f"no edge leaves the initial state `{body.initial}`", body.span,
+            f"write `{body.initial} -> {target} on {first.step};`",
+        )  # fmt: skip
+    if kind == "find" and not body.finals:
+        last = body.edges[-1] if body.edges else first
+        yield (
+            "K151", "error", "the automaton of a find needs a final state", body.span,
+            f"write `final {last.target};`: a match is reported on reaching it",
+        )  # fmt: skip
+    elif kind == "find" and nullable(body):
+        yield (
+            "K141", "error", "the body of this find accepts the empty word", body.span,
+            f"a match has at least one event: `{body.initial}` cannot be final",
+        )  # fmt: skip
+    yield from _states(body)
+    seen = set()
+    for edge in body.edges:
+        if edge in seen:
+            yield "K154", "warning", "this edge stands twice", edge.span, "remove one"
+        seen.add(edge)
+
+
+def _states(body: ast.AutomatonBody) -> Iterator[Finding]:
+    first: dict[str, Span | None] = {}
+    for edge in body.edges:
+        first.setdefault(edge.source, edge.span)
+        first.setdefault(edge.target, edge.span)
+    for state in body.finals or ():
+        if state not in first and state != body.initial:
+            yield (
+                "K151", "error", f"the final state `{state}` is on no edge", body.span,
+                f"the states are {', '.join(f'`{name}`' for name in first)}" if first else "",
+            )  # fmt: skip
+    reached = _closure({body.initial}, [(e.source, e.target) for e in body.edges])
+    useful = _closure(
+        set(first) if body.finals is None else set(body.finals),
+        [(e.target, e.source) for e in body.edges],
+    )
+    for state, span in first.items():
+        if body.initial and state not in reached:
+            yield (
+                "K152", "warning", f"no path leads to the state `{state}`", span,
+                f"no event can bring the automaton from `{body.initial}` there",
+            )  # fmt: skip
+        elif state not in useful:
+            yield (
+                "K153", "warning", f"no final state can be reached from the state `{state}`",
+                span, "a run that gets there can never be complete",
+            )  # fmt: skip
+
+
+def _closure(start: set[str], edges: list[tuple[str, str]]) -> set[str]:
+    """Return the states reachable from `start`."""
+    reached = set(start)
+    following: dict[str, list[str]] = {}
+    for source, target in edges:
+        following.setdefault(source, []).append(target)
+    todo = list(start)
+    while todo:
+        for target in following.get(todo.pop(), ()):
+            if target not in reached:
+                reached.add(target)
+                todo.append(target)
+    return reached

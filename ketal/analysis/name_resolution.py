@@ -1,0 +1,553 @@
+"""Name resolution: names and kinds of values of a pattern file, without an automaton.
+
+Everything that follows from the syntax is reported here, all of it at once: names that
+nothing declares, guards that can never be true, statements that do not go together.
+Attributes have no declared kind, so a comparison is judged only where both kinds are
+known: number, string or boolean.
+
+The one rule: a finding is returned, never raised, and each fault is reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from ketal.analysis.bodies import Finding, body_findings, in_every_word
+from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.analysis.statements import (
+    did_you_mean,
+    first_repeated,
+    statement_findings,
+    unknown_param,
+)
+from ketal.analysis.value_kinds import guard_findings
+from ketal.errors import Diagnostic, Span
+from ketal.model import syntax as ast
+
+_STATEMENTS = frozenset(
+    {
+        "event", "param", "order", "at", "partition", "topology", "check", "find", "within",
+        "return", "limit", "mode", "on",
+    }
+)  # fmt: skip
+"""The words that statements begin with; none of them names a step."""
+
+_Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
+
+
+def resolve(
+    file: ast.File, *, registered: Mapping[str, RegisteredGuard] | None = None
+) -> list[Diagnostic]:
+    """Return the findings about a file's names and kinds of values, in the order of the text.
+
+    Parameters
+    ----------
+    file : File
+        From `ketal.grammar.parse` or built in code.
+    registered : mapping of str to RegisteredGuard
+        The guards that patterns may call beside those of the language.
+
+    Returns
+    -------
+    list of Diagnostic
+        Errors and warnings with codes K1xx; empty if all is well.
+    """
+    shared = _Shared(file, registered or {})
+    shared.check()
+    for pattern in file.patterns:
+        _PatternNames(pattern, shared).check()
+    shared.check_use()
+    return sorted(shared.found, key=_place)
+
+
+def _place(diagnostic: Diagnostic) -> tuple[int, int]:
+    span = diagnostic.span
+    return (span.line, span.column) if span else (0, 0)
+
+
+class _Findings:
+    """Collects findings under a pattern's name, each once."""
+
+    def __init__(self, diagnostics: list[Diagnostic], pattern: str = "") -> None:
+        self.found = diagnostics
+        self.name = pattern
+
+    def add(self, finding: Finding) -> None:
+        code, severity, message, span, hint = finding
+        diagnostic = Diagnostic(code, severity, message, span, hint, self.name)
+        if diagnostic not in self.found:
+            self.found.append(diagnostic)
+
+    def error(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
+        self.add((code, "error", message, span, hint))
+
+    def warn(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
+        self.add((code, "warning", message, span, hint))
+
+    def unreserved(self, what: str, name: str, span: Span | None) -> None:
+        if name in ast.RESERVED:
+            self.error(
+                "K106", f"`{name}` is a word of the language and names no {what}", span,
+                "choose another name",
+            )  # fmt: skip
+
+    def declared(
+        self, declarations: list[_Declaration], known: Mapping[str, _Declaration]
+    ) -> dict[str, _Declaration]:
+        """Check the names of declarations; return them with the ones known before."""
+        names = dict(known)
+        for node in declarations:
+            self.unreserved(_what(node), node.name, node.span)
+            if node.name in names:
+                first = names[node.name]
+                where = f" in line {first.span.line}" if first.span else ""
+                self.error(
+                    "K105", f"`{node.name}` is declared twice", node.span,
+                    f"it is {_article(_what(first))}{where}; events, steps and parameters "
+                    "share their names",
+                )  # fmt: skip
+            else:
+                names[node.name] = node
+        return names
+
+    def guard(
+        self, node: ast.Node, names: Mapping[str, _Declaration],
+        registered: Mapping[str, RegisteredGuard],
+    ) -> None:  # fmt: skip
+        """Check every name and every kind in a guard or a value."""
+        events = {name for name, d in names.items() if isinstance(d, ast.EventDecl)}
+        params = _params(names)
+        reported: set[int] = set()
+        for part in ast.walk(node):
+            if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part, names):
+                reported.add(id(part.guard))
+            match part:
+                case ast.Name() if id(part) in reported:
+                    pass
+                case ast.Name(name=name) if name not in events:
+                    self._unknown_event(part, events, names, registered)
+                case ast.Reference(step=step):
+                    self._known_step(step, part.span, names, part)
+                case ast.Causal(anchor=anchor) | ast.Conc(anchor=anchor):
+                    if anchor not in (ast.PRIOR, ast.ALL):
+                        self._known_step(anchor, part.anchor_span or part.span, names)
+                case ast.ParamRef(name=name) if name not in params:
+                    self.add(unknown_param(part, params))
+                case ast.Registered(name=name) if name not in registered:
+                    self._unknown_guard(part, names, registered)
+        values = {name: declared.value for name, declared in params.items()}
+        for finding in guard_findings(node, values, registered):
+            self.add(finding)
+
+    def _anchor_first(self, node: ast.Causal | ast.Conc, names: Mapping[str, _Declaration]) -> bool:
+        """Report `Causal(A)` with a step for the event; return whether it is such."""
+        inner = node.guard
+        if not isinstance(inner, ast.Name) or node.anchor != ast.PRIOR:
+            return False
+        if not isinstance(names.get(inner.name), ast.StepDecl):
+            return False
+        operator, event = type(node).__name__, _event_of(inner.name, names)
+        written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
+        if any(part is node for part in ast.walk(names[inner.name])):
+            written = f"`{operator}({event})`: without an anchor it is the event taken before"
+        self.error(
+            "K101", f"`{inner.name}` is a step, and `{operator}` looks at an event first",
+            inner.span, f"write {written}",
+        )  # fmt: skip
+        return True
+
+    def _unknown_event(
+        self, node: ast.Name, events: set[str], names: Mapping[str, _Declaration],
+        registered: Mapping[str, RegisteredGuard],
+    ) -> None:  # fmt: skip
+        name = node.name
+        if isinstance(names.get(name), ast.StepDecl):
+            self.error(
+                "K101", f"`{name}` is a step, and guards are made of events", node.span,
+                f"write `{_event_of(name, names)}`, the event that it is of; "
+                f"`{name}.attribute` is a value of its event",
+            )  # fmt: skip
+        elif isinstance(names.get(name), ast.ParamDecl):
+            self.error(
+                "K101", f"`{name}` is a parameter, not a guard", node.span,
+                f"write `{name} == true`",
+            )  # fmt: skip
+        elif name in registered:
+            self.error(
+                "K101", f"`{name}` is a registered guard and is called", node.span,
+                f"write `{name}(…)`",
+            )  # fmt: skip
+        else:
+            hint = did_you_mean(name, events) or (
+                f"declare `event {name} = …;`"
+                if name[:1].isupper()
+                else f"for a boolean attribute write `{name} == true`"
+            )
+            self.error("K101", f"there is no event `{name}`", node.span, hint)
+
+    def _known_step(
+        self, name: str, span: Span | None, names: Mapping[str, _Declaration],
+        reference: ast.Reference | None = None,
+    ) -> None:  # fmt: skip
+        """Check the name of a step in a reference, or in an anchor."""
+        steps = {n for n, d in names.items() if not isinstance(d, ast.ParamDecl)}
+        if name in steps:
+            return
+        hint = did_you_mean(name, steps)
+        if reference is not None:
+            of = reference.of
+            rest = of.name if isinstance(of, ast.Field) else ".".join(of.path)
+            meant = hint.replace("`?", f".{rest}`? If not, an") or "an"
+            hint = f"{meant} attribute of that path is written `data.{name}.{rest}`"
+        self.error(
+            "K102", f"there is no step `{name}`", span,
+            hint or "an anchor is a step, `all` or `prior`",
+        )  # fmt: skip
+
+    def _unknown_guard(
+        self, node: ast.Registered, names: Mapping[str, _Declaration],
+        registered: Mapping[str, RegisteredGuard],
+    ) -> None:  # fmt: skip
+        name = node.name
+        if name in names:
+            what = _article(_what(names[name]))
+            self.error(
+                "K104", f"`{name}` is {what} and takes no arguments", node.span,
+                f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
+            )  # fmt: skip
+            return
+        own = {"call", "host", "origin", "exists", "Causal", "Conc"}
+        hint = did_you_mean(name, own | set(registered), 0.7)
+        self.error(
+            "K104", f"there is no guard `{name}`", node.span,
+            hint or "the language has no functions; add a guard with "
+            f'`ketal.register_guard("{name}", function, version="1")`',
+        )  # fmt: skip
+
+
+class _Shared(_Findings):
+    """The declarations of the file outside of its patterns."""
+
+    def __init__(self, file: ast.File, registered: Mapping[str, RegisteredGuard]) -> None:
+        super().__init__([])
+        self.file = file
+        self.registered = registered
+        self.names: dict[str, _Declaration] = {}
+        self.used: set[str] = set()
+
+    def check(self) -> None:
+        self.names = self.declared([*self.file.params, *self.file.events], {})
+        for event in self.file.events:
+            self.guard(event.guard, self.names, self.registered)
+            _check_event(self, event, self.names)
+            self.used |= _names(event.guard)
+        _check_cycles(self, self.file.events, self.names)
+        seen: dict[str, ast.Pattern] = {}
+        for pattern in self.file.patterns:
+            self.unreserved("pattern", pattern.name, pattern.span)
+            first = seen.setdefault(pattern.name, pattern)
+            if first is not pattern:
+                where = f"the first is in line {first.span.line}" if first.span else ""
+                self.error("K105", f"pattern `{pattern.name}` stands twice", pattern.span, where)
+
+    def check_use(self) -> None:
+        declarations: list[_Declaration] = [*self.file.params, *self.file.events]
+        for node in declarations:
+            if node.name not in self.used:
+                code = "K108" if isinstance(node, ast.EventDecl) else "K109"
+                self.warn(
+                    code, f"the shared {_what(node)} `{node.name}` is never used", node.span,
+                    "no pattern names it",
+                )  # fmt: skip
+
+
+class _PatternNames(_Findings):
+    """One pattern, with the file's shared declarations around it."""
+
+    def __init__(self, pattern: ast.Pattern, shared: _Shared) -> None:
+        super().__init__(shared.found, pattern.name)
+        self.pattern = pattern
+        self.shared = shared
+        self.names: dict[str, _Declaration] = {}
+
+    def check(self) -> None:
+        pattern = self.pattern
+        self.names = self.declared([*pattern.params, *pattern.declarations], self.shared.names)
+        for declaration in pattern.declarations:
+            self.guard(declaration.guard, self.names, self.shared.registered)
+            if isinstance(declaration, ast.EventDecl):
+                _check_event(self, declaration, self.names)
+        _check_cycles(self, pattern.events, self.names)
+        self._check_body()
+        self._check_alphabet()
+        self._check_localhost()
+        for finding in statement_findings(self.pattern, _params(self.names)):
+            self.add(finding)
+        self._check_returns()
+        self._check_use()
+
+    # --- the body ---
+
+    def _check_body(self) -> None:
+        pattern = self.pattern
+        steps = {n for n, d in self.names.items() if not isinstance(d, ast.ParamDecl)}
+        for node in ast.walk(pattern.body):
+            if isinstance(node, ast.Absent):
+                self._check_absent(node)
+            if isinstance(node, ast.Step | ast.Edge):
+                name = node.name if isinstance(node, ast.Step) else node.step
+                if name in steps:
+                    continue
+                if isinstance(node, ast.Step) and name in _STATEMENTS:
+                    self.error(
+                        "K102", f"there is no step `{name}`", node.span,
+                        f"is a `;` missing before `{name}`? A body ends with `;`",
+                    )  # fmt: skip
+                    break  # what comes behind it is no step either
+                hint = did_you_mean(name, steps) or self._unused_step(name)
+                self.error("K102", f"there is no step `{name}`", node.span, hint)
+        if isinstance(pattern.body, ast.AutomatonBody):
+            edges = pattern.body.edges
+            for state in dict.fromkeys(s for e in edges for s in (e.source, e.target)):
+                self.unreserved("state", state, pattern.body.span)
+        for finding in body_findings(pattern.kind, pattern.body):
+            self.add(finding)
+
+    def _unused_step(self, name: str) -> str:
+        """Return the hint for a name that is like no step's: the one step that is not used."""
+        declare = f"declare `{name} = …;`"
+        mentioned = self._mentioned()
+        unused = [
+            step.name
+            for step in self.pattern.declarations
+            if isinstance(step, ast.StepDecl) and step.name not in mentioned
+        ]
+        if len(unused) != 1:
+            return declare
+        return f"did you mean `{unused[0]}`, which is never used? If not, {declare}"
+
+    def _check_absent(self, node: ast.Absent) -> None:
+        """Check the guard of a `not`, which cannot be the name of a step."""
+        guard = node.guard
+        declared = self.names.get(guard.name) if isinstance(guard, ast.Name) else None
+        if not isinstance(declared, ast.StepDecl):
+            self.guard(guard, self.names, self.shared.registered)
+            return
+        event = declared.guard
+        self.error(
+            "K101", f"`{declared.name}` is a step, and `not` speaks of events", guard.span,
+            f"write `not {event.name}`"
+            if isinstance(event, ast.Name)
+            else f"write the guard of `{declared.name}` itself, in parentheses: `not (…)`",
+        )  # fmt: skip
+
+    def _in_body(self) -> set[str]:
+        nodes = ast.walk(self.pattern.body)
+        return {n.name for n in nodes if isinstance(n, ast.Step)} | {
+            n.step for n in ast.walk(self.pattern.body) if isinstance(n, ast.Edge)
+        }
+
+    def _mentioned(self) -> set[str]:
+        """Return every name that the pattern mentions."""
+        parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
+        parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
+        parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
+        return self._in_body().union(*(_names(part) for part in parts))
+
+    def _check_use(self) -> None:
+        mentioned = self._mentioned()
+        self.shared.used |= mentioned
+        body = self._in_body()
+        for declaration in self.pattern.declarations:
+            name = declaration.name
+            if isinstance(declaration, ast.StepDecl) and name not in body:
+                self.warn(
+                    "K107", f"the step `{name}` is never used", declaration.span,
+                    f"name it in the `{self.pattern.kind}`"
+                    + (", or remove it" if name not in mentioned else ""),
+                )  # fmt: skip
+            elif (
+                isinstance(declaration, ast.EventDecl)
+                and name not in mentioned
+                and not self._alphabet_matters()
+            ):
+                self.warn(
+                    "K108", f"the event `{name}` is never used", declaration.span,
+                    "name it in a step or in the body, or remove it",
+                )  # fmt: skip
+        for param in self.pattern.params:
+            if param.name not in mentioned:
+                self.warn("K109", f"the parameter `{param.name}` is never used", param.span)
+
+    def _alphabet_matters(self) -> bool:
+        """Return whether an event of the alphabet that no step takes has an effect.
+
+        A check is violated by it, `find strict` ends at it, and a window of
+        events counts it.
+        """
+        pattern = self.pattern
+        counted = pattern.window is not None and isinstance(pattern.window.length, int)
+        return pattern.kind == "check" or pattern.strategy == "strict" or counted
+
+    def _check_alphabet(self) -> None:
+        events = {n for n, d in self.names.items() if isinstance(d, ast.EventDecl)}
+        if not self.pattern.events and not self._mentioned() & events:
+            self.error(
+                "K125", f"the pattern `{self.pattern.name}` names no event",
+                self.pattern.span,
+                "declare what it looks at: `event E = type == \"…\";`, or `event E = true;`",
+            )  # fmt: skip
+
+    def _check_localhost(self) -> None:
+        if self.pattern.deployment is not None:
+            return
+        todo = [d.guard for d in self.pattern.declarations]
+        todo += [n.guard for n in ast.walk(self.pattern.body) if isinstance(n, ast.Absent)]
+        named = self._in_body().union(*(_names(guard) for guard in todo))
+        seen: set[str] = set()
+        while named - seen:
+            name = min(named - seen)
+            seen.add(name)
+            declaration = self.names.get(name)
+            if isinstance(declaration, ast.EventDecl):
+                todo.append(declaration.guard)
+                named |= _names(declaration.guard)
+        for node in (n for guard in todo for n in ast.walk(guard)):
+            if isinstance(node, ast.Localhost):
+                self.error(
+                    "K111", "`localhost` has no meaning without a copy for each node",
+                    node.span, "add `at every node;` or `at host(\"…\");`",
+                )  # fmt: skip
+
+    def _check_returns(self) -> None:
+        returns = self.pattern.returns
+        if returns is None:
+            return
+        body = self._in_body()
+        always = sorted(in_every_word(self.pattern.body) & set(self.names))
+        for item in returns.items:
+            self.guard(item.value, self.names, self.shared.registered)
+            for node in _outside_references(item.value):
+                if isinstance(node, ast.Attribute | ast.Field):
+                    name = node.name if isinstance(node, ast.Field) else node.path[-1]
+                    self.error(
+                        "K126", f"`{name}` of which event?", node.span,
+                        f"a match has several events: write `{always[0]}.{name}`"
+                        if always
+                        else "no step has an event in every match: write a pattern for each",
+                    )  # fmt: skip
+                elif (
+                    isinstance(node, ast.Reference)
+                    and node.step in self.names
+                    and node.step not in body
+                ):
+                    self.error(
+                        "K117", f"no match has an event for `{node.step}`", node.span,
+                        f"`{node.step}` does not stand in the body",
+                    )  # fmt: skip
+        again = first_repeated(tuple(item.name for item in returns.items))
+        if again:
+            self.error("K105", f"`return` gives `{again}` twice", returns.span, "rename one")
+
+
+# --- events ---
+
+
+def _check_event(
+    findings: _Findings, event: ast.EventDecl, names: Mapping[str, _Declaration]
+) -> None:
+    """Report what an event declaration cannot read: it is about a single event, not a run."""
+    for node in ast.walk(event.guard):
+        if isinstance(node, ast.Causal | ast.Conc):
+            operator = type(node).__name__
+            step = f"{'After' if operator == 'Causal' else 'Beside'}{event.name}"
+            while step in names:
+                step += "1"
+            findings.error(
+                "K110", f"`{operator}` cannot stand in the event `{event.name}`", node.span,
+                f"an event is judged alone; leave `{operator}` out, and declare a step for it: "
+                f"`{step} = {operator}({event.name});`",
+            )  # fmt: skip
+        elif isinstance(node, ast.Reference):
+            findings.error(
+                "K110", f"the event `{event.name}` cannot look at the step `{node.step}`",
+                node.span, "an event is judged alone; compare in a step's guard",
+            )  # fmt: skip
+
+
+def _check_cycles(
+    findings: _Findings, events: tuple[ast.EventDecl, ...], names: Mapping[str, _Declaration]
+) -> None:
+    """Report the events that are defined in terms of themselves."""
+    for event in events:
+        todo, seen = [*_names(event.guard)], set[str]()
+        while todo:
+            name = todo.pop()
+            known = names.get(name)
+            if name not in seen and isinstance(known, ast.EventDecl):
+                seen.add(name)
+                todo.extend(_names(known.guard))
+        if event.name in seen:
+            findings.error(
+                "K116", f"the event `{event.name}` is defined by itself", event.span,
+                "say what its events are like: a type, an attribute",
+            )  # fmt: skip
+
+
+# --- small things ---
+
+
+def _names(node: ast.Node) -> set[str]:
+    """Return the declared things that a guard, a value or a body may mention."""
+    names = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(name=name) | ast.ParamRef(name=name):
+                names.add(name)
+            case ast.Reference(step=name) | ast.Causal(anchor=name) | ast.Conc(anchor=name):
+                names.add(name)
+    return names
+
+
+def _outside_references(node: ast.Node) -> Iterator[ast.Node]:
+    """Yield a value and its parts, except for the parts of references."""
+    yield node
+    match node:
+        case ast.ListOf(items=items):
+            for item in items:
+                yield from _outside_references(item)
+        case ast.Arithmetic(operands=operands):
+            for part in operands:
+                yield from _outside_references(part)
+        case ast.Negative(operand=operand):
+            yield from _outside_references(operand)
+
+
+def _event_of(step: str, names: Mapping[str, _Declaration]) -> str:
+    """Return the event that a step is of, or a name that stands for it."""
+    seen: set[str] = set()
+    while step not in seen:
+        seen.add(step)
+        declared = names.get(step)
+        if isinstance(declared, ast.EventDecl):
+            return step
+        if not isinstance(declared, ast.StepDecl):
+            break
+        named = [n.name for n in ast.walk(declared.guard) if isinstance(n, ast.Name)]
+        step = named[0] if named else step
+    known = [name for name, d in names.items() if isinstance(d, ast.EventDecl)]
+    return known[0] if len(known) == 1 else "Event"
+
+
+def _params(names: Mapping[str, _Declaration]) -> dict[str, ast.ParamDecl]:
+    return {name: d for name, d in names.items() if isinstance(d, ast.ParamDecl)}
+
+
+def _what(node: _Declaration) -> str:
+    names = {ast.EventDecl: "event", ast.StepDecl: "step", ast.ParamDecl: "parameter"}
+    return names[type(node)]
+
+
+def _article(what: str) -> str:
+    return f"an {what}" if what[0] in "aeiou" else f"a {what}"

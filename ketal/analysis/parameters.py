@@ -1,0 +1,146 @@
+"""Parameters: `param w = 10 s;`, set from outside.
+
+The one rule: a value replaces the name before anything else reads the pattern,
+and is of the kind that was declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+from ketal.errors import SettingError
+from ketal.model import syntax
+from ketal.model.values import kind
+
+ParamValue = int | float | str | bool | timedelta | syntax.Duration
+_NUMBER = re.compile(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DURATION = re.compile(r"(\d{1,300}|\d{1,300}\.\d*|\.\d+)\s*(ns|us|ms|s|min|h|d)", re.ASCII)
+
+
+def value_of(text: str) -> ParamValue:
+    """Read the value of a parameter: a duration, a number, a boolean, else text.
+
+    Quotes make text of anything: `"30s"`.
+    """
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text):
+        return int(text) if re.fullmatch(r"[+-]?\d{1,300}", text) else float(text)
+    if (duration := _duration(text)) is not None:
+        return duration
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def _duration(text: str) -> syntax.Duration | None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        return None
+    amount, unit = match.groups()
+    return syntax.Duration(int(amount) if amount.isdigit() else float(amount), cast(Any, unit))
+
+
+def text_of(value: ParamValue) -> int | float | str | bool:
+    """Return a value as plain data from which the same parameter value is read."""
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(microseconds=1)}us"
+    if isinstance(value, syntax.Duration):
+        # No exponent: a duration is written in digits.
+        return f"{Decimal(str(value.amount)):f}{value.unit}"
+    return value
+
+
+def _literal(
+    value: ParamValue, declared: syntax.Literal | syntax.Duration
+) -> syntax.Literal | syntax.Duration:
+    """Return a value as syntax; text and a timedelta may be a duration where one is declared."""
+    if isinstance(value, timedelta):
+        return syntax.Duration(value // timedelta(microseconds=1), "us")
+    if isinstance(value, str) and isinstance(declared, syntax.Duration):
+        return _duration(value) or syntax.Literal(value)
+    return value if isinstance(value, syntax.Duration) else syntax.Literal(value)
+
+
+def with_params(
+    file: syntax.File, pattern: syntax.Pattern, given: Mapping[str, ParamValue]
+) -> tuple[syntax.File, syntax.Pattern]:
+    """Substitute the values of parameters for their names.
+
+    Raises
+    ------
+    SettingError
+        If a given value is of another kind than the declared one, or a length of
+        time of nothing.
+    """
+    values: dict[str, syntax.Literal | syntax.Duration] = {}
+    for decl in (*file.params, *pattern.params):
+        values[decl.name] = decl.value
+        if decl.name in given:
+            value = _literal(given[decl.name], decl.value)
+            if type(value) is not type(decl.value) or (
+                isinstance(value, syntax.Literal)
+                and isinstance(decl.value, syntax.Literal)
+                and kind(value.value) != kind(decl.value.value)
+            ):
+                raise SettingError(
+                    f"parameter {decl.name} is declared as {_shown(decl.value)}; "
+                    f"{_shown(value)} is of another kind{_wanted(decl.value)}"
+                )
+            values[decl.name] = value
+    _refuse_nothing(pattern, values)
+    # The other patterns of the file have parameters of their own.
+    return replace(file, events=_put(file.events, values)), _put(pattern, values)
+
+
+def _refuse_nothing(
+    pattern: syntax.Pattern, values: Mapping[str, syntax.Literal | syntax.Duration]
+) -> None:
+    """Refuse a value of 0 where a length of time is meant; in a comparison it may stand."""
+    order = pattern.order
+    lengths: dict[str, Any] = {
+        "within": pattern.window.length if pattern.window is not None else None,
+        "frontier": order.frontier,
+        "gap": order.gap,
+        "idle": order.idle,
+    }
+    for what, length in lengths.items():
+        if isinstance(length, syntax.ParamRef):
+            value = values[length.name]
+            if isinstance(value, syntax.Duration) and value.amount <= 0:
+                raise SettingError(
+                    f"parameter {length.name} is {value.amount} {value.unit}, and "
+                    f"`{what}` needs a length of time; give one longer than nothing"
+                )
+
+
+def _wanted(declared: syntax.Literal | syntax.Duration) -> str:
+    return "; write it as `30s`" if isinstance(declared, syntax.Duration) else ""
+
+
+def _shown(value: syntax.Literal | syntax.Duration) -> str:
+    if isinstance(value, syntax.Duration):
+        return f"the duration {value.amount} {value.unit}"
+    return f"the {kind(value.value)} {value.value!r}"
+
+
+def _put(node: Any, values: Mapping[str, syntax.Literal | syntax.Duration]) -> Any:
+    if isinstance(node, syntax.ParamRef):
+        return replace(values[node.name], span=node.span)
+    if isinstance(node, tuple):
+        return tuple(_put(item, values) for item in node)
+    if not isinstance(node, syntax.Node):
+        return node
+    changed: dict[str, Any] = {}
+    for name in node.__dataclass_fields__:
+        old = getattr(node, name)
+        if name != "span" and isinstance(old, syntax.Node | tuple):
+            new = _put(old, values)
+            if new is not old:
+                changed[name] = new
+    return replace(node, **changed) if changed else node

@@ -1,0 +1,205 @@
+"""Guards that a program adds to the language.
+
+A registered guard is a pure function of the values that a pattern passes to it, and of
+the event where its first parameter is annotated `ketal.Event`. It answers True, False
+or None (unknown); numpy's booleans are booleans. Its version enters the fingerprint of
+every pattern that names it: a function with other answers needs another version.
+
+A guard is known by its annotations before it is ever called, so that a pattern which
+passes a string for a number is refused when it is read. A function that raises, or
+answers anything else, has *failed*: a stream does not stop for it, so its answer is
+unknown, the failure is counted, and logged with its reason.
+
+The one rule: a failed guard is unknown, never true.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import reprlib
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from ketal.errors import SettingError
+from ketal.model.attributes import unboxed
+from ketal.model.event import Event
+from ketal.model.syntax import RESERVED
+
+Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
+Function: TypeAlias = Callable[..., bool | None]
+
+_LOGGER = logging.getLogger("ketal")
+_KINDS: dict[object, Kind] = {int: "number", float: "number", str: "string", bool: "boolean"}
+# `causal(…)` is reported as a misspelt `Causal(…)`.
+_TAKEN = frozenset(word.lower() for word in RESERVED)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredGuard:
+    """A guard that patterns may call by its name.
+
+    Attributes
+    ----------
+    name : str
+        How patterns call it.
+    version : str
+        Enters the fingerprint of the patterns that call it.
+    function : callable
+        Answers True, False or None for unknown.
+    parameters : tuple of str
+        The kinds of the values that a pattern passes: `number`, `string`,
+        `boolean` or `any`.
+    takes_event : bool
+        Whether the function is given the event before these values.
+    """
+
+    name: str
+    version: str
+    function: Function
+    parameters: tuple[Kind, ...]
+    takes_event: bool
+
+
+class GuardCall:
+    """A registered guard as compiled guards call it: it answers, whatever its function does.
+
+    Parameters
+    ----------
+    guard : RegisteredGuard
+        Whose function is called.
+    failed : callable, optional
+        Called for each failure of the function. The first is logged in full, the others
+        at level `DEBUG`.
+    """
+
+    __slots__ = ("failed", "guard", "reported")
+
+    def __init__(self, guard: RegisteredGuard, failed: Callable[[], None] | None = None) -> None:
+        self.guard = guard
+        self.failed = failed
+        self.reported = False
+
+    def __call__(self, event: Event, values: tuple[Any, ...]) -> bool | None:
+        """Return the guard's answer about an event and the values that a pattern passes."""
+        guard = self.guard
+        for value, expected in zip(values, guard.parameters, strict=True):
+            # An argument that is absent or of another kind makes the guard unknown; it is no
+            # failure.
+            if value is None or (expected != "any" and _KINDS.get(value.__class__) != expected):
+                return None
+        given = (event, *values) if guard.takes_event else values
+        try:
+            answer = unboxed(guard.function(*given))
+        except Exception as fault:
+            self._fail(event, f"it raised {type(fault).__name__}", fault)
+            return None
+        if answer is None or answer.__class__ is bool:
+            return answer
+        reason = f"it answered {reprlib.repr(answer)} of class {type(answer).__name__}"
+        self._fail(event, f"{reason}, which is none of True, False and None (unknown)")
+        return None
+
+    def _fail(self, event: Event, why: str, fault: Exception | None = None) -> None:
+        _LOGGER.log(
+            logging.DEBUG if self.reported else logging.ERROR,
+            "the registered guard %s failed on %s: %s; its answer is taken as unknown"
+            " (further failures are counted as guard_failures, and logged on level DEBUG)",
+            self.guard.name,
+            event.dot,
+            why,
+            exc_info=fault,
+        )
+        self.reported = True
+        if self.failed is not None:
+            self.failed()
+
+
+_registry: dict[str, RegisteredGuard] = {}
+
+
+def register_guard(name: str, function: Function, *, version: str) -> RegisteredGuard:
+    """Add a guard to the language, or replace the one of that name.
+
+    Programs that were compiled before keep the guard they were compiled with.
+
+    Parameters
+    ----------
+    name : str
+        What patterns call: an identifier that is no word of the language.
+    function : callable
+        A pure function; parameters annotated int, float, str or bool are
+        checked when a pattern is read, and a first one annotated
+        `ketal.Event` is given the event.
+    version : str
+        Distinguishes this function from others of that name, in fingerprints.
+
+    Raises
+    ------
+    SettingError
+        If the name, the version or the signature cannot serve.
+    """
+    named = isinstance(name, str) and name.isascii() and name.isidentifier()
+    if not named or name.lower() in _TAKEN:
+        raise SettingError(
+            f"{name!r} cannot name a guard: a name is made of A-Z a-z 0-9 _ "
+            "and is no word of the language"
+        )
+    if not version or not isinstance(version, str):
+        raise SettingError(f"the guard {name!r} wants a version: a string that is not empty")
+    takes_event, parameters = _signature(name, function)
+    guard = RegisteredGuard(name, version, function, parameters, takes_event)
+    _registry[name] = guard
+    return guard
+
+
+def registered_guards() -> Mapping[str, RegisteredGuard]:
+    """Return the guards registered so far, by name; later ones do not appear in it."""
+    return MappingProxyType(dict(_registry))
+
+
+def _signature(name: str, function: Function) -> tuple[bool, tuple[Kind, ...]]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise SettingError(f"the guard {name!r} is no function with a known signature") from None
+    for parameter in parameters:
+        if parameter.kind not in _POSITIONAL:
+            raise SettingError(
+                f"the guard {name!r} must take a fixed number of positional parameters, "
+                f"and {parameter} is none"
+            )
+    hints = _hints(function)
+    annotations = [hints.get(p.name, p.annotation) for p in parameters]
+    takes_event = bool(annotations) and _is_event(annotations[0])
+    return takes_event, tuple(_kind(a) for a in annotations[takes_event:])
+
+
+def _hints(function: Function) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError):
+        # A name of `if TYPE_CHECKING` is not there at run time: read as text.
+        return {}
+
+
+def _is_event(annotation: object) -> bool:
+    if isinstance(annotation, str):
+        return annotation.split(".")[-1] == "Event"
+    return annotation is Event
+
+
+def _kind(annotation: object) -> Kind:
+    if isinstance(annotation, str):
+        # An annotation that could not be evaluated, as text.
+        return {"int": _KINDS[int], "float": _KINDS[float], "str": _KINDS[str],
+                "bool": _KINDS[bool]}.get(annotation, "any")  # fmt: skip
+    for known, kind in _KINDS.items():
+        if annotation is known:
+            return kind
+    return "any"

@@ -1,0 +1,221 @@
+"""Statements of a pattern that cannot stand as they do, or not together.
+
+The order and its options, the topology, windows, limits, keys, reactions: the checks
+that need no guard.
+
+The one rule: a finding names the statement to change or remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+
+from ketal.analysis.bodies import Finding
+from ketal.errors import Span
+from ketal.model import syntax as ast
+from ketal.model.values import base_node
+
+Params = Mapping[str, ast.ParamDecl]
+
+
+def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    """Return a hint that names the nearest of the known names, or an empty string."""
+    spelt = {one.lower(): one for one in sorted(known)}
+    meant = get_close_matches(name.lower(), spelt, 1, cutoff)
+    return f"did you mean `{spelt[meant[0]]}`?" if meant else ""
+
+
+def unknown_param(node: ast.ParamRef, params: Params) -> Finding:
+    """Return the finding of a parameter that is not declared."""
+    hint = did_you_mean(node.name, params.keys()) or f"declare `param {node.name} = …;`"
+    return "K103", "error", f"there is no parameter `{node.name}`", node.span, hint
+
+
+def first_repeated(names: tuple[str, ...]) -> str | None:
+    """Return the first name that stands there twice."""
+    return next((name for i, name in enumerate(names) if name in names[:i]), None)
+
+
+def statement_findings(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
+    """Yield the findings about a pattern's statements, its declarations and body apart."""
+    yield from _order(pattern, params)
+    yield from _topology(pattern)
+    yield from _mode(pattern)
+    yield from _bounds(pattern, params)
+    if pattern.kind == "check":
+        yield from _of_check(pattern)
+    elif pattern.on_violation is not None:
+        yield (
+            "K122", "error", "a find has no violations", _place(pattern, "on violation"),
+            "`on violation` belongs to a check",
+        )  # fmt: skip
+
+
+def _place(pattern: ast.Pattern, word: str) -> Span | None:
+    return pattern.places.get(word, pattern.span)
+
+
+def _duration(what: str, length: object, params: Params) -> Iterator[Finding]:
+    """Check that a length is a duration, or a parameter that is one."""
+    if not isinstance(length, ast.ParamRef):
+        return
+    known = params.get(length.name)
+    if known is None:
+        yield unknown_param(length, params)
+    elif not isinstance(known.value, ast.Duration):
+        yield (
+            "K120", "error", f"{what} is a duration, and the parameter `{length.name}` is none",
+            length.span, f"write `param {length.name} = 10 s;`",
+        )  # fmt: skip
+
+
+def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
+    order = pattern.order
+    for name in ("frontier", "gap", "idle"):
+        yield from _duration(f"`{name}`", getattr(order, name), params)
+    options = [n for n in ("total", "nodes", "frontier", "gap", "idle", "overflow")
+               if getattr(order, n) not in (None, False)]  # fmt: skip
+    if order.kind == "arrival" and options:
+        yield (
+            "K128", "error", f"`{options[0]}` is an option of CausalOrder", order.span,
+            f"write `order CausalOrder({options[0]} …)`, or remove it",
+        )  # fmt: skip
+    if order.total and order.frontier is not None:
+        yield (
+            "K128", "error", "`total` and `frontier` exclude each other", order.span,
+            "`frontier` releases in canonical order already: leave `total` out",
+        )  # fmt: skip
+    if order.nodes is not None and not (order.total or order.idle) and order.kind == "causal":
+        yield (
+            "K130", "warning", "`nodes` changes nothing without `total` or `idle`", order.span,
+            "write `CausalOrder(total, nodes = […])`",
+        )  # fmt: skip
+    again = first_repeated(order.nodes or ())
+    if again:
+        yield "K105", "error", f"the node `{again}` stands twice", order.span, "remove one"
+    if pattern.kind == "find" and order.kind == "causal" and pattern.strategy is None:
+        yield (
+            "K124", "error", "a find under CausalOrder needs its strategy", _place(pattern, "find"),
+            "write `find any` for every combination, whatever arrives first; what `find next` "
+            "and `find strict` find depends on the order in which events are offered",
+        )  # fmt: skip
+
+
+def _topology(pattern: ast.Pattern) -> Iterator[Finding]:
+    topology, order = pattern.topology, pattern.order
+    if topology is None:
+        return
+    if order.kind == "arrival":
+        yield (
+            "K129", "error", "a topology has no meaning under `order arrival`", topology.span,
+            "write `order CausalOrder;`",
+        )  # fmt: skip
+    elif order.frontier is not None:
+        yield (
+            "K129", "error", "`topology` and `frontier` exclude each other", topology.span,
+            "`frontier` releases by time, a topology by what was sent; remove one",
+        )  # fmt: skip
+    elif order.total:
+        yield (
+            "K129", "error", "`topology` and `total` exclude each other", topology.span,
+            "`total` makes one order of all nodes, a topology gives up a part of it; "
+            "remove one",
+        )  # fmt: skip
+    if not topology.edges:
+        yield "K129", "error", "the topology is empty", topology.span, "write `p -> q;`"
+    seen = set()
+    for edge in topology.edges:
+        ends = (edge.source, edge.target)
+        for end in ends:
+            if (base := base_node(end)) != end:
+                yield (
+                    "K129", "error", f"`{end}` is an incarnation of a node", edge.span,
+                    f"name the node, `{base}`: its incarnations are one node of a topology",
+                )  # fmt: skip
+        if edge.source == edge.target:
+            yield (
+                "K129", "error", f"an edge leads from `{edge.source}` to itself", edge.span,
+                "a node's own events are ordered already",
+            )  # fmt: skip
+        elif ends in seen:
+            yield (
+                "K129", "error", f"the edge `{ends[0]} -> {ends[1]}` stands twice", edge.span,
+                "remove one",
+            )  # fmt: skip
+        seen.add(ends)
+
+
+def _mode(pattern: ast.Pattern) -> Iterator[Finding]:
+    """Report options for waiting beside a `mode`, which takes every order of a finite log."""
+    order, topology = pattern.order, pattern.topology
+    if pattern.mode is None or order.kind == "arrival":
+        return
+    for name in ("total", "frontier", "idle", "overflow"):
+        if getattr(order, name) not in (None, False):
+            yield (
+                "K134", "error", f"`mode` asks for every order, so `{name}` has no meaning",
+                order.span,
+                f"a mode is for a finite log, in which nothing waits: leave out `{name}`, or "
+                "the mode",
+            )  # fmt: skip
+    if topology is not None and topology.open:
+        yield (
+            "K134", "error", "`mode` asks for every order, so `topology open` has no meaning",
+            topology.span, "leave it out; a closed one says whose events count",
+        )  # fmt: skip
+
+
+def _bounds(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
+    window = pattern.window
+    if window is not None:
+        yield from _duration("a window", window.length, params)
+        length = window.length
+        amount = length.amount if isinstance(length, ast.Duration) else length
+        if isinstance(amount, int | float) and amount <= 0:
+            yield (
+                "K132", "error", "a window of nothing holds no match", window.span,
+                "the events of a match lie within less than the window",
+            )  # fmt: skip
+    if pattern.limit is not None and pattern.limit < 1:
+        yield (
+            "K127", "error", "`limit 0` lists nothing", _place(pattern, "limit"),
+            "write `return count;` instead: it counts the matches and lists none",
+        )  # fmt: skip
+    elif pattern.limit is not None and pattern.returns is not None and pattern.returns.count:
+        yield (
+            "K133", "error", "`return count` lists no match, so `limit` has no meaning",
+            _place(pattern, "limit"),
+            "remove one: without `return count` the first matches are listed, and all counted",
+        )  # fmt: skip
+    keys = (key.name if isinstance(key, ast.Field) else key.path[-1] for key in pattern.partition)
+    again = first_repeated(tuple(keys))
+    if again:
+        yield (
+            "K105", "error", f"two keys of the partition are called `{again}`",
+            _place(pattern, "partition"), "a scope is named by the last name of each key",
+        )  # fmt: skip
+
+
+def _of_check(pattern: ast.Pattern) -> Iterator[Finding]:
+    if pattern.strategy is not None:
+        yield (
+            "K123", "error", f"`{pattern.strategy}` is a strategy of `find`",
+            _place(pattern, "check"),
+            "write `check A B;`: every event of the alphabet is judged",
+        )  # fmt: skip
+    if pattern.window is not None:
+        yield (
+            "K121", "error", "`within` has no meaning in a check", pattern.window.span,
+            "a window bounds the matches of a find",
+        )  # fmt: skip
+    if pattern.returns is not None:
+        yield (
+            "K131", "error", "a check reports no matches, so `return` has no meaning",
+            pattern.returns.span, "a violation names its event and what was expected",
+        )  # fmt: skip
+    if pattern.limit is not None:
+        yield (
+            "K131", "error", "a check reports no matches, so `limit` has no meaning",
+            _place(pattern, "limit"), "`on violation halt` ends a run at its first violation",
+        )  # fmt: skip

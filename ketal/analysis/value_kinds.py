@@ -1,0 +1,123 @@
+"""Kinds of values: number, string, boolean, or not known before an event comes.
+
+A comparison between different kinds is unknown for every event, and a guard accepts
+only what is true: such a comparison is a mistake, and is reported where both kinds are
+known from the text.
+
+The one rule: an attribute has no declared kind, so it gives no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ketal.analysis.bodies import Finding
+from ketal.analysis.registered_guards import Kind, RegisteredGuard
+from ketal.model import syntax as ast
+
+Params = Mapping[str, ast.Literal | ast.Duration]
+
+
+def kind_of(value: ast.Value, params: Params) -> Kind:
+    """Return the kind of a value; `any` if it is not known."""
+    match value:
+        case ast.Literal(value=bool()):
+            return "boolean"
+        case ast.Literal(value=str()):
+            return "string"
+        case ast.Literal() | ast.Duration() | ast.Arithmetic() | ast.Negative():
+            return "number"
+        case ast.Field(name=name):
+            return "number" if name == "time" else "string"
+        case ast.Reference(of=of):
+            return kind_of(of, params)
+        case ast.ParamRef(name=name) if name in params:
+            return kind_of(params[name], params)
+    return "any"
+
+
+def guard_findings(
+    node: ast.Node, params: Params, registered: Mapping[str, RegisteredGuard]
+) -> Iterator[Finding]:
+    """Yield the comparisons, operations and calls that can never be true."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Comparison():
+                yield from _comparison(part, params)
+            case ast.Membership(value=value, items=items):
+                for item in items:
+                    yield from _different(part, value, item, params)
+            case ast.Matches(value=value):
+                kind = kind_of(value, params)
+                if kind in ("number", "boolean"):
+                    yield (
+                        "K113", "error", f"`matches` looks at a string, and this is a {kind}",
+                        part.span, "compare it: `x == 1`, `x in [1, 2]`",
+                    )  # fmt: skip
+            case ast.Arithmetic(ops=ops, operands=operands):
+                for op, operand in zip((ops[0], *ops), operands, strict=True):
+                    yield from _operand(op, operand, part, params)
+            case ast.Negative(operand=operand):
+                yield from _operand("-", operand, part, params)
+            case ast.Registered(name=name) if name in registered:
+                yield from _call(part, registered[name], params)
+
+
+def _comparison(node: ast.Comparison, params: Params) -> Iterator[Finding]:
+    kinds = {kind_of(node.left, params), kind_of(node.right, params)}
+    if node.op not in ("==", "!=") and "boolean" in kinds:
+        yield (
+            "K115", "error", f"`{node.op}` does not compare booleans", node.span,
+            "booleans have `==` and `!=`",
+        )  # fmt: skip
+    else:
+        yield from _different(node, node.left, node.right, params)
+
+
+def _different(
+    node: ast.Node, left: ast.Value, right: ast.Value, params: Params
+) -> Iterator[Finding]:
+    first, second = kind_of(left, params), kind_of(right, params)
+    if "any" in (first, second) or first == second:
+        return
+    hint = "number, string and boolean do not compare, so the guard is never true"
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, ast.Field) and side.name == "time":
+            hint = "`time` is in seconds since the epoch"
+        elif isinstance(side, ast.Field) and isinstance(other, ast.Literal):
+            hint = f'`{side.name}` is a string: write `"{_plain(other.value)}"`'
+    yield "K112", "error", f"this compares a {first} with a {second}", node.span, hint
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _operand(op: str, operand: ast.Value, node: ast.Node, params: Params) -> Iterator[Finding]:
+    kind = kind_of(operand, params)
+    if kind in ("string", "boolean"):
+        yield (
+            "K114", "error", f"`{op}` calculates with numbers, and one side is a {kind}",
+            operand.span or node.span, "strings are compared, not joined",
+        )  # fmt: skip
+
+
+def _call(node: ast.Registered, guard: RegisteredGuard, params: Params) -> Iterator[Finding]:
+    wanted, given = len(guard.parameters), len(node.arguments)
+    if wanted != given:
+        wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
+        yield (
+            "K104", "error", f"the guard `{guard.name}` takes {wants}, not {given}", node.span,
+            f"it is called with ({', '.join(guard.parameters)})",
+        )  # fmt: skip
+        return
+    for number, (kind, argument) in enumerate(
+        zip(guard.parameters, node.arguments, strict=True), 1
+    ):
+        actual = kind_of(argument, params)
+        if "any" not in (kind, actual) and kind != actual:
+            yield (
+                "K112", "error",
+                f"argument {number} of `{guard.name}` is a {kind}, and this is a {actual}",
+                argument.span or node.span, "the guard is never true",
+            )  # fmt: skip

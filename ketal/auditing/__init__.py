@@ -1,0 +1,1 @@
+"""Is a log a possible vector-clocked execution?"""

@@ -1,0 +1,115 @@
+"""Consistency: the conditions under which stamped events are one vector-clocked execution.
+
+In an execution each node counts 1, 2, 3, …, and an event's clock is the join of
+the clocks of all that it knows, with its own entry added (Mattern, "Virtual time
+and global states of distributed systems", 1989). So a log is one exactly if
+
+1. every dot from 1 to the node's last is there once (`ketal.auditing.dots`),
+2. every entry (m, v) of a clock names an event that is there
+   (`ketal.auditing.dangling_references`),
+3. the clock of that event, and of the predecessor on the own node, is pointwise
+   at most the own one: this is what "transitive" and "never backwards" mean
+   (`ketal.auditing.contradictions`), and
+4. a receive knows its send, where messages are matched.
+
+Each axiom is checked on a log in which those before it are settled.
+
+The one rule: an entry that is reported is unknown from then on. It accuses no
+other event, so one fault is one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ketal.auditing.contradictions import find_contradictions
+from ketal.auditing.dangling_references import find_unknown_references
+from ketal.auditing.dots import assign_dots
+from ketal.auditing.log_model import AuditedEvent, AuditedExecution
+from ketal.auditing.own_entry import admitted
+from ketal.logs.traces.message_pairing import Messages, paired
+
+
+def examine(
+    events: Sequence[AuditedEvent], retired: Iterable[str] = (), messages: Messages | None = None
+) -> AuditedExecution:
+    """Return the execution that events are, with its findings.
+
+    Parameters
+    ----------
+    events : sequence of AuditedEvent
+        In file order.
+    retired : iterable of str
+        Nodes that left: an entry that is absent or too low for one is read as the last
+        value known.
+    messages : Messages, optional
+        What pairs sends and receives; a receive must know its send.
+    """
+    execution, left = AuditedExecution(events), frozenset(retired)
+    trouble = admitted(execution)
+    if messages is not None:
+        _match(execution, messages)
+    assign_dots(execution, trouble, left)
+    find_unknown_references(execution)
+    if left:
+        _restore(execution, left)
+    find_contradictions(execution)
+    _find_unknown_sends(execution)
+    return execution
+
+
+def _match(execution: AuditedExecution, messages: Messages) -> None:
+    """Find the sends and receives of an execution."""
+    events = execution.events
+    pairing = execution.pairing = paired([event.as_event() for event in events], messages)
+    execution.unsure = {events[at].position for at in (*pairing.unsent, *pairing.ambiguous)}
+    for receive, send in pairing.sends.items():
+        execution.pairs.append((events[send], events[receive]))
+        execution.receives.setdefault(events[send].position, []).append(events[receive])
+
+
+def _restore(execution: AuditedExecution, left: frozenset[str]) -> None:
+    """Read the entries of nodes that left as the last value known there.
+
+    A node that dropped an entry may get an older one back with any message, so an
+    entry that is too low is raised as well.
+    """
+    for event in execution.in_causal_order():
+        restored = dict(event.clock)
+        for known in execution.knowns(event):
+            for name in left & known.clock.keys():
+                if known.clock[name] > restored.get(name, 0) and name != event.node:
+                    restored[name] = known.clock[name]
+        if restored != event.clock:
+            event.clock = restored
+
+
+def _find_unknown_sends(execution: AuditedExecution) -> None:
+    """Report receives that do not know their send."""
+    for send, receive in execution.pairs:
+        if send.node == receive.node:
+            knows = send.counter < receive.counter
+        else:
+            knows = receive.clock.get(send.node, 0) >= send.counter
+        if knows or not (_is_placed(execution, send) and _is_placed(execution, receive)):
+            continue
+        findings = [execution.finding_of(code, receive) for code in ("A008", "A010")]
+        about = [finding for finding in findings if finding and send.node in finding.blamed]
+        if send.node in receive.unknown and not about:
+            # The entry is wrong in another way.
+            continue
+        # It explains the other finding about the same entry.
+        for finding in about:
+            if finding.blamed == {send.node}:
+                execution.withdraw(finding)
+        receive.unknown |= {send.node}
+        message = f"{receive.dot} receives what {send.dot} sent and does not know it"
+        if send.node != receive.node:
+            message += f": its entry of {send.node} is {receive.clock.get(send.node, 0)}"
+        execution.report("A009", receive, message, dot=receive.dot, blamed={send.node})
+
+
+def _is_placed(execution: AuditedExecution, event: AuditedEvent) -> bool:
+    """Return whether an event's dot is certain."""
+    findings = (execution.finding_of(code, event) for code in ("A001", "A002", "A003"))
+    return event.counter > 0 and all(f is None or f.certain for f in findings)

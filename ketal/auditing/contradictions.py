@@ -1,0 +1,314 @@
+"""Clocks that contradict each other: not transitive, or backwards along a node.
+
+An event's clock has at least what the clocks of the events have that it knows. It is
+enough to compare it with its predecessor and with the events that its entries name, and
+only the entries that are new. So an execution that is none shows as *cases* (f, e, m):
+e knows f, and f's entry of m is greater than e's. In each one of three entries is
+wrong: e's of m is too low, e's of f's node claims too much (it does not know f), or f's
+of m claims too much. An entry that goes backwards is the case in which f comes before e
+on one node. An entry that a node dropped, or took over in part, it lacks at each of its
+events from then on.
+
+Cases that have an entry in common may have one cause. If one entry takes part in all of
+them, and what lies before its event and after it agrees without it, it is the fault.
+Else several entries are wrong, and which ones is undecidable: then each entry that is
+too low is named, at the first event that lacks it.
+
+The one rule: of two entries that explain as much, the one that is too low before the
+one that claims too much, the event that knows before the one that is known, and what
+stands first in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from ketal.auditing.log_model import AuditedEvent, AuditedExecution
+
+
+class Role(IntEnum):
+    """How an entry takes part in a case; in the order in which it is blamed."""
+
+    LOW = 0
+    CLAIMS = 1
+    HIGH = 2
+
+
+_Entry = tuple[AuditedEvent, str]
+"""An entry of an event's clock."""
+
+
+class Case(NamedTuple):
+    """`event` knows `known`, whose entry of `name` is greater than the event's."""
+
+    known: AuditedEvent
+    event: AuditedEvent
+    name: str
+
+    @property
+    def falls(self) -> bool:
+        """Whether an entry goes backwards along a node."""
+        return self.known.node == self.event.node
+
+    def entries(self) -> Iterator[_Entry]:
+        """Yield the entries of which one is wrong."""
+        if self.name != self.event.node:
+            yield self.event, self.name
+        if not self.falls:
+            yield self.event, self.known.node
+        yield self.known, self.name
+
+    def role(self, event: AuditedEvent, name: str) -> Role:
+        """Return how an event's entry takes part in the case."""
+        if event is self.known:
+            return Role.HIGH
+        return Role.LOW if name == self.name else Role.CLAIMS
+
+
+def find_contradictions(execution: AuditedExecution) -> None:
+    """Report the entries that explain all contradictions; they are unknown from then on."""
+    for lacks in _groups(_lacks_of(execution, cases_of(execution))):
+        _explain(execution, lacks)
+
+
+def cases_of(execution: AuditedExecution) -> Iterator[Case]:
+    """Yield the contradictions between events and what they know."""
+    lines = execution.lines
+    for node, line in lines.items():
+        before: AuditedEvent | None = None
+        for event in line.events():
+            old: dict[str, int] = {}
+            if before is not None:
+                for name in _lacks(before, event):
+                    yield Case(before, event, name)
+                if before.unknown:
+                    yield from _lacks_from_earlier(execution, before, event)
+                else:
+                    # The entries that the predecessor has as well were compared with it.
+                    old = before.clock
+            for name, value in event.clock.items():
+                if name == node or old.get(name) == value or name in event.unknown:
+                    continue
+                other = lines.get(name)
+                known = other.upto(value) if other is not None else None
+                if known is not None:
+                    for lacked in _lacks(known, event):
+                        yield Case(known, event, lacked)
+            before = event
+
+
+def _lacks(known: AuditedEvent, event: AuditedEvent) -> list[str]:
+    """Return the nodes of which `known` knows more than `event`, which knows it."""
+    clock, node, other = event.clock, event.node, known.node
+    out = []
+    for name, value in known.clock.items():
+        if value > clock.get(name, 0) or name == node:
+            if name == other or name in known.unknown or name in event.unknown:
+                continue
+            if name != node or value >= event.counter:
+                out.append(name)
+    return out
+
+
+def _lacks_from_earlier(
+    execution: AuditedExecution, before: AuditedEvent, event: AuditedEvent
+) -> Iterator[Case]:
+    """Yield where an event knows less than was known before a predecessor with unknown entries."""
+    names = set(before.unknown) or event.clock.keys()
+    for name in sorted(names - event.unknown - {event.node}):
+        earlier = execution.known_before(before, name)
+        if earlier is not None and earlier.clock.get(name, 0) > event.clock.get(name, 0):
+            yield Case(earlier, event, name)
+
+
+# --- the wrong entries ------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Lack:
+    """A node's entry of another one that is too low from an event on: less than `needed`."""
+
+    event: AuditedEvent
+    name: str
+    needed: int
+    cases: list[Case]
+
+    def lasts(self, *events: AuditedEvent | None) -> bool:
+        """Return whether all of some later events of the node lack it, too."""
+        return all(e is not None and e.clock.get(self.name, 0) < self.needed for e in events)
+
+    def events(self, execution: AuditedExecution) -> Iterator[AuditedEvent]:
+        """Yield the events that lack it."""
+        walk: AuditedEvent | None = self.event
+        while walk is not None and self.lasts(walk):
+            yield walk
+            walk = execution.after(walk)
+
+
+def _lacks_of(execution: AuditedExecution, cases: Iterable[Case]) -> list[_Lack]:
+    """Return the lacks of the events of cases; those of a node are in its order."""
+    last: dict[tuple[str, str], _Lack] = {}
+    lacks = []
+    for case in cases:
+        known, event, name = case
+        lack, value = last.get((event.node, name)), known.clock[name]
+        if lack is not None and event is lack.event:
+            lack.needed = max(lack.needed, value)
+        elif lack is None or not lack.lasts(event, execution.before(event)):
+            lack = last[event.node, name] = _Lack(event, name, value, [])
+            lacks.append(lack)
+        lack.cases.append(case)
+    return lacks
+
+
+def _groups(lacks: list[_Lack]) -> Iterable[list[_Lack]]:
+    """Return together what has an entry in common."""
+    parents = list(range(len(lacks)))
+
+    def root(at: int) -> int:
+        while parents[at] != at:
+            parents[at] = at = parents[parents[at]]
+        return at
+
+    first: dict[_Entry, int] = {}
+    for at, lack in enumerate(lacks):
+        for case in lack.cases:
+            for entry in case.entries():
+                parents[root(at)] = root(first.setdefault(entry, at))
+    groups: dict[int, list[_Lack]] = {}
+    for at, lack in enumerate(lacks):
+        groups.setdefault(root(at), []).append(lack)
+    return groups.values()
+
+
+def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
+    """Report the entry that explains all that is lacked; else each one that is too low."""
+    cases = [case for lack in lacks for case in lack.cases]
+    common = set(cases[0].entries())
+    for case in cases:
+        common.intersection_update(case.entries())
+    ranked = sorted(
+        (min(case.role(event, name) for case in cases), event.position, name, event)
+        for event, name in common
+    )
+    alone = [one for one in ranked if not _opens(execution, one[3], one[2], cases)]
+    # An entry taken over in part is lacked as long as the node claims to know it.
+    partly = [one for one in ranked if one[0] is Role.CLAIMS and len(lacks) > 1]
+    if alone or partly:
+        role, _, name, event = (alone or partly)[0]
+        _report(execution, event, name, role, cases, certain=len(alone) == 1)
+        event.unknown |= {name}
+        return
+    for lack in lacks:
+        case = lack.cases[0]
+        if lack.name == lack.event.node:
+            # Each is before the other: one of them does not know the other one.
+            name = case.known.node
+            _report(execution, lack.event, name, Role.CLAIMS, lack.cases, certain=False)
+            lack.event.unknown |= {name}
+            continue
+        here = [case for case in lack.cases if case.event is lack.event]
+        _report(execution, lack.event, lack.name, Role.LOW, here, certain=False)
+        for event in lack.events(execution):
+            event.unknown |= {lack.name}
+
+
+def _opens(execution: AuditedExecution, event: AuditedEvent, name: str, cases: list[Case]) -> bool:
+    """Return whether the events around one contradict each other, once its entry is left out."""
+    after = execution.after(event)
+    for case in cases:
+        # An entry that the next event has as well was not compared.
+        if after is not None and case.role(event, name) is Role.CLAIMS:
+            again = Case(case.known, after, case.name)
+            claims = after.clock.get(name, 0) == event.clock.get(name, 0)
+            knows = after.value(case.name) - (after.node == case.name)
+            if claims and knows < case.known.clock.get(case.name, 0) and again not in cases:
+                return True
+    knowns = list(_known_otherwise(execution, event, name))
+    if not knowns:
+        return False
+    most = max(knowns, key=lambda known: known.clock.get(name, 0))
+    value = most.clock.get(name, 0)
+    return any(
+        value > later.value(name) - (later.node == name)
+        and later is not most
+        and Case(most, later, name) not in cases
+        for later in execution.later_than(event, name)
+    )
+
+
+def _known_otherwise(
+    execution: AuditedExecution, event: AuditedEvent, name: str
+) -> Iterator[AuditedEvent]:
+    """Yield the events of a node that an event knows otherwise than by its entry of it."""
+    before = execution.known_before(event, name)
+    if before is not None:
+        yield before
+    for node, value in event.clock.items():
+        if node not in (event.node, name) and node not in event.unknown:
+            known = execution.named(node, value)
+            if known is not None and name not in known.unknown:
+                yield known
+
+
+# --- how it is reported -------------------------------------------------------------------
+
+
+def _report(
+    execution: AuditedExecution,
+    event: AuditedEvent,
+    name: str,
+    role: Role,
+    cases: list[Case],
+    *,
+    certain: bool,
+) -> None:
+    """Report an entry, by the case that shows best how it is wrong."""
+    shown = [case for case in cases if case.role(event, name) is role]
+    case = next((case for case in shown if case.falls), shown[0])
+    code = "A010" if case.falls and role is not Role.CLAIMS else "A008"
+    if role is Role.HIGH:
+        message = (_rises if case.falls else _claims)(event, case.event, name)
+    elif case.falls:
+        message = _falls(event, case.known, name)
+    else:
+        message = _not_transitive(case)
+    execution.report(code, event, message, dot=event.dot, blamed={name}, certain=certain)
+
+
+def _falls(event: AuditedEvent, before: AuditedEvent, name: str) -> str:
+    return (
+        f"the entry of {name} goes backwards: it is {event.clock.get(name, 0)} at {event.dot} "
+        f"and was {before.clock.get(name, 0)} at {before.dot}"
+    )
+
+
+def _rises(event: AuditedEvent, after: AuditedEvent, name: str) -> str:
+    return (
+        f"the entry of {name} goes backwards: it is {event.clock.get(name, 0)} at {event.dot} "
+        f"and {after.clock.get(name, 0)} at {after.dot}, which comes later"
+    )
+
+
+def _claims(event: AuditedEvent, later: AuditedEvent, name: str) -> str:
+    value = event.clock.get(name, 0)
+    if later.node == name:
+        return f"{event.dot} knows {name}@{value}, and {later.dot} knows {event.dot}: a round"
+    return (
+        f"{event.dot} claims to know {name}@{value}, and {later.dot}, which knows {event.dot}, "
+        f"does not: its entry of {name} is {later.clock.get(name, 0)}"
+    )
+
+
+def _not_transitive(case: Case) -> str:
+    known, event, name = case
+    value = known.clock[name]
+    if name == event.node:
+        return f"{event.dot} knows {known.dot}, which knows {name}@{value}: each before the other"
+    return (
+        f"{event.dot} knows {known.dot}, which knows {name}@{value}, and {event.dot} does not: "
+        f"its entry of {name} is {event.clock.get(name, 0)}"
+    )

@@ -1,0 +1,149 @@
+"""The result of an audit: its codes, a fault, and all faults of a log.
+
+The one rule: a code keeps its meaning; `docs/audit.md` has an example of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.auditing.log_statistics import Statistics
+
+CODES = {
+    "A001": (
+        "own entry missing",
+        "stamp each event after its node has counted it, so that its own entry is its number",
+    ),
+    "A002": (
+        "no vector clock",
+        "a clock maps nodes to counters from 0; --field clock=PATH says where it is, "
+        "--rebuild KEYS makes clocks from messages",
+    ),
+    "A003": (
+        "own entry wrong",
+        "a node counts its own entry up by one at each event, and a restart begins a new node",
+    ),
+    "A004": (
+        "hole",
+        "the event was lost or not logged; `gap` in the order of a pattern lets others go on",
+    ),
+    "A005": (
+        "dot used twice",
+        "a node that logs two events without counting stamps both alike; count at each event",
+    ),
+    "A006": (
+        "unknown event",
+        "the event was lost or its file is cut off, or the entry is wrong",
+    ),
+    "A007": (
+        "unknown node",
+        "give the logs of all nodes together, or look where the name comes from",
+    ),
+    "A008": (
+        "not transitive",
+        "to receive is to take over the whole clock of the message, entry by entry",
+    ),
+    "A009": (
+        "send unknown",
+        "merge the clock of the message into the receiver's before the receive is stamped",
+    ),
+    "A010": (
+        "entry goes backwards",
+        "a node never forgets; a clock is merged with the maximum, never overwritten",
+    ),
+    "A011": (
+        "restart",
+        "name the runs of a node, as A and A#2, or number them by an attribute `incarnation`",
+    ),
+}
+"""Code → (its name, what to do)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One fault of a log.
+
+    Attributes
+    ----------
+    file, line
+        Where the event stands; empty and None where it came from code.
+    code : str
+        `A` and three digits; stable.
+    message, hint : str
+        One sentence about the fault, and one about what to do.
+    dot : str
+        The dot it is about; empty where that is unknown.
+    execution : str
+        The execution's name where a log holds several, else empty.
+    severity : str
+        `error`.
+    """
+
+    file: str
+    line: int | None
+    code: str
+    message: str
+    hint: str
+    dot: str = ""
+    execution: str = ""
+    severity: str = "error"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fault as its JSON object."""
+        out: dict[str, Any] = {
+            "file": self.file,
+            "line": self.line,
+            # A record begins its line; the message names the entry.
+            "column": None if self.line is None else 1,
+            "end_line": None,
+            "end_column": None,
+            "severity": self.severity,
+            "code": self.code,
+            "pattern": "",
+            "message": self.message,
+            "hint": self.hint,
+            "dot": self.dot or None,
+        }
+        if self.execution:
+            out["execution"] = self.execution
+        return out
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file else ""
+        which = f" (execution {self.execution})" if self.execution else ""
+        return f"{place}{self.severity}[{self.code}]: {self.message}{which}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The result of an audit.
+
+    Attributes
+    ----------
+    faults : tuple of Fault
+        In file order.
+    statistics : Statistics
+        Numbers about the log.
+    """
+
+    faults: tuple[Fault, ...]
+    statistics: Statistics
+
+    @property
+    def clean(self) -> bool:
+        """Return whether the log can be a vector-clocked execution."""
+        return not self.faults
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return faults and statistics as plain data."""
+        return {
+            "faults": [fault.to_dict() for fault in self.faults],
+            "statistics": self.statistics.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        lines = [str(fault) for fault in self.faults]
+        number = f"{len(lines):,} fault{'' if len(lines) == 1 else 's'}"
+        events = f"{self.statistics.events:,} events of {self.statistics.nodes:,} nodes"
+        return "\n".join([*lines, f"{number} in {events}"])

@@ -1,0 +1,360 @@
+"""One execution under audit: its events node by node, and which event knows which.
+
+The events of a node are a line, numbered by their own entries. An event knows
+its predecessor on the line and, for each entry (m, v) of its clock, m@v: by
+"Virtual time and global states of distributed systems" (Mattern, 1989) these
+are the last ones that it knows of each node, and all others it knows through
+them.
+
+The one rule: nothing here judges. An entry that was found wrong is *unknown*: from then
+on it names no event, and no fault of its own event is derived from it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ketal.logs.traces.message_pairing import Pairing
+from ketal.model.event import Dot, Draft, Event
+
+NONE: frozenset[str] = frozenset()
+
+
+class Everything(frozenset[str]):
+    """The set of all names: of an event without a clock every entry is unknown."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __or__(self, other: object) -> Everything:
+        return self
+
+
+@dataclass(slots=True, eq=False)
+class AuditedEvent:
+    """One event of the log under audit.
+
+    Attributes
+    ----------
+    read : Event or Draft
+        As it was read; a draft where its clock is no clock.
+    file, line, position
+        Where it stands; `position` counts the records.
+    node : str
+        Where it happened; of a node that restarted, the incarnation.
+    counter : int
+        Its own entry, as it was read and later as it must be; 0 where unknown.
+    clock : dict of str to int
+        Its clock; entries of nodes that have left are restored in it.
+    unknown : frozenset of str
+        The nodes whose entries are wrong, and so unknown.
+    """
+
+    read: Event | Draft
+    file: str
+    line: int
+    position: int
+    node: str
+    counter: int
+    clock: dict[str, int]
+    unknown: frozenset[str] = NONE
+
+    @property
+    def dot(self) -> Dot:
+        """Return its dot, as it must be."""
+        return Dot(self.node, self.counter)
+
+    @property
+    def place(self) -> str:
+        """Return where it stands, `file:line`; empty where it came from code."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+    def others(self) -> int:
+        """Return the sum of its entries without the own one; along a line it never falls."""
+        return sum(self.clock.values()) - self.clock.get(self.node, 0)
+
+    def value(self, name: str) -> int:
+        """Return its entry of a node; the own one as it must be."""
+        return self.counter if name == self.node else self.clock.get(name, 0)
+
+    def as_event(self, lost: frozenset[str] = NONE) -> Event:
+        """Return it as it counts: with its dot as it must be, and a clock restored.
+
+        Entries that are unknown are left out, but for those of nodes in `lost`.
+        """
+        read, unknown = self.read, self.unknown
+        same = isinstance(read, Event) and read.clock is self.clock and read.node == self.node
+        if isinstance(read, Event) and same and read.counter == self.counter and unknown <= lost:
+            return read
+        clock = {n: v for n, v in self.clock.items() if n not in unknown or n in lost}
+        clock[self.node] = max(1, self.counter)
+        return Event(self.node, read.type, clock, read.time, read.data, read.id)
+
+
+@dataclass(slots=True, eq=False)
+class Finding:
+    """One fault: its code, its event, and the entries to blame.
+
+    Attributes
+    ----------
+    code : str
+        Which kind it is; `ketal.auditing.faults.CODES` has the name of each.
+    event : AuditedEvent
+        Where it is named.
+    dot : Dot or None
+        The dot it is about; None where that is unknown.
+    blamed : set of str
+        The nodes whose entries in the event's clock are wrong.
+    certain : bool
+        Whether no other fault explains the same: another dot, a lost event, another
+        entry. A repair changes nothing else.
+    """
+
+    code: str
+    event: AuditedEvent
+    dot: Dot | None
+    message: str
+    blamed: set[str] = field(default_factory=set)
+    certain: bool = True
+
+
+class NodeEvents:
+    """The events of one node, by their counters."""
+
+    __slots__ = ("at", "counters")
+
+    def __init__(self) -> None:
+        self.at: dict[int, AuditedEvent] = {}
+        self.counters: list[int] = []
+
+    @property
+    def top(self) -> int:
+        """Return the greatest counter; 0 without events."""
+        return self.counters[-1] if self.counters else 0
+
+    def sort(self) -> None:
+        """Sort the counters, after many events were added at once."""
+        self.counters = sorted(self.at)
+
+    def put(self, event: AuditedEvent) -> None:
+        """Add an event at its counter, replacing another one there."""
+        counter = event.counter
+        if counter not in self.at:
+            if counter > self.top:
+                self.counters.append(counter)
+            else:
+                insort(self.counters, counter)
+        self.at[counter] = event
+
+    def take(self, event: AuditedEvent) -> None:
+        """Remove the event at the counter of `event`."""
+        del self.at[event.counter]
+        del self.counters[bisect_left(self.counters, event.counter)]
+
+    def upto(self, counter: int) -> AuditedEvent | None:
+        """Return the event with this counter, else the last before it."""
+        event = self.at.get(counter)
+        if event is None and (rank := bisect_right(self.counters, counter)):
+            event = self.at[self.counters[rank - 1]]
+        return event
+
+    def above(self, counter: int) -> AuditedEvent | None:
+        """Return the first event with a greater counter."""
+        rank = bisect_right(self.counters, counter)
+        return self.at[self.counters[rank]] if rank < len(self.counters) else None
+
+    def events(self) -> Iterator[AuditedEvent]:
+        """Yield the events in the node's order."""
+        return map(self.at.__getitem__, self.counters)
+
+    def gaps(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and last counter of each run of missing ones."""
+        before = 0
+        for counter in self.counters:
+            if counter > before + 1:
+                yield before + 1, counter - 1
+            before = counter
+
+
+class AuditedExecution:
+    """One execution under audit.
+
+    Attributes
+    ----------
+    events : list of AuditedEvent
+        Its events in file order, duplicates left out.
+    lines : dict of str to NodeEvents
+        Its events by node, each that has a dot of its own.
+    findings : list of Finding
+        Its faults.
+    duplicates : int
+        Events that were there before, with the same content.
+    pairing : Pairing or None
+        How its messages pair, where they were matched.
+    pairs : list of (AuditedEvent, AuditedEvent)
+        Sends and receives.
+    receives : dict of int to list of AuditedEvent
+        By position of a send, what receives its message.
+    unsure : set of int
+        Positions of receives whose message no event sends, or several.
+    """
+
+    def __init__(self, events: Iterable[AuditedEvent] = ()) -> None:
+        self.events: list[AuditedEvent] = list(events)
+        self.lines: dict[str, NodeEvents] = {}
+        self.findings: list[Finding] = []
+        self.duplicates = 0
+        self.pairing: Pairing | None = None
+        self.pairs: list[tuple[AuditedEvent, AuditedEvent]] = []
+        self.receives: dict[int, list[AuditedEvent]] = {}
+        self.unsure: set[int] = set()
+        self._by_event: dict[tuple[int, str, str], Finding] = {}
+
+    def report(
+        self,
+        code: str,
+        event: AuditedEvent,
+        message: str,
+        *,
+        dot: Dot | None = None,
+        refers_to: str = "",
+        blamed: Iterable[str] = (),
+        certain: bool = True,
+    ) -> None:
+        """Add a finding; two of one code about one event are merged.
+
+        References to several nodes are several: `refers_to` names the node.
+        """
+        key = event.position, code, refers_to
+        known = self._by_event.get(key)
+        if known is not None:
+            known.blamed.update(blamed)
+            known.certain &= certain
+            return
+        finding = Finding(code, event, dot, message, set(blamed), certain)
+        self._by_event[key] = finding
+        self.findings.append(finding)
+
+    def finding_of(self, code: str, event: AuditedEvent) -> Finding | None:
+        """Return the finding of a code about an event."""
+        return self._by_event.get((event.position, code, ""))
+
+    def withdraw(self, finding: Finding) -> None:
+        """Remove a finding that another one explains."""
+        del self._by_event[finding.event.position, finding.code, ""]
+        self.findings.remove(finding)
+
+    def settled(self) -> Iterator[AuditedEvent]:
+        """Yield the events that have a dot of their own, node by node."""
+        for line in self.lines.values():
+            yield from line.events()
+
+    def named(self, node: str, counter: int) -> AuditedEvent | None:
+        """Return the event that an entry names, or the last before it; None without any."""
+        line = self.lines.get(node)
+        return None if line is None else line.upto(counter)
+
+    def before(self, event: AuditedEvent) -> AuditedEvent | None:
+        """Return an event's predecessor on its line."""
+        return self.lines[event.node].upto(event.counter - 1)
+
+    def after(self, event: AuditedEvent) -> AuditedEvent | None:
+        """Return an event's successor on its line."""
+        return self.lines[event.node].above(event.counter)
+
+    def known_before(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
+        """Return the last event before one whose entry of a node is not unknown."""
+        line = self.lines[event.node]
+        known = line.upto(event.counter - 1)
+        while known is not None and name in known.unknown:
+            known = line.upto(known.counter - 1)
+        return known
+
+    def known_after(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
+        """Return the first event after one whose entry of a node is not unknown."""
+        line = self.lines[event.node]
+        known = line.above(event.counter)
+        while known is not None and name in known.unknown:
+            known = line.above(known.counter)
+        return known
+
+    def later_than(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
+        """Yield of each node the first event that knows an event, and of a node something."""
+        after = self.known_after(event, name)
+        if after is not None:
+            yield after
+        for knower in self.knowers(event.node, event.counter):
+            if name not in knower.unknown:
+                yield knower
+
+    def knowns(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
+        """Yield the events that an event knows directly, its predecessor first."""
+        before = self.before(event)
+        if before is not None and before is not event:
+            yield before
+        for node, counter in event.clock.items():
+            if node != event.node and node not in event.unknown:
+                known = self.named(node, counter)
+                if known is not None:
+                    yield known
+
+    def knowers(self, node: str, counter: int) -> Iterator[AuditedEvent]:
+        """Yield of each other node the first event that knows a dot.
+
+        Along a line an entry never falls, so that halving finds it. Entries that
+        are wrong may make it a later one than the first, which knows the dot too.
+        """
+        for name, line in self.lines.items():
+            if name == node:
+                continue
+            counters, at = line.counters, line.at
+
+            def entry(own: int, at: dict[int, AuditedEvent] = at) -> int:
+                return at[own].clock.get(node, 0)
+
+            rank = bisect_left(counters, counter, key=entry)
+            while rank < len(counters):
+                event = at[counters[rank]]
+                if event.clock.get(node, 0) >= counter and node not in event.unknown:
+                    yield event
+                    break
+                rank += 1
+
+    def in_causal_order(
+        self, extra: Mapping[int, Sequence[AuditedEvent]] | None = None
+    ) -> Iterator[AuditedEvent]:
+        """Yield the events, each after those that its clock names.
+
+        Parameters
+        ----------
+        extra : mapping of int to sequence of AuditedEvent
+            By position, events that come before as well. Where clocks contradict
+            each other the order is that of the walk.
+        """
+        more = extra or {}
+        done: set[int] = set()
+        for root in self.settled():
+            if root.position in done:
+                continue
+            done.add(root.position)
+            stack = [(root, self._causes(root, more))]
+            while stack:
+                event, rest = stack[-1]
+                deeper = next((e for e in rest if e.position not in done), None)
+                if deeper is None:
+                    yield event
+                    stack.pop()
+                else:
+                    done.add(deeper.position)
+                    stack.append((deeper, self._causes(deeper, more)))
+
+    def _causes(
+        self, event: AuditedEvent, more: Mapping[int, Sequence[AuditedEvent]]
+    ) -> Iterator[AuditedEvent]:
+        yield from self.knowns(event)
+        yield from more.get(event.position, ())

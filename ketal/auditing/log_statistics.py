@@ -1,0 +1,255 @@
+"""The measures of an execution: events, pairs, chains, inversions, held-back events.
+
+All of it is read off the clocks, exactly and without comparing pairs. The size of an
+event's past is the sum of its clock, so that summing sizes counts the ordered pairs;
+all others are concurrent.
+
+The one rule: impossible events are not counted. Entries that name an event which the
+log does not have add nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from ketal.model.event import Event
+from ketal.operators.causal_order import HoldBack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """Numbers about a log.
+
+    Attributes
+    ----------
+    nodes, events : int
+        How many there are; duplicates are counted once.
+    duplicates, rejected : int
+        Events that were there before, and records that are no event.
+    first_rejected : str
+        The first of these, with its place; empty where there is none.
+    concurrent_pairs, ordered_pairs : int
+        Pairs of events a ∥ b, and a → b.
+    longest_chain : int
+        How many events the longest causal chain has.
+    inversions : int
+        Entries of clocks that name an event of another node which comes later
+        in the file.
+    inverted_pairs : int
+        Pairs a → b of which b comes first in the file.
+    held_back_max : int
+        How many events would wait at most, were the log replayed in file order.
+    messages : dict of str to int or None
+        Pairs of sends and receives, where messages were matched: `pairs`,
+        `unreceived`, `unsent`, `ambiguous`.
+    executions : dict of str to Statistics
+        Where a log holds several, each of them.
+    """
+
+    nodes: int = 0
+    events: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    first_rejected: str = ""
+    concurrent_pairs: int = 0
+    ordered_pairs: int = 0
+    longest_chain: int = 0
+    inversions: int = 0
+    inverted_pairs: int = 0
+    held_back_max: int = 0
+    messages: dict[str, int] | None = None
+    executions: dict[str, Statistics] | None = None
+
+    @property
+    def concurrency_ratio(self) -> float:
+        """Return the share of the pairs that is concurrent; 0 where there are no pairs."""
+        pairs = self.concurrent_pairs + self.ordered_pairs
+        return self.concurrent_pairs / pairs if pairs else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `statistics` object of `ketal audit --output json`."""
+        out: dict[str, Any] = {
+            "nodes": self.nodes,
+            "events": self.events,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "concurrent_pairs": self.concurrent_pairs,
+            "ordered_pairs": self.ordered_pairs,
+            "concurrency_ratio": round(self.concurrency_ratio, 6),
+            "longest_chain": self.longest_chain,
+            "inversions": self.inversions,
+            "inverted_pairs": self.inverted_pairs,
+            "held_back_max": self.held_back_max,
+        }
+        if self.first_rejected:
+            out["first_rejected"] = self.first_rejected
+        if self.messages is not None:
+            out["messages"] = dict(self.messages)
+        if self.executions is not None:
+            out["executions"] = {name: part.to_dict() for name, part in self.executions.items()}
+        return out
+
+
+def measured(events: Sequence[Event]) -> dict[str, int]:
+    """Return the numbers of one execution's events, given in file order.
+
+    No two events may have one dot.
+    """
+    ranks = _Ranks(events)
+    pairs = len(events) * (len(events) - 1) // 2
+    # An event counts itself among what it knows.
+    ordered = sum(sum(map(ranks.upto, e.clock, e.clock.values())) - 1 for e in events)
+    ordered = min(ordered, pairs)
+    return {
+        "nodes": len(ranks.counters),
+        "events": len(events),
+        "ordered_pairs": ordered,
+        "concurrent_pairs": pairs - ordered,
+        "longest_chain": _longest_chain(events, ranks),
+        "inversions": _inversions(events, ranks),
+        "inverted_pairs": max(0, ordered - _seen_before(events, ranks)),
+        "held_back_max": _held_back(events),
+    }
+
+
+class _Ranks:
+    """The place of each dot among its node's events that the log has, from 1."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.counters: dict[str, list[int]] = {}
+        for event in events:
+            self.counters.setdefault(event.node, []).append(event.counter)
+        self._tables: dict[str, array[int]] = {}
+        for node, counters in self.counters.items():
+            counters.sort()
+            # Few holes: a table is no larger than the list, and needs no search.
+            if counters[-1] <= 2 * len(counters):
+                self._tables[node] = _table(counters)
+
+    def upto(self, node: str, counter: int) -> int:
+        """Return how many events of a node have at most this counter."""
+        table = self._tables.get(node)
+        if table is not None:
+            return table[counter] if counter < len(table) else table[-1]
+        return bisect_right(self.counters.get(node, ()), counter)
+
+    def of(self, node: str, counter: int) -> int:
+        """Return the rank of a dot; 0 if the log does not have it."""
+        rank = self.upto(node, counter)
+        return rank if rank and self.counters[node][rank - 1] == counter else 0
+
+
+def _table(counters: list[int]) -> array[int]:
+    """Return for each counter from 0 on how many of the sorted counters are no greater."""
+    table = array("q", bytes(8 * (counters[-1] + 1)))
+    for counter in counters:
+        table[counter] = 1
+    return array("q", accumulate(table))
+
+
+def _inversions(events: Sequence[Event], ranks: _Ranks) -> int:
+    """Return how many entries for other nodes name an event that comes later in the file."""
+    seen = {node: bytearray(len(counters) + 1) for node, counters in ranks.counters.items()}
+    count = 0
+    for event in events:
+        own = event.node
+        for node, counter in event.clock.items():
+            if node != own:
+                rank = ranks.of(node, counter)
+                count += rank > 0 and not seen[node][rank]
+        seen[own][ranks.of(own, event.counter)] = 1
+    return count
+
+
+_BLOCK = 1_024
+
+
+class _Arrived:
+    """Which events of a node have come, and how many of the first so many."""
+
+    def __init__(self, size: int) -> None:
+        self._marks = bytearray(size)
+        self._blocks = [0] * (size // _BLOCK + 1)
+        self._first = 0  # so many have come without a break
+
+    def add(self, rank: int) -> None:
+        """Record the arrival of an event, by its rank."""
+        self._marks[rank - 1] = 1
+        self._blocks[(rank - 1) // _BLOCK] += 1
+        while self._first < len(self._marks) and self._marks[self._first]:
+            self._first += 1
+
+    def upto(self, rank: int) -> int:
+        """Return how many have come of the first `rank`."""
+        if rank <= self._first:
+            return rank
+        block = rank // _BLOCK
+        return sum(self._blocks[:block]) + self._marks.count(1, block * _BLOCK, rank)
+
+
+def _seen_before(events: Iterable[Event], ranks: _Ranks) -> int:
+    """Return how many pairs a → b have a first in the file."""
+    seen = {node: _Arrived(len(counters)) for node, counters in ranks.counters.items()}
+    count = 0
+    for event in events:
+        for node, counter in event.clock.items():
+            of = seen.get(node)
+            if of is not None:
+                count += of.upto(ranks.upto(node, counter))
+        seen[event.node].add(ranks.upto(event.node, event.counter))
+    return count
+
+
+def _longest_chain(events: Iterable[Event], ranks: _Ranks) -> int:
+    """Return how many events the longest chain of happened-before has."""
+    lengths = {node: [0] * (len(counters) + 1) for node, counters in ranks.counters.items()}
+    # An event's past has smaller sums.
+    for event in sorted(events, key=lambda e: sum(e.clock.values())):
+        own, best = event.node, 0
+        for node, counter in event.clock.items():
+            if node in lengths:
+                length = lengths[node][ranks.upto(node, counter) - (node == own)]
+                best = max(best, length)
+        lengths[own][ranks.upto(own, event.counter)] = best + 1
+    return max((max(line) for line in lengths.values()), default=0)
+
+
+def _held_back(events: Sequence[Event]) -> int:
+    """Return the high-water mark of a hold-back queue that is fed in file order."""
+    queue = HoldBack(len(events) + 1)
+    most = 0
+    for event in events:
+        queue.push(event)
+        most = max(most, len(queue))
+    return most
+
+
+def summed(parts: dict[str, Statistics]) -> Statistics:
+    """Return the statistics of a log of several executions."""
+    all_parts = list(parts.values())
+    messages: dict[str, int] | None = None
+    for part in all_parts:
+        if part.messages is not None:
+            messages = messages or {}
+            for key, number in part.messages.items():
+                messages[key] = messages.get(key, 0) + number
+    return Statistics(
+        nodes=sum(p.nodes for p in all_parts),
+        events=sum(p.events for p in all_parts),
+        duplicates=sum(p.duplicates for p in all_parts),
+        rejected=sum(p.rejected for p in all_parts),
+        first_rejected=next((p.first_rejected for p in all_parts if p.first_rejected), ""),
+        concurrent_pairs=sum(p.concurrent_pairs for p in all_parts),
+        ordered_pairs=sum(p.ordered_pairs for p in all_parts),
+        longest_chain=max((p.longest_chain for p in all_parts), default=0),
+        inversions=sum(p.inversions for p in all_parts),
+        inverted_pairs=sum(p.inverted_pairs for p in all_parts),
+        held_back_max=max((p.held_back_max for p in all_parts), default=0),
+        messages=messages,
+        executions=parts,
+    )

@@ -1,0 +1,310 @@
+"""Auditing: is a log a possible vector-clocked execution, and if not, where not?
+
+`audit` reads a log whole, execution by execution, hands its events to
+`ketal.auditing.consistency`, which finds the contradictions, and reports each fault
+with file, line, dot, one sentence and what to do about it. The codes are stable;
+`docs/audit.md` shows an example of each.
+
+The one rule: a fault is named once, where its cause is. A valid log has none, whatever
+the order of its lines; what is no event at all (a line that is no JSON, text that the
+regular expression does not match) has no clock to judge and is counted only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.auditing.consistency import examine
+from ketal.auditing.faults import CODES, Audit, Fault
+from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Finding
+from ketal.auditing.log_statistics import Statistics, measured, summed
+from ketal.auditing.restarts import Restarts, may_have_restarted, readings
+from ketal.errors import SettingError, wrong_type
+from ketal.logs import Log, Record
+from ketal.logs.traces.message_pairing import Messages, Pairing
+from ketal.model.event import Control, Draft, Event, checked_log
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.verdicts import Rejected
+
+ENDED = "the execution has ended (ketal.end)"
+"""Why an event after the end is rejected; the reason is that of `ketal run`."""
+
+__all__ = ["CODES", "Audit", "Examined", "Fault", "audit", "examined", "summarised"]
+
+
+@dataclass(slots=True)
+class Examined:
+    """One execution with its findings, from which `ketal.auditing.repair` begins.
+
+    Attributes
+    ----------
+    name : str
+        The execution's name.
+    execution : AuditedExecution
+        Its events and findings.
+    controls : list of (position, Control)
+        Its control events.
+    rejected : list of Rejected
+        The records that are no event.
+    messages, limits
+        How it was examined.
+    pairing : Pairing or None
+        How its messages pair, where they were matched.
+    aside : list of AuditedEvent
+        Events that were not judged: of a node that restarted at an unknown time.
+    """
+
+    name: str
+    execution: AuditedExecution
+    controls: list[tuple[int, Control]]
+    rejected: list[Rejected]
+    messages: Messages | None
+    limits: Limits
+    pairing: Pairing | None
+    aside: list[AuditedEvent]
+
+
+def audit(
+    log: Log | Iterable[Event],
+    *,
+    match_messages: str | Mapping[str, str] | None = None,
+    limits: Limits = DEFAULT,
+) -> Audit:
+    """Check that a log can be a vector-clocked execution.
+
+    Parameters
+    ----------
+    log : Log or iterable of Event
+        What to check; the order of its lines does not matter.
+    match_messages : str or mapping, optional
+        Which events send and receive messages, and what names a message, as
+        `id=msg.id,send=type:send,receive=type:recv`; a receive must then know
+        its send.
+    limits : Limits
+        `events_max` bounds what is held in memory.
+
+    Returns
+    -------
+    Audit
+        Faults, each named once, and statistics.
+
+    Raises
+    ------
+    SettingError
+        If the log cannot be read, `match_messages` is wrong, or the log has more
+        than `events_max` events.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> a = Event(node="a", type="send", clock={"a": 1})
+    >>> b = Event(node="b", type="receive", clock={"a": 2, "b": 1})
+    >>> print(audit([a, b]).faults[0].message)
+    b@1 refers to a@2, but the last event of a in the log is a@1
+    """
+    messages = None if match_messages is None else Messages.of(match_messages)
+    return summarised(examined(checked_log(log), messages, Limits.given(limits)))
+
+
+def summarised(parts: list[Examined]) -> Audit:
+    """Return the audit of a log from its examined executions."""
+    faults = [fault for part in parts for fault in _faults(part)]
+    statistics = {part.name: _statistics(part) for part in parts}
+    if list(statistics) == [""]:
+        return Audit(faults=tuple(faults), statistics=statistics[""])
+    if not statistics:
+        return Audit(faults=(), statistics=Statistics())
+    return Audit(faults=tuple(faults), statistics=summed(statistics))
+
+
+def examined(
+    log: Log | Iterable[Event], messages: Messages | None, limits: Limits = DEFAULT
+) -> list[Examined]:
+    """Return each execution of a log with its findings."""
+    events: dict[str, list[AuditedEvent]] = {}
+    controls: dict[str, list[tuple[int, Control]]] = {}
+    rejected: dict[str, list[Rejected]] = {}
+    ended: set[str] = set()
+    count = 0
+    for position, (name, item, file, line) in enumerate(_records(log)):
+        held = events.setdefault(name, [])
+        if isinstance(item, Control):
+            controls.setdefault(name, []).append((position, item))
+            if item.kind == "end":
+                ended.add(name)
+            continue
+        if not isinstance(item, Event | Rejected):
+            raise wrong_type("what a log holds", "a ketal.Event", item)
+        event: Event | Draft | None = item if isinstance(item, Event) else item.draft
+        if event is None:
+            assert isinstance(item, Rejected), item
+            rejected.setdefault(name, []).append(item)
+            continue
+        if name in ended:
+            # As `ketal run` does: what comes after the end is no part of it.
+            at = f"{file}:{line}" if file else str(event.dot) if isinstance(event, Event) else ""
+            rejected.setdefault(name, []).append(Rejected(place=at, reason=ENDED, execution=name))
+            continue
+        count += 1
+        if count > limits.events_max:
+            raise SettingError(
+                f"the log has more than {limits.events_max} events (limit events_max), "
+                "and an audit holds them all"
+            )
+        clock = event.clock if isinstance(event, Event) else {}
+        counter = clock.get(event.node, 0)
+        held.append(AuditedEvent(event, file, line, position, event.node, counter, clock))
+    return [
+        _examined(name, held, controls.get(name, []), rejected.get(name, []), messages, limits)
+        for name, held in events.items()
+    ]
+
+
+def _records(log: Log | Iterable[Event]) -> Iterator[Record]:
+    if isinstance(log, Log):
+        return log.records()
+    return (("", item, "", 0) for item in log)
+
+
+def _examined(
+    name: str,
+    events: list[AuditedEvent],
+    controls: list[tuple[int, Control]],
+    rejected: list[Rejected],
+    messages: Messages | None,
+    limits: Limits,
+) -> Examined:
+    execution, aside = _as_read(events, controls, messages, limits)
+    execution.findings.sort(key=lambda f: (f.event.position, f.code, f.message))
+    pairing = execution.pairing
+    return Examined(name, execution, controls, rejected, messages, limits, pairing, aside)
+
+
+def _as_read(
+    events: list[AuditedEvent],
+    controls: list[tuple[int, Control]],
+    messages: Messages | None,
+    limits: Limits,
+) -> tuple[AuditedExecution, list[AuditedEvent]]:
+    """Return the examined execution, restarted nodes as incarnations; and the rest."""
+    left = _retired(events, controls)
+    restarted = may_have_restarted(events)
+    items = []
+    for nodes in ({}, restarted) if restarted else ({},):
+        for restarts in readings(events, nodes, controls, limits):
+            names = {e.node for e in restarts.events if e.read.node in left}
+            execution = examine(restarts.events, {*left, *names, *restarts.retired}, messages)
+            _report_restarts(execution, restarts)
+            items.append((execution, restarts.aside))
+    counts = [len(execution.findings) for execution, _ in items]
+    if len(items) > 1 and min(counts[1:]) < counts[0]:
+        # Separating the incarnations must not make new faults.
+        return items[1] if counts[1] <= counts[-1] + _SPARE else items[-1]
+    return items[0]
+
+
+def _report_restarts(execution: AuditedExecution, restarts: Restarts) -> None:
+    for event, base in restarts.starts:
+        message = f"{base} starts again: its counter is 1 once more, "
+        if event.node == base:
+            message += "and the order of the file does not say which event is of which run"
+        else:
+            message += f"and its events from here on are read as {event.node}"
+        execution.report("A011", event, message, dot=event.dot)
+
+
+_SPARE = 3
+"""So many faults may well be about a node that started again."""
+
+
+def _retired(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
+    """Return the nodes that have left at some time, by their word or by a view."""
+    left: set[str] = set()
+    members: set[str] = set()
+    for position, control in controls:
+        if control.kind == "leave" and control.node is not None:
+            left.add(control.node)
+        elif control.kind == "view":
+            before = {event.node for event in events if event.position < position}
+            left |= (members | before) - set(control.members)
+            members = set(control.members)
+    return left
+
+
+def _faults(part: Examined) -> Iterator[Fault]:
+    for finding in part.execution.findings:
+        event = finding.event
+        yield Fault(
+            file=event.file,
+            line=event.line if event.file else None,
+            code=finding.code,
+            message=finding.message,
+            hint=_hint(finding, part),
+            dot=str(finding.dot) if finding.dot is not None else "",
+            execution=part.name,
+        )
+
+
+def _hint(finding: Finding, part: Examined) -> str:
+    hint = CODES[finding.code][1]
+    if finding.code != "A004" or not part.rejected:
+        return hint
+    # A record that could not be read may be the missing one.
+    before = part.execution.before(finding.event)
+    for item in part.rejected:
+        file, _, line = item.place.rpartition(":")
+        first = before.line if before is not None and before.file == file else 0
+        if file == finding.event.file and line.isdigit() and first < int(line) < finding.event.line:
+            return f"{item.place} could not be read and may be it: {item.reason}"
+    return hint
+
+
+def _statistics(part: Examined) -> Statistics:
+    execution = part.execution
+    events = sorted(execution.settled(), key=lambda event: event.position)
+    lost = _lost_references(execution)
+    measures: dict[str, Any] = dict(
+        measured([e.as_event(lost.get(e.position, NONE)) for e in events])
+    )
+    # Those without a dot of their own are there, too.
+    measures["events"] = len(execution.events) + len(part.aside)
+    messages = None
+    if part.pairing is not None:
+        messages = {
+            "pairs": len(part.pairing.sends),
+            "unreceived": part.pairing.unreceived,
+            "unsent": len(part.pairing.unsent),
+            "ambiguous": len(part.pairing.ambiguous),
+        }
+    first = part.rejected[0] if part.rejected else None
+    return Statistics(
+        **measures,
+        duplicates=execution.duplicates,
+        rejected=len(part.rejected),
+        first_rejected=f"{first.place}: {first.reason}" if first is not None else "",
+        messages=messages,
+    )
+
+
+def _lost_references(execution: AuditedExecution) -> dict[int, frozenset[str]]:
+    """Return, by position, the nodes of which an event knows what may be lost.
+
+    All that is there of such a node is in its past, too.
+    """
+    wrong = {
+        (finding.event.position, name)
+        for finding in execution.findings
+        if finding.certain
+        for name in finding.blamed
+    }
+    lost: dict[int, frozenset[str]] = {}
+    for event in execution.settled():
+        for name in event.unknown:
+            line = execution.lines.get(name)
+            beyond = line is None or event.clock.get(name, 0) > line.top
+            if beyond and (event.position, name) not in wrong:
+                lost[event.position] = lost.get(event.position, NONE) | {name}
+    return lost

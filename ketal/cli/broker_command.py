@@ -1,0 +1,127 @@
+"""`ketal broker start|stop`: a real Kafka broker to try things with.
+
+`start` returns when the broker serves, and leaves it running; with `--foreground` it
+stays until Ctrl-C, SIGTERM or a `stop` from elsewhere. What a script needs,
+`bootstrap_servers=…`, is the one line on standard output; the rest goes to standard
+error.
+
+The one rule: a start that did not report a serving broker leaves none behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+import signal
+from typing import TYPE_CHECKING
+
+from ketal.cli import FINE, TERMINATED, Terminated, complain
+from ketal.cli.options import pair
+from ketal.errors import SettingError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from ketal.streaming.broker.server import Broker
+
+LOST = 4
+
+_EXAMPLE = """\
+examples:
+  ketal broker start
+  ketal broker start --port 9092 --dir ./kafka
+  ketal broker start --foreground --property num.partitions=4
+  ketal broker stop --dir ./kafka
+
+`start` prints bootstrap_servers=127.0.0.1:PORT. Its topics stay in the folder until you remove it.
+It needs kafka-python, pyspark, and Java 17 or newer: pip install 'ketal[stream,spark,java]' brings
+all three.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("action", choices=("start", "stop"), help="what to do")
+    parser.add_argument(
+        "--dir", metavar="DIR", help="the broker's folder (default: one in your state folder)"
+    )
+    group = parser.add_argument_group("start")
+    group.add_argument(
+        "--port",
+        type=int,
+        metavar="P",
+        help="where clients connect (default: as before; at the first start a free one)",
+    )
+    group.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker property of Kafka",
+    )
+    group.add_argument(
+        "--foreground", action="store_true", help="stay; Ctrl-C or SIGTERM stops the broker"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Start or stop the broker; return the exit code."""
+    from ketal.streaming.broker.server import Broker, default_folder
+
+    # A broker that is not ready yet is no error of its client.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    folder = default_folder() if args.dir is None else args.dir
+    if args.action == "stop":
+        if args.port is not None or args.property or args.foreground:
+            raise SettingError("ketal broker stop takes --dir only")
+        return _stop(Broker(folder))
+    properties = dict(pair("--property", text, "num.partitions=4") for text in args.property)
+    broker = Broker(folder, port=args.port, properties=properties, say=complain)
+    how = "" if args.dir is None else f" --dir {shlex.quote(args.dir)}"
+    end = "Ctrl-C ends it" if args.foreground else f"`ketal broker stop{how}` ends it"
+    return _start(broker, end, stay=args.foreground)
+
+
+def _stop(broker: Broker) -> int:
+    killed = broker.stop()
+    if killed:
+        complain("it did not end in time and was killed; Kafka mends its data at the next start")
+    print(f"stopped the broker in {broker.folder}")
+    return FINE
+
+
+def _start(broker: Broker, end: str, *, stay: bool) -> int:
+    before = {one: signal.signal(one, _terminated) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        running = broker.start()
+        complain(f"process {running.pid} in {broker.folder}; {end}")
+        print(f"bootstrap_servers={running.bootstrap_servers}", flush=True)
+        return _waited(broker) if stay else FINE
+    except BaseException as why:
+        # When this process is ended, its broker is, at the start and in the foreground.
+        if not broker.is_own():
+            raise
+        _stop(broker)
+        if stay and isinstance(why, Terminated):
+            return FINE
+        raise
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _waited(broker: Broker) -> int:
+    """Wait until the broker ends; return what that means."""
+    code = broker.wait()
+    # Java ends as every program does that SIGTERM ends.
+    if code == TERMINATED:
+        print("the broker was stopped")
+        return FINE
+    complain(f"the broker has ended by itself, with {code}; {broker.log} says more")
+    return LOST

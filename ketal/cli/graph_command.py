@@ -1,0 +1,54 @@
+"""`ketal graph`: the automaton of a pattern.
+
+The one rule: it shows what runs, the compiled automaton, not the text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ketal.cli import FINE, options
+from ketal.cli.output_lines import opened
+from ketal.errors import SettingError
+
+_EXAMPLE = """\
+examples:
+  ketal graph stack.ketal
+  ketal graph --to svg --write stack.svg --pattern ReplicatedStack stack.ketal
+"""
+_FORMS = ("dot", "mermaid", "svg", "json")
+_PICTURES = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".eps")
+_SUFFIXES = {".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".svg": "svg", ".json": "json"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("file", metavar="PATTERN", help="a pattern file, - is standard input")
+    parser.add_argument("--to", choices=_FORMS, help="default: as FILE's name says, else dot")
+    parser.add_argument("--pattern", metavar="NAME", help="which, if the file holds several")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
+    options.add_params(parser)
+    options.add_limits(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write the picture; return the exit code."""
+    limits = options.limits_of(args.limit)
+    program = options.program_of(args.file, words=args.set, chosen=args.pattern, limits=limits)
+    if len(program.names) > 1:
+        names = ", ".join(program.names)
+        raise SettingError(f"{args.file} holds several patterns: {names}; --pattern picks one")
+    suffix = os.path.splitext(args.write or "")[1].lower()
+    if args.to is None and suffix in _PICTURES:
+        raise SettingError(
+            f"pictures are not written as {suffix}; write an .svg, or a .dot for Graphviz's "
+            f"`dot -T{suffix[1:]}` (--to {'|'.join(_FORMS)} says which, whatever the name)"
+        )
+    form = args.to or _SUFFIXES.get(suffix, "dot")
+    graph = program.graph()
+    text = str(getattr(graph, f"to_{form}")())
+    with opened(args.write, inputs=(args.file,)) as sink:
+        sink.text(text if text.endswith("\n") else text + "\n")
+    return FINE

@@ -1,0 +1,229 @@
+"""The output of a command: where its lines go, and how they look.
+
+An `OutputLines` is standard output or a file. Text is plain; a terminal adds colour,
+and progress on standard error, unless `NO_COLOR` is set. `rich`, which draws both, is
+imported for a terminal only.
+
+The one rule: one item is one line. Text of a log or a pattern file cannot break a line
+or control a terminal: characters that do not print are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, TypeVar
+
+import msgspec
+
+from ketal.cli import STDOUT_NAME
+from ketal.errors import SettingError
+
+T = TypeVar("T")
+
+STYLES = {
+    "violation": "bold red",
+    "error": "bold red",
+    "incomplete": "yellow",
+    "timed_out": "yellow",
+    "warning": "yellow",
+    "late": "magenta",
+    "gap": "magenta",
+    "rejected": "magenta",
+    "overflow": "magenta",
+    "match": "bold green",
+    "transition": "dim",
+}
+"""First word of a line → its colour on a terminal."""
+
+_PROGRESS_EVERY = 2_000
+
+
+def as_json(value: object) -> str:
+    """Return a value as one line of JSON."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        # A file's name may hold bytes that are no text.
+        return json.dumps(value, separators=(",", ":"))
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a person with a terminal that can do more than print looks at it."""
+    return stream.isatty() and os.environ.get("TERM", "") != "dumb"
+
+
+class OutputLines:
+    """Lines of output.
+
+    Parameters
+    ----------
+    stream : text file
+        Where they go.
+    name : str
+        What to call it in a message.
+    colour : bool
+        Whether the first word of a line is coloured.
+
+    Raises
+    ------
+    SettingError
+        From every method, if it cannot be written: the disk is full.
+    """
+
+    def __init__(self, stream: TextIO, name: str, *, colour: bool = False) -> None:
+        self._stream = stream
+        self._name = name
+        self._console: Any = None
+        if colour:
+            from rich.console import Console
+
+            self._console = Console(
+                file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True
+            )
+
+    def line(self, text: str) -> None:
+        """Write one line."""
+        if self._console is None:
+            self.text(text + "\n")
+            return
+        from rich.text import Text
+
+        word, blank, rest = text.partition(" ")
+        with self._reported():
+            self._console.print(Text.assemble((word, STYLES.get(word, "")), blank + rest))
+
+    def text(self, text: str) -> None:
+        """Write text as it is."""
+        try:
+            self._stream.write(text)
+        except OSError as fault:
+            raise unwritten(self._name, fault) from None
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        with self._reported():
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Flush the stream, and close the file."""
+        with self._reported():
+            self._stream.close()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise unwritten(self._name, fault) from None
+
+
+def unwritten(name: str, fault: OSError) -> Exception:
+    """Return the error of a file that cannot be written; a closed pipe is no such fault."""
+    if isinstance(fault, BrokenPipeError):
+        return fault
+    return SettingError(f"cannot write {name}: {fault.strerror or fault}")
+
+
+@contextmanager
+def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLines]:
+    """Open where output goes: a file, or standard output.
+
+    Parameters
+    ----------
+    path : str or None
+        The `--write` of a command; None and `-` are standard output.
+    inputs : iterable of str
+        Files that are read, and so must not be written over.
+
+    Raises
+    ------
+    SettingError
+        If the file cannot be written, or is one of the inputs.
+    """
+    if path is None or path == "-":
+        # Text is UTF-8 whatever the locale.
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace")
+        coloured = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+        sink = OutputLines(sys.stdout, STDOUT_NAME, colour=coloured)
+        yield sink
+        sink.flush()
+        return
+    for name in inputs:
+        if os.path.exists(path) and os.path.exists(name) and os.path.samefile(path, name):
+            raise SettingError(f"--write {path} would write over what is read")
+    try:
+        file = open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
+    except OSError as fault:
+        raise unwritten(path, fault) from None
+    sink = OutputLines(file, path)
+    try:
+        yield sink
+    except BaseException:
+        # The first exception is the reason to report.
+        with suppress(OSError):
+            file.close()
+        raise
+    sink.close()
+
+
+class ProgressLine:
+    """How many records were read, shown on the terminal of standard error."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+
+    def counted(self, records: Iterator[T]) -> Iterator[T]:
+        """Yield the records, counting them."""
+        if not is_terminal(sys.stderr):
+            return records
+        return self._counted(records)
+
+    def _counted(self, records: Iterator[T]) -> Iterator[T]:
+        from rich.console import Console
+
+        self._status = Console(stderr=True).status("reading")
+        self._status.start()
+        for count, record in enumerate(records, 1):
+            if count % _PROGRESS_EVERY == 0 and self._status is not None:
+                self._status.update(f"{count:,} records read")
+            yield record
+        if self._status is not None:
+            self._status.update("judging")
+
+    def give_way(self) -> None:
+        """Erase the progress before a line is written to the same terminal."""
+        if self._status is not None and sys.stdout.isatty():
+            self.stop()
+
+    def stop(self) -> None:
+        """Erase the progress and stop."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
+    """Add `--output`."""
+    parser.add_argument(
+        "--output",
+        choices=formats,
+        default=formats[0],
+        help=f"how results are written (default {formats[0]})",
+    )
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Write a number of things: `1 match`, `2,000 matches`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def drop_zeros(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts that are not zero."""
+    return {name: number for name, number in counts.items() if number}

@@ -1,0 +1,379 @@
+"""`ketal run`: patterns over one execution.
+
+A finite log goes through `ketal.run`; with `--live` a `Monitor` is fed record by
+record, and each verdict is printed at once. Either way the summary comes last, also
+after Ctrl-C, SIGTERM or `--first`, and then covers the records read so far.
+
+The one rule: the exit code is read off the summary, never off what was printed,
+so that `--count`, `limit n` and `return count` cannot hide a violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import os
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli import (
+    COULD_NOT_RUN,
+    FINE,
+    FOUND,
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    complain,
+    leave_closed_pipe,
+    options,
+    summary_text,
+)
+from ketal.cli.output_lines import OutputLines, ProgressLine, add_output, as_json, counted, opened
+from ketal.errors import KetalError, SettingError, printable
+
+if TYPE_CHECKING:
+    from ketal.logs import Log
+    from ketal.model.event import Dot, Event
+    from ketal.model.limits import Limits
+    from ketal.model.verdicts import Rejected, Verdict
+    from ketal.program import Program
+    from ketal.runtime.monitor import Monitor
+
+CAUSES = ("violation", "match", "incomplete", "rejected", "gap", "late", "held_back")
+"""The names that `--fail-on` takes."""
+
+COLLECT_AFTER = 100_000
+"""Objects made between two looks for garbage cycles."""
+
+_EXAMPLE = """\
+examples:
+  ketal run stack.ketal run.jsonl
+  ketal run --output json --fail-on match forks.ketal n1.jsonl n2.jsonl.gz
+  ketal run --regex '(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})' barrier.ketal simpledb.log
+  ketal run --field type=event --field clock=pkt.vc --field data=pkt token.ketal trace.ndjson
+  program | ketal run --live stack.ketal -
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+    parser.add_argument(
+        "--pattern", dest="chosen", metavar="NAME", help="run this pattern of the file only"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="judge each event as it comes; do not wait for the end"
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
+    parser.add_argument("--count", action="store_true", help="print the summary only")
+    parser.add_argument("--first", type=_positive, metavar="N", help="stop after so many verdicts")
+    parser.add_argument(
+        "--stats", action="store_true", help="add held-back events and what each waits for"
+    )
+    parser.add_argument("--trace", action="store_true", help="show every transition of every run")
+    parser.add_argument(
+        "--fail-on",
+        type=_causes,
+        default=("violation",),
+        metavar="WHAT,...",
+        help=f"exit with 1 on any of {', '.join(CAUSES)} (default violation)",
+    )
+    options.add_params(parser)
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
+
+
+def _causes(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in CAUSES:
+            raise argparse.ArgumentTypeError(
+                f"there is no {name!r} to fail on; there are {', '.join(CAUSES)}"
+            )
+    return names
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the patterns; return the exit code."""
+    import ketal
+    from ketal.logs import Log, open_source
+
+    if args.pattern == options.STDIN and options.STDIN in args.logs:
+        raise SettingError("the pattern and the log cannot both be standard input")
+    source, limits = options.source_and_limits(args)
+    program = _program(args, limits)
+    log = open_source(source, args.logs, limits)
+    listing = not args.count or args.first is not None
+    progress = None
+    if args.live:
+        monitor = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
+        verdicts: Any = _LiveVerdicts(monitor, log)
+    else:
+        progress = ProgressLine()
+        watched = Log(lambda: progress.counted(log.records()))
+        verdicts = ketal.run(program, watched, limits=limits, listing=listing, trace=args.trace)
+    # Opened last: what could not run has emptied no file.
+    sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
+    with sink_of as sink, _Signals() as signals, calm_collector():
+        try:
+            code = _RunCommand(args, program, sink, progress, signals).judge(verdicts)
+            options.report_rebuilding(log)
+            return code
+        finally:
+            if progress is not None:
+                progress.stop()
+
+
+def _program(args: argparse.Namespace, limits: Limits) -> Program:
+    """Compile the pattern file; where it is none, see whether it is swapped with a log."""
+    try:
+        return options.program_of(args.pattern, words=args.set, chosen=args.chosen, limits=limits)
+    except KetalError:
+        for log in () if _is_pattern(args.pattern, limits) else args.logs:
+            if _is_pattern(log, limits):
+                words = [log, args.pattern, *(one for one in args.logs if one != log)]
+                raise SettingError(
+                    f"{log} is a pattern file and stands where a log is wanted; "
+                    f"are they swapped? `ketal run {' '.join(words)}`"
+                ) from None
+        raise
+
+
+def _is_pattern(path: str, limits: Limits) -> bool:
+    from ketal.grammar import parse
+    from ketal.program import read_pattern
+
+    # A pipe may have nothing to read for ever.
+    if not os.path.isfile(path):
+        return False
+    try:
+        parse(read_pattern(path, limits), limits=limits)
+    except KetalError:
+        return path.endswith(".ketal")
+    return True
+
+
+@contextlib.contextmanager
+def calm_collector() -> Iterator[None]:
+    """Collect garbage cycles less often: a log is many long-lived objects without one."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+class _LiveVerdicts:
+    """The verdicts of a stream, each as soon as its event is there."""
+
+    def __init__(self, monitor: Monitor, log: Log) -> None:
+        self._monitor = monitor
+        self._log = log
+
+    def __iter__(self) -> Iterator[Verdict]:
+        from ketal.model.event import Control, Event
+
+        for execution, item, name, line in self._log.records():
+            if execution:
+                raise SettingError(f"--live judges one execution, and {name} holds several")
+            if isinstance(item, Event | Control):
+                yield from self._monitor.feed(item, place=f"{name}:{line}")
+                if isinstance(item, Control) and item.kind == "end":
+                    return
+            else:
+                yield from self._monitor.reject(item)
+        yield from self._monitor.close()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return self._monitor.summary
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        return self._monitor.held_back()
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM that do not break a line in two: they wait until it is written.
+
+    A second one does not wait, as the reader of the line may have stopped.
+    """
+
+    def __init__(self) -> None:
+        self.came: type[KeyboardInterrupt] | None = None
+        self.writing = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        # Left alone where it is ignored, or is someone else's already.
+        ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+        for number, default in ours.items():
+            if signal.getsignal(number) is default:
+                # Signals are the main thread's.
+                with contextlib.suppress(ValueError):
+                    self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _handle(self, number: int, _: object) -> None:
+        again = self.came is not None
+        self.came = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if again or not self.writing:
+            raise self.came
+
+    def wrote(self) -> None:
+        """Mark the line as written; raise the signal that waited."""
+        self.writing = False
+        if self.came is not None:
+            raise self.came
+
+
+class _RunCommand:
+    """One run of the command: prints the verdicts, then the summary."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        program: Program,
+        sink: OutputLines,
+        progress: ProgressLine | None,
+        signals: _Signals,
+    ) -> None:
+        self._args = args
+        self._program = program
+        self._sink = sink
+        self._progress = progress
+        self._signals = signals
+        self._json = args.output == "json"
+        self._first_rejected: Rejected | None = None
+
+    def judge(self, verdicts: Any) -> int:
+        """Print verdicts and summary; return the exit code."""
+        whole = False
+        stopped: KeyboardInterrupt | None = None
+        try:
+            whole = self._print_verdicts(verdicts)
+        except KeyboardInterrupt as stop:
+            stopped = stop
+        except BrokenPipeError:
+            leave_closed_pipe()
+            return self._code(verdicts.summary)
+        if self._progress is not None:
+            self._progress.stop()
+        summary = verdicts.summary
+        try:
+            self._print_summary(summary, self._held_back(verdicts))
+            self._sink.flush()
+        except BrokenPipeError:
+            leave_closed_pipe()
+        if stopped is not None:
+            return self._code_of(stopped)
+        if not whole:
+            upto = counted(self._args.first, "verdict")
+            complain(f"stopped after {upto} (--first): what comes after was not judged")
+        if whole and (reason := self._nothing_read(summary)):
+            complain(reason)
+            return COULD_NOT_RUN
+        return self._code(summary)
+
+    def _code_of(self, stopped: KeyboardInterrupt) -> int:
+        """Report that the summary is not of the whole log; return the exit code."""
+        by_sigterm = isinstance(stopped, Terminated)
+        word = "terminated" if by_sigterm else "interrupted"
+        if self._program.needs_order and not self._args.live:
+            complain(f"{word}: what is counted as accepted was not all judged")
+        else:
+            complain(f"{word}: not all of the log was read and judged")
+        return TERMINATED if by_sigterm else INTERRUPTED
+
+    def _print_verdicts(self, verdicts: Any) -> bool:
+        """Write the verdicts; return whether that was all of them."""
+        args, sink, signals = self._args, self._sink, self._signals
+        for number, verdict in enumerate(verdicts, 1):
+            if self._first_rejected is None and verdict.kind == "rejected":
+                self._first_rejected = verdict
+            if not args.count:
+                if self._progress is not None:
+                    self._progress.give_way()
+                line = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
+                signals.writing = True
+                sink.line(line)
+                if args.live:
+                    sink.flush()
+                signals.wrote()
+            if number == args.first:
+                return False
+        return True
+
+    def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot | None]]:
+        if not self._args.stats or not self._args.live:
+            # A finite log holds nothing back: everything is known.
+            return []
+        held: list[tuple[Event, Dot | None]] = verdicts.held_back()
+        return sorted(held, key=lambda pair: pair[0].dot)
+
+    def _print_summary(self, summary: dict[str, Any], held: list[tuple[Event, Dot | None]]) -> None:
+        if self._json:
+            report: dict[str, Any] = {"summary": summary}
+            if self._args.stats:
+                report["held_back"] = [
+                    {"event": str(event.dot), "waits_for": str(dot) if dot else None}
+                    for event, dot in held
+                ]
+            self._sink.line(as_json(report))
+            return
+        for event, dot in held:
+            self._sink.line(printable(f"held back {event}: waits for {dot or 'its turn'}"))
+        if self._args.stats and not held:
+            self._sink.line("held back: nothing")
+        rejected = self._first_rejected if self._args.count else None
+        for line in summary_text.lines(summary, self._program, rejected):
+            self._sink.line(printable(line))
+
+    def _code(self, summary: dict[str, Any]) -> int:
+        events, patterns = summary["events"], summary["patterns"].values()
+        exit_counts = {
+            "violation": sum(counts["violations"] for counts in patterns),
+            "match": sum(counts["matches"] for counts in patterns),
+            "incomplete": sum(counts["incomplete"] for counts in patterns),
+            "rejected": events["rejected"],
+            "gap": summary["gaps"],
+            "late": events["late"],
+            "held_back": events["held_back"],
+        }
+        return FOUND if any(exit_counts[cause] for cause in self._args.fail_on) else FINE
+
+    def _nothing_read(self, summary: dict[str, Any]) -> str:
+        """Return why no event was read; empty where one was."""
+        events = summary["events"]
+        if events["read"] > events["rejected"]:
+            return ""
+        logs = ", ".join(options.STDIN_NAME if n == options.STDIN else n for n in self._args.logs)
+        if not events["read"]:
+            return f"no event was read: there is none in {logs}"
+        why = ""
+        if self._first_rejected is not None:
+            why = f"; the first is {self._first_rejected.place}: {self._first_rejected.reason}"
+        records = counted(events["rejected"], "record was", "records were all")
+        return f"no event was read: {records} rejected{printable(why)}\n{summary_text.MAPPING_HINT}"

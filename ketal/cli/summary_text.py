@@ -1,0 +1,137 @@
+"""The summary of a run, for a person.
+
+The one rule: it adds up. The first line is an equation, `read` on its left and
+everything that became of a record on its right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli.output_lines import counted, drop_zeros
+
+if TYPE_CHECKING:
+    from ketal.model.verdicts import Rejected
+    from ketal.program import Program
+
+MAPPING_HINT = (
+    "hint: --field says where an event's fields are (--field type=event --field clock=pkt.vc), "
+    "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
+    "receive=type:recv makes clocks where there are none; see `ketal run --help`"
+)
+
+_RECORDS = {
+    "accepted": ("accepted", "accepted"),
+    "duplicates": ("duplicate", "duplicates"),
+    "rejected": ("rejected", "rejected"),
+    "late": ("late", "late"),
+    "held_back": ("held back", "held back"),
+    "overflow": ("over a limit", "over a limit"),
+}
+_VERDICTS = {
+    "matches": ("match", "matches"),
+    "violations": ("violation", "violations"),
+    "incomplete": ("incomplete run", "incomplete runs"),
+    "timed_out": ("timed out", "timed out"),
+}
+# Count → its noun and its sentence where it is not zero.
+_OF_PATTERN = {
+    "unscoped": ("event", "not judged: {} without the key of `partition by`"),
+    "untimed": ("event", "not judged: {} without the time that `within` needs"),
+    "halted": ("event", "not judged: {} after a violation that halted their run"),
+    "strangers": ("event", "not judged: {} of nodes that its topology does not have"),
+    "overflows": (
+        "time",
+        "incomplete answer: a limit was reached {} and something was given up; the overflow "
+        "verdicts name the limit (`ketal limits`, --limit NAME=VALUE)",
+    ),
+    "unknown_types": (
+        "event",
+        "unknown: {} without the result_type or arg_types that a `call(...)` asks for; `*` and "
+        "`(..)` ask for none",
+    ),
+    "uncertain": (
+        "verdict",
+        "in doubt: {} of these could be otherwise, had no event been lost",
+    ),
+    "marks_forgotten": (
+        "time",
+        "which lost events a verdict depends on was forgotten {} beyond lost_max or "
+        "candidates_max: all that may depend on one is marked, with fewer names",
+    ),
+    "guard_failures": (
+        "time",
+        "unknown: a registered guard failed {}: it raised, or its answer was none of True, False "
+        "and None (the log of `ketal` says which)",
+    ),
+}
+_OF_EXECUTION = {
+    "gaps": ("gap", "{}: events that were declared lost"),
+    "holes": ("hole", "{}: events that clocks speak of and the log does not hold"),
+    "restarts": (
+        "restart",
+        "{}: a node whose counter began at 1 again with other content is taken for its next "
+        "incarnation (`a#2`); if it is none, `ketal audit` names the fault",
+    ),
+    "impossible": (
+        "event",
+        "{} with an impossible clock, which knows of an event that comes later in the canonical "
+        "order; the answer may be wrong, and `ketal audit` names the fault",
+    ),
+    "doubtful": (
+        "event",
+        "{} with a doubtful clock: a node left, and what says how much of it was known is missing, "
+        "or came too late",
+    ),
+    "handler_failures": ("handler failure", "{}"),
+}
+
+
+def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
+    """Yield the lines of a summary.
+
+    Parameters
+    ----------
+    summary : dict
+        The `summary` object.
+    program : Program
+        Whose it is.
+    rejected : Rejected or None
+        The first rejection, where rejections were not listed.
+    """
+    yield _records(summary["events"])
+    if rejected is not None:
+        yield f"first {rejected}"
+    if summary["events"]["held_back"]:
+        yield "held back: waiting for events that did not come (--stats says which)"
+    kinds = {compiled.name: compiled.kind for compiled in program.compiled}
+    for name, counts in summary["patterns"].items():
+        yield f"{name}: {_verdict_counts(kinds[name], counts)}"
+        for sentence in _sentences_of(_OF_PATTERN, counts):
+            yield f"{name}: {sentence}"
+    for name, drained in summary.get("draining", {}).items():
+        verdicts = _verdict_counts("find", drained)
+        yield f"{name}: draining: {verdicts}, said by the pattern that it was before"
+    yield from _sentences_of(_OF_EXECUTION, summary)
+
+
+def _sentences_of(sentences: dict[str, tuple[str, str]], counts: dict[str, Any]) -> Iterator[str]:
+    for key, (noun, sentence) in sentences.items():
+        if counts.get(key):
+            yield sentence.format(counted(counts[key], noun))
+
+
+def _records(events: dict[str, int]) -> str:
+    parts = drop_zeros({key: events[key] for key in _RECORDS}) or {"accepted": 0}
+    terms = [counted(number, *_RECORDS[key]) for key, number in parts.items()]
+    return f"{events['read']:,} read = {' + '.join(terms)}"
+
+
+def _verdict_counts(kind: str, counts: dict[str, int]) -> str:
+    parts = drop_zeros({key: counts.get(key, 0) for key in _VERDICTS})
+    sought = "violations" if kind == "check" else "matches"
+    terms = [counted(number, *_VERDICTS[key]) for key, number in parts.items()]
+    if sought not in parts:
+        terms.insert(0, f"no {_VERDICTS[sought][0]}")
+    return ", ".join(terms)

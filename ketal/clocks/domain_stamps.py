@@ -1,0 +1,222 @@
+"""One matrix clock per domain: causal delivery of messages with smaller stamps.
+
+From Quaireau and Laumay, "Ensuring applicative causal ordering in autonomous
+mobile computing": processes that form a domain (section 4.1, found by
+`ketal.operators.topology.domains`) share a matrix clock, and a message "is
+stamped with matrix clock(s) according to the sender and receiver common
+domains" (section 4.2). Each process works as in Raynal,
+Schiper and Toueg, "The causal ordering abstraction and a simple way to
+implement it" (1991), once for each of its domains: `sent[k, l]` counts the
+messages from k to l that it knows of, a message carries its sender's matrix,
+and it is delivered when the receiver has every message that the matrix names.
+
+The Theorem of section 4.1: causal delivery within each domain that is
+associated to the graph gives it globally. Why: let m1 go from p to q, and let a
+chain of messages lead from there to m2, delivered at q. Cut where it comes back
+to a process, the chain is an elementary path from p to q, so it lies in D(p, q),
+and so in a domain that is kept; if it passes q before its end, the message that
+arrived there was held back for m1 already. `simulate` and `overtakings` let a
+test look for a counterexample, and find one where a domain is taken away.
+
+The one rule: a message along an edge whose ends share no domain (a `relaxed`
+one) carries no stamp and is delivered on arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+COUNTER_BYTES = 8
+"""The size of an entry of a matrix clock: a counter ends at 2^63 - 1."""
+
+Matrix: TypeAlias = Mapping[tuple[str, str], int]
+"""Messages known to have been sent, by (sender, receiver); absent is 0."""
+
+Domain: TypeAlias = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StampedMessage:
+    """A message with its stamps, one for each domain that its ends have in common."""
+
+    sender: str
+    receiver: str
+    number: int
+    stamps: Mapping[Domain, Matrix] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process: for each of its domains what was sent and what it was delivered.
+
+    `delivered[domain][k]` counts the messages from k; `waiting` holds those that
+    arrived too early, in order of arrival.
+    """
+
+    name: str
+    sent: Mapping[Domain, Matrix]
+    delivered: Mapping[Domain, Mapping[str, int]]
+    waiting: tuple[StampedMessage, ...] = ()
+
+
+def started(name: str, groups: Collection[Domain]) -> Process:
+    """Return a process that has sent and received nothing."""
+    own = [domain for domain in groups if name in domain]
+    return Process(name, {d: {} for d in own}, {d: {} for d in own})
+
+
+def send(process: Process, receiver: str, number: int) -> tuple[Process, StampedMessage]:
+    """Return the process after sending, and the message on its way."""
+    edge = (process.name, receiver)
+    stamps = {d: matrix for d, matrix in process.sent.items() if receiver in d}
+    message = StampedMessage(*edge, number, stamps)
+    counted = {d: {**m, edge: m.get(edge, 0) + 1} for d, m in stamps.items()}
+    return _with(process, sent={**process.sent, **counted}), message
+
+
+def deliverable(process: Process, message: StampedMessage) -> bool:
+    """Return whether each domain of the message has all that was sent here before it."""
+    return all(
+        process.delivered[domain].get(k, 0) >= count
+        for domain, matrix in message.stamps.items()
+        for (k, receiver), count in matrix.items()
+        if receiver == process.name
+    )
+
+
+def arrive(process: Process, message: StampedMessage) -> tuple[Process, tuple[StampedMessage, ...]]:
+    """Return the process after a message arrived, and what that delivers, in order."""
+    process = _with(process, waiting=(*process.waiting, message))
+    out: list[StampedMessage] = []
+    while ready := next((m for m in process.waiting if deliverable(process, m)), None):
+        process = _delivered(process, ready)
+        out.append(ready)
+    return process, tuple(out)
+
+
+def _delivered(process: Process, message: StampedMessage) -> Process:
+    edge = (message.sender, message.receiver)
+    sent, delivered = dict(process.sent), dict(process.delivered)
+    for domain, matrix in message.stamps.items():
+        counts = delivered[domain]
+        delivered[domain] = {**counts, message.sender: counts.get(message.sender, 0) + 1}
+        carried = {**matrix, edge: matrix.get(edge, 0) + 1}
+        known = sent[domain]
+        sent[domain] = {**known, **{k: max(n, known.get(k, 0)) for k, n in carried.items()}}
+    waiting = tuple(m for m in process.waiting if m != message)
+    return Process(process.name, sent, delivered, waiting)
+
+
+def _with(
+    process: Process,
+    *,
+    sent: Mapping[Domain, Matrix] | None = None,
+    waiting: tuple[StampedMessage, ...] | None = None,
+) -> Process:
+    return Process(
+        process.name,
+        process.sent if sent is None else sent,
+        process.delivered,
+        process.waiting if waiting is None else waiting,
+    )
+
+
+# --- runs -------------------------------------------------------------------
+
+Action: TypeAlias = tuple[str, str] | int
+"""(p, q): p sends a message to q. n: message n, counted from 0, arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEvent:
+    """An event of a process: it sent a message, or was delivered one."""
+
+    process: str
+    did: Literal["sent", "delivered"]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHistory:
+    """A run: its messages by number, and what the processes did, in order."""
+
+    messages: tuple[StampedMessage, ...]
+    moments: tuple[MessageEvent, ...]
+
+
+def simulate(groups: Collection[Domain], actions: Iterable[Action]) -> MessageHistory:
+    """Play a schedule of sends and arrivals under one matrix clock per domain.
+
+    One global matrix clock is the case of a single domain that holds every
+    process.
+    """
+    processes: dict[str, Process] = {}
+    messages: list[StampedMessage] = []
+    moments: list[MessageEvent] = []
+    for action in actions:
+        if isinstance(action, int):
+            message = messages[action]
+            name = message.receiver
+            process = processes.get(name) or started(name, groups)
+            processes[name], out = arrive(process, message)
+            moments += [MessageEvent(name, "delivered", m.number) for m in out]
+        else:
+            name, receiver = action
+            process = processes.get(name) or started(name, groups)
+            processes[name], message = send(process, receiver, len(messages))
+            moments.append(MessageEvent(name, "sent", message.number))
+            messages.append(message)
+    return MessageHistory(tuple(messages), tuple(moments))
+
+
+def overtakings(history: MessageHistory) -> set[tuple[int, int]]:
+    """Return the pairs of messages that break global causal delivery, from its definition.
+
+    (m, n): both go to one process, m was sent happened-before n, and n was
+    delivered while m was not.
+    """
+    past: list[set[int]] = []
+    latest: dict[str, int] = {}
+    sent: dict[int, int] = {}
+    delivered: dict[int, int] = {}
+    for i, moment in enumerate(history.moments):
+        before = set()
+        causes = [latest.get(moment.process)]
+        if moment.did == "delivered":
+            causes.append(sent[moment.number])
+        for cause in causes:
+            if cause is not None:
+                before |= past[cause] | {cause}
+        past.append(before)
+        latest[moment.process] = i
+        (sent if moment.did == "sent" else delivered)[moment.number] = i
+    never = len(history.moments)
+    return {
+        (m.number, n.number)
+        for n in history.messages
+        for m in history.messages
+        if m.receiver == n.receiver
+        and n.number in delivered
+        and sent[m.number] in past[sent[n.number]]
+        and delivered.get(m.number, never) > delivered[n.number]
+    }
+
+
+# --- sizes ------------------------------------------------------------------
+
+
+def stamp_bytes(groups: Collection[Domain], sender: str, receiver: str) -> int:
+    """Return the size of a message's stamps: a matrix for each domain of both its ends.
+
+    Whole matrices, as in the paper (section 1: n² for n processes). Where
+    domains overlap much, their sum can be larger than one global matrix.
+    """
+    shared = [d for d in groups if sender in d and receiver in d]
+    return sum(len(domain) ** 2 for domain in shared) * COUNTER_BYTES
+
+
+def global_stamp_bytes(nodes: int) -> int:
+    """Return the size of a stamp where one matrix clock is for all the nodes."""
+    return nodes**2 * COUNTER_BYTES

@@ -1,0 +1,1 @@
+"""From syntax to the automaton: predicates, minterms, Glushkov, DFA, commutation."""

@@ -1,0 +1,422 @@
+"""The automaton of a pattern: an immutable integer table, and all that goes with it.
+
+A *letter* is a pair of a minterm and a group: the step whose register the event is
+bound to, or none. The guards of a group are partitioned into classes, as fine as the
+state needs (`ketal.compiler.dfa`), and a minterm is the set of classes of which the
+event satisfies some guard. The table maps a state and a letter to a state. Where
+letters of several groups lead on, all readings are followed: what moves at run time is
+a set of configurations (`ketal.engine.configurations`). Readings whose live registers
+agree share a group, so they were merged when the table was made.
+
+The one rule: the automaton is data. States are numbered breadth-first in sorted
+letter order, so the table and its fingerprint are the same in every process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
+from ketal.compiler.predicate_codegen import (
+    Mask,
+    Relational,
+    compile_equality,
+    compile_mask,
+    compile_read,
+    compile_relational,
+    compile_value,
+    is_equality,
+    unknown_types,
+)
+from ketal.compiler.predicates import Atom, Formula
+from ketal.errors import Diagnostic, PatternText
+from ketal.model import syntax
+from ketal.model.event import Event
+from ketal.model.limits import DEFAULT, Limits
+
+FORMAT = 2
+ANONYMOUS = -1
+"""The group of an event that no register keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A step as it stands on an edge: its number and the `not` guards before it."""
+
+    step: int
+    nots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRegisters:
+    """Which registers a state's future reads.
+
+    Attributes
+    ----------
+    prior : bool
+        The last event taken.
+    history : bool
+        The summary of all events taken.
+    steps : tuple of int
+        The steps whose last event is read.
+    """
+
+    prior: bool
+    history: bool
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """A deterministic automaton over letters.
+
+    Attributes
+    ----------
+    steps : tuple of str
+        The steps' names, in declaration order.
+    variants, formulas : tuples
+        The guards on edges, and the formula over `atoms` of each.
+    nots : tuple of Formula
+        The formulas of `not` guards.
+    minterms : tuple of tuples of tuples of int
+        Each the classes of which some variant holds, and each of these its variants.
+    letters : tuple of (int, int)
+        (minterm, group).
+    table : tuple of tuples of (int, int)
+        For each state the letters that lead on, in order, and where to. State 0 is initial.
+    finals : frozenset of int
+        The accepting states.
+    names : tuple of str
+        What each state is called.
+    enabled : tuple of tuples of int
+        The variants that some word takes next, for each state.
+    live : tuple of LiveRegisters
+        The registers read from each state on.
+    classes : tuple of int
+        The class of each step's local guard (mirror images).
+    """
+
+    steps: tuple[str, ...]
+    atoms: tuple[Atom, ...]
+    variants: tuple[Variant, ...]
+    formulas: tuple[Formula, ...]
+    nots: tuple[Formula, ...]
+    minterms: tuple[tuple[tuple[int, ...], ...], ...]
+    letters: tuple[tuple[int, int], ...]
+    table: tuple[tuple[tuple[int, int], ...], ...]
+    finals: frozenset[int]
+    names: tuple[str, ...]
+    enabled: tuple[tuple[int, ...], ...]
+    live: tuple[LiveRegisters, ...]
+    classes: tuple[int, ...]
+    mirrors: bool
+    """Whether two matches of the same events can be mirror images at all."""
+
+    @functools.cached_property
+    def turns_back(self) -> bool:
+        """Whether some event leads back to the initial state."""
+        return any(target == 0 for row in self.table for _, target in row)
+
+    def named(self, states: Iterable[int]) -> str:
+        """Return the names of states."""
+        return ",".join(self.names[s] for s in states)
+
+    def expected(self, states: Iterable[int]) -> tuple[str, ...]:
+        """Return the names of the steps that can come next, in declaration order."""
+        numbers = {self.variants[v].step for s in states for v in self.enabled[s]}
+        return tuple(self.steps[n] for n in sorted(numbers))
+
+
+class Ways:
+    """Where events lead from one state of an automaton.
+
+    Parameters
+    ----------
+    automaton : Automaton
+        The table.
+    state : int
+        The state.
+
+    Attributes
+    ----------
+    classes : tuple of tuples of int
+        The variants that lead on, those together that lead to the same states.
+    """
+
+    def __init__(self, automaton: Automaton, state: int) -> None:
+        enabled = frozenset(automaton.enabled[state])
+        self._class_of: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._targets: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
+        for letter, target in automaton.table[state]:
+            minterm, group = automaton.letters[letter]
+            # A class of guards that lead nowhere from here matters in other states only.
+            here = frozenset(c for c in automaton.minterms[minterm] if not enabled.isdisjoint(c))
+            self._targets[group, here] = target
+            self._class_of |= {v: (group, c) for c in here for v in c}
+        self.classes = tuple(sorted({c for _, c in self._class_of.values()}))
+
+    def targets(self, held: frozenset[int]) -> tuple[tuple[int, int], ...]:
+        """Return (group, state) for each group, for an event that satisfies these variants.
+
+        They are all of the state's enabled ones that it satisfies.
+        """
+        of: dict[int, set[tuple[int, ...]]] = {}
+        for variant in held:
+            group, of_class = self._class_of[variant]
+            of.setdefault(group, set()).add(of_class)
+        # A missing one would mean that "unsatisfiable" was no proof.
+        return tuple(sorted((g, self._targets[g, frozenset(c)]) for g, c in of.items()))
+
+
+# Written out, so that a class or a field can be renamed and every fingerprint stays.
+NODE_TAGS: dict[type, str] = {
+    syntax.Literal: "Literal",
+    syntax.Duration: "Duration",
+    syntax.Field: "Field",
+    syntax.Attribute: "Attribute",
+    syntax.Reference: "Reference",
+    syntax.ParamRef: "ParamRef",
+    syntax.Arithmetic: "Arithmetic",
+    syntax.Negative: "Negative",
+    syntax.ListOf: "ListOf",
+    syntax.Truth: "Truth",
+    syntax.Name: "Name",
+    syntax.Call: "Call",
+    syntax.Host: "Host",
+    syntax.Origin: "Origin",
+    syntax.Localhost: "Localhost",
+    syntax.Comparison: "Comparison",
+    syntax.Membership: "Membership",
+    syntax.Matches: "Matches",
+    syntax.Exists: "Exists",
+    syntax.Registered: "Registered",
+    syntax.Not: "Not",
+    syntax.And: "And",
+    syntax.Or: "Or",
+    syntax.Causal: "Causal",
+    syntax.Conc: "Conc",
+    syntax.Step: "Step",
+    syntax.Absent: "Absent",
+    syntax.Sequence: "Sequence",
+    syntax.Alternation: "Alternation",
+    syntax.Repeat: "Repeat",
+    syntax.Together: "Together",
+    syntax.Edge: "Edge",
+    syntax.AutomatonBody: "AutomatonBody",
+    syntax.ParamDecl: "ParamDecl",
+    syntax.EventDecl: "EventDecl",
+    syntax.StepDecl: "StepDecl",
+    syntax.Order: "Order",
+    syntax.Deployment: "Deployment",
+    syntax.Window: "Window",
+    syntax.ReturnItem: "ReturnItem",
+    syntax.Returns: "Returns",
+    syntax.TopologyEdge: "TopologyEdge",
+    syntax.Topology: "Topology",
+    syntax.Pattern: "Pattern",
+    syntax.File: "File",
+    Atom: "Atom",
+    Variant: "Variant",
+    LiveRegisters: "Live",
+}
+"""The tag in fingerprints of each class that they are a hash of."""
+
+FIELD_TAGS = {
+    "atoms": "atoms", "classes": "classes", "enabled": "enabled", "finals": "finals",
+    "formulas": "formulas", "letters": "letters", "live": "live", "minterms": "minterms",
+    "mirrors": "mirrors", "nots": "nots", "steps": "steps", "table": "table",
+    "variants": "variants",
+}  # fmt: skip
+"""The tag in fingerprints of each field of an automaton, as tag → field; all but the states'
+names."""
+
+
+def canonical_form(value: Any) -> Any:
+    """Return syntax and formulas as plain JSON, spans left out: the same in every process."""
+    if isinstance(value, syntax.Node | Atom | Variant | LiveRegisters):
+        return [NODE_TAGS[type(value)]] + [
+            canonical_form(getattr(value, f.name)) for f in fields(value) if f.compare
+        ]
+    if isinstance(value, frozenset | set):
+        return sorted(canonical_form(v) for v in value)
+    if isinstance(value, tuple | list):
+        return [canonical_form(v) for v in value]
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return ["number", type(value).__name__, repr(value)]
+    return value
+
+
+@dataclass(frozen=True)
+class CompiledPattern:
+    """One pattern, compiled: the automaton, and how runs of it are made and judged.
+
+    Attributes
+    ----------
+    name : str
+        The pattern's name.
+    pattern : Pattern
+        The syntax it was compiled from, with parameters substituted.
+    automaton : Automaton
+        The table.
+    alphabet : Formula
+        Which events are offered, over the automaton's atoms.
+    window_us, window_events : int or None
+        `within`, in microseconds or in events.
+    order_free : bool
+        Whether the verdicts need no release order at all.
+    order_independent : bool
+        Whether every linear extension gives the same verdicts.
+    guard_failed : callable or None
+        Called for each failure of a registered guard; see `reporting`.
+    warnings : tuple of Diagnostic
+        The findings of lint.
+    fingerprint : str
+        32 hex digits over all that decides verdicts.
+    """
+
+    name: str
+    pattern: syntax.Pattern
+    automaton: Automaton
+    alphabet: Formula
+    guards: tuple[tuple[str, syntax.Guard], ...]
+    window_us: int | None
+    window_events: int | None
+    order_free: bool
+    order_independent: bool
+    calls: tuple[syntax.Call, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    registered: tuple[RegisteredGuard, ...] = ()
+    limits: Limits = DEFAULT
+    source: PatternText | None = field(default=None, compare=False, repr=False)
+    guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+
+    # --- the syntax, in the words of the engine ---
+
+    @property
+    def kind(self) -> str:
+        """`check` or `find`."""
+        return self.pattern.kind
+
+    @property
+    def causal(self) -> bool:
+        """Whether it stands under `order CausalOrder`."""
+        return self.pattern.order.kind == "causal"
+
+    @property
+    def strategy(self) -> str:
+        """`strict`, `next` or `any`; `check` for a check."""
+        return "check" if self.kind == "check" else self.pattern.strategy or "next"
+
+    @property
+    def on_violation(self) -> str:
+        """`halt`, `resume` or `skip`."""
+        return self.pattern.on_violation or "halt"
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits over all that decides verdicts; layout and comments do not."""
+        p = self.pattern
+        parts = {
+            "format": FORMAT,
+            "kind": p.kind,
+            "strategy": self.strategy,
+            "order": canonical_form(p.order),
+            "deployment": canonical_form(p.deployment),
+            "partition": canonical_form(p.partition),
+            "on_violation": self.on_violation if p.kind == "check" else None,
+            "window": [self.window_us, self.window_events],
+            "returns": canonical_form(p.returns),
+            "limit": p.limit,
+            "mode": p.mode,
+            "topology": canonical_form(p.topology),
+            "alphabet": canonical_form(self.alphabet),
+            "registered": sorted([g.name, g.version] for g in self.registered),
+            "automaton": canonical_form(self._anonymous()),
+        }
+        packed = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.blake2b(packed.encode(), digest_size=16).hexdigest()
+
+    def _anonymous(self) -> list[tuple[str, Any]]:
+        # The names of states change no verdict's id.
+        named = FIELD_TAGS.items()
+        return sorted((tag, canonical_form(getattr(self.automaton, name))) for tag, name in named)
+
+    # --- compiled functions; made when first used, never shipped ---
+
+    def __getstate__(self) -> dict[str, Any]:
+        saved = {f.name for f in fields(self)} | {"fingerprint"}
+        return {k: v for k, v in self.__dict__.items() if k in saved}
+
+    @functools.cached_property
+    def _registered(self) -> dict[str, GuardCall]:
+        return {g.name: GuardCall(g, self.guard_failed) for g in self.registered}
+
+    def reporting(self, guard_failed: Callable[[], None]) -> CompiledPattern:
+        """Return the pattern with guards that call `guard_failed` for each of their failures."""
+        return replace(self, guard_failed=guard_failed) if self.registered else self
+
+    @functools.cached_property
+    def mask(self) -> Mask:
+        """Event → bit mask of the local atoms, localhost apart."""
+        return compile_mask(list(self.automaton.atoms), self.limits, self._registered)
+
+    @functools.cached_property
+    def localhost_bit(self) -> int:
+        """The bit of `localhost`; 0 where the pattern does not use it."""
+        for number, atom in enumerate(self.automaton.atoms):
+            if atom.shape == "localhost":
+                return 1 << number
+        return 0
+
+    @functools.cached_property
+    def relational(self) -> dict[int, Relational]:
+        """The compiled atoms that refer to bound events, by number."""
+        return {
+            number: compile_relational(atom, self.limits, self._registered)
+            for number, atom in enumerate(self.automaton.atoms)
+            if atom.relational and atom.shape not in ("before", "concurrent", "barred")
+        }
+
+    @functools.cached_property
+    def equalities(
+        self,
+    ) -> dict[int, tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]]:
+        """The two sides of each atom that equates an event's value with a bound one's."""
+        return {
+            number: compile_equality(atom, self.limits)
+            for number, atom in enumerate(self.automaton.atoms)
+            if is_equality(atom)
+        }
+
+    @functools.cached_property
+    def partition(self) -> tuple[tuple[str, Callable[[Event], Any]], ...]:
+        """(name, reader) of each partition key."""
+        return tuple(
+            (
+                of.name if isinstance(of, syntax.Field) else of.path[-1],
+                compile_read(of, self.limits),
+            )
+            for of in self.pattern.partition
+        )
+
+    @functools.cached_property
+    def returns(self) -> tuple[tuple[str, Callable[[Any], Any]], ...] | None:
+        """(name, value of the bound events) of each `return` item; None without."""
+        clause = self.pattern.returns
+        if clause is None or clause.count:
+            return None
+        return tuple((item.name, compile_value(item.value, self.limits)) for item in clause.items)
+
+    @functools.cached_property
+    def unknown_types(self) -> Callable[[Event], bool] | None:
+        """Whether an event leaves the types of a `call` unknown; None without such calls."""
+        return unknown_types(self.calls)
+
+    def __repr__(self) -> str:
+        states = len(self.automaton.table)
+        return f"<pattern {self.name}: {self.strategy}, {states} states, {self.fingerprint[:8]}>"

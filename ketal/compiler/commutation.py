@@ -1,0 +1,450 @@
+"""Ambiguity and order-sensitivity of an automaton.
+
+Linear extensions of one execution are joined by swaps of two neighbours that
+are concurrent. So a pattern is order-independent if, from every state, taking
+two concurrent events x and y in either order leads to the same configurations
+and the same verdicts. That is decided on symbols: x and y are each a set of
+truth values of the guards, before and after the other was taken. After it, the
+registers that the other overwrote hold an event concurrent with this one.
+
+The one rule: "order-independent" is proven; what cannot be proven in
+`SWAPS_MAX` steps is called order-sensitive.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
+from ketal.compiler.minterms import PartialAssignment, Theory, negation
+from ketal.compiler.predicates import (
+    Atom,
+    Formula,
+    conjunction,
+    disjunction,
+    registers,
+    simplify,
+    variables,
+)
+from ketal.model import syntax
+from ketal.operators.topology.domain_order import gives_up
+
+SWAPS_MAX = 200_000
+"""Pairs of symbolic events tried before a proof is given up."""
+
+CLASSES_MAX = 512
+"""Symbolic events that one state distinguishes before a proof is given up."""
+
+WITNESSES_MAX = 64
+"""Of more symbolic events than that, those that are tried for two that do not commute."""
+
+
+def _exclusive(theory: Theory) -> tuple[Formula, ...]:
+    """Return that prior (and the history), once bound, is not both before and concurrent."""
+    out = []
+    for number, atom in enumerate(theory.atoms):
+        if atom.shape == "before" and atom.payload[0] in (syntax.PRIOR, syntax.ALL):
+            for other, peer in enumerate(theory.atoms):
+                if peer.shape == "concurrent" and peer.payload == atom.payload:
+                    both = conjunction([("var", number, True), ("var", other, True)])
+                    out.append(negation(both))
+    return tuple(out)
+
+
+def ambiguities(automaton: Automaton, theory: Theory) -> Iterator[tuple[str, str, str]]:
+    """Yield (state, step, step) once for each two steps that one event can be at once.
+
+    Only those count that lead to different configurations: readings that the
+    table merged need one.
+    """
+    bound = _exclusive(theory)
+    group_of = {
+        v: group
+        for minterm, group in automaton.letters
+        for of_class in automaton.minterms[minterm]
+        for v in of_class
+    }
+    reported: set[tuple[int, int]] = set()
+    asked: dict[tuple[bool, int, int], bool] = {}
+    looked: set[tuple[bool, tuple[int, ...]]] = set()
+    for state, enabled in enumerate(automaton.enabled):
+        if (state == 0, enabled) in looked:
+            continue
+        looked.add((state == 0, enabled))
+        for one, two in itertools.combinations(enabled, 2):
+            steps = automaton.variants[one].step, automaton.variants[two].step
+            if group_of[one] == group_of[two] or steps in reported:
+                continue
+            key = (state == 0, one, two)
+            if key not in asked:
+                both = (automaton.formulas[one], automaton.formulas[two])
+                asked[key] = theory.can_hold(*both, *(bound if state else ()))
+            if asked[key]:
+                reported.add(steps)
+                yield automaton.names[state], automaton.steps[steps[0]], automaton.steps[steps[1]]
+
+
+class Sensitivity(NamedTuple):
+    """Why a pattern is order-sensitive.
+
+    Attributes
+    ----------
+    of : {"topology", "steps", "window", "limit"}
+        What makes it so.
+    message : str
+        The reason in words.
+    """
+
+    of: Literal["topology", "steps", "window", "limit"]
+    message: str
+
+
+def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
+    """Return the clauses for which even a `find any` needs a release order."""
+    counted = pattern.window is not None and isinstance(pattern.window.length, int)
+    there = {
+        "`not`": any(isinstance(node, syntax.Absent) for node in syntax.walk(pattern.body)),
+        "`limit`": pattern.limit is not None,
+        "`within … events`": counted,
+    }
+    return [clause for clause, is_there in there.items() if is_there]
+
+
+def order_sensitivity(
+    pattern: syntax.Pattern,
+    automaton: Automaton,
+    alphabet: Formula,
+    theory: Theory,
+    order_free: bool,
+) -> Sensitivity | None:
+    """Return why a pattern is order-sensitive, None where it is proven not to be."""
+    if order_free:
+        return None
+    if pattern.topology is not None and gives_up(pattern.topology, theory.limits):
+        why = "across a `relaxed` edge an event may be offered before its causes"
+        return Sensitivity("topology", f"order-sensitive: {why}")
+    reason = _of_the_steps(pattern, automaton, alphabet, theory)
+    if reason is not None:
+        return Sensitivity("steps", f"order-sensitive{reason}")
+    if pattern.window is not None and isinstance(pattern.window.length, int):
+        why = "`within … events` counts positions in the order offered"
+        return Sensitivity("window", f"order-sensitive: {why}")
+    if pattern.limit is not None:
+        why = "which matches `limit` lists depends on the order offered"
+        return Sensitivity("limit", f"order-sensitive: {why}")
+    return None
+
+
+def _of_the_steps(
+    pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
+) -> str | None:
+    """Return why the runs themselves are order-sensitive, None where it is proven that not.
+
+    Which matches are listed, and where a window of events ends, is left out of account.
+    """
+    if pattern.kind == "find" and pattern.order.kind == "causal" and pattern.strategy == "any":
+        # With `not`: defined by the partial order alone, and offered after its past.
+        return None
+    if pattern.kind == "find" and automaton.nots:
+        return ": a `not` bars by what was offered in between"
+    swap = _Swaps(pattern, automaton, alphabet, theory).find()
+    if swap is None or isinstance(swap, str):
+        return swap
+    state, one, two = swap
+    both = f"two `{one}`" if one == two else f"`{one}` and `{two}`"
+    return f": in state {automaton.names[state]}, {both} do not commute"
+
+
+_Column = tuple[int | None, tuple[int, ...]]
+"""A question about a symbolic event: does it satisfy one of these variants, with the registers
+as they were (None), or after the other event was bound in this group?"""
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    """A symbolic event: a class of events that one state and its successors do not distinguish.
+
+    Attributes
+    ----------
+    held : frozenset of _Column
+        The guards that hold.
+    assignment : PartialAssignment
+        The truth values of its atoms that follow.
+    node : str or None
+        Its node, where the guards fix it.
+    """
+
+    held: frozenset[_Column]
+    assignment: PartialAssignment
+    node: str | None
+
+
+_Configuration = tuple[int, str, tuple[tuple[int, str], ...], frozenset[str], tuple[str, ...]]
+
+
+class _Swaps:
+    """The search for two concurrent events that do not commute."""
+
+    def __init__(
+        self, pattern: syntax.Pattern, automaton: Automaton, alphabet: Formula, theory: Theory
+    ) -> None:
+        self.pattern = pattern
+        self.automaton = automaton
+        self.strategy = "check" if pattern.kind == "check" else pattern.strategy or "next"
+        self.find_kind = pattern.kind == "find"
+        self._ways: dict[int, Ways] = {}
+        self._known: dict[tuple[_Column, ...], list[_Symbol]] = {}
+        self._overwritten: dict[int, tuple[Mapping[int, bool], Mapping[int, int]]] = {}
+        atoms = list(theory.atoms)
+        self._nodes = _nodes(atoms)
+        self._fixed = [alphabet]
+        if pattern.deployment is not None and not pattern.deployment.everything:
+            # A copy's own events stand at fixed places among what it is offered.
+            self._fixed += [
+                ("var", n, False) for n, a in enumerate(atoms) if a.shape == "localhost"
+            ]
+        for group in sorted({g for _, g in automaton.letters}):
+            self._overwritten[group] = self._after(group, theory.atoms, atoms)
+        self.theory = Theory(atoms, theory.limits)
+
+    def _after(
+        self, group: int, before: Sequence[Atom], atoms: list[Atom]
+    ) -> tuple[Mapping[int, bool], Mapping[int, int]]:
+        """Return the relational atoms that are decided once the other event is bound in `group`."""
+        name = self.automaton.steps[group] if group != ANONYMOUS else None
+        known: dict[int, bool] = {}
+        fresh: dict[int, int] = {}
+        for number, atom in enumerate(before):
+            if not atom.relational:
+                continue
+            prior, steps, history = registers(atom)
+            if atom.shape == "barred" or (
+                atom.shape == "before" and (prior or history or name in steps)
+            ):
+                known[number] = False
+            elif atom.shape == "concurrent" and (prior or name in steps):
+                known[number] = True
+            elif name in steps:
+                # Compared with the other event now: nothing is known of it.
+                fresh[number] = len(atoms)
+                atoms.append(Atom("after", (group, number), True, relational=True, decided=True))
+        return known, fresh
+
+    # symbolic events
+
+    def ways(self, state: int) -> Ways:
+        """Return where events lead from a state."""
+        ways = self._ways.get(state)
+        if ways is None:
+            ways = self._ways[state] = Ways(self.automaton, state)
+        return ways
+
+    def symbols(self, state: int) -> list[_Symbol]:
+        """Return the symbolic alphabet events that a state and its successors distinguish.
+
+        More than `CLASSES_MAX` are not all of them.
+        """
+        columns: dict[_Column, None] = {(None, c): None for c in self.ways(state).classes}
+        for letter, target in self.automaton.table[state]:
+            _, group = self.automaton.letters[letter]
+            columns |= {(group, c): None for c in self.ways(target).classes}
+        asked = tuple(columns)
+        if asked not in self._known:
+            self._known[asked] = self._distinguished(asked)
+        return self._known[asked]
+
+    def _distinguished(self, columns: tuple[_Column, ...]) -> list[_Symbol]:
+        formulas = {column: self._formula(*column) for column in columns}
+        symbols: list[_Symbol] = []
+        # Most guards do not change when another event is taken: each is decided once.
+        asked = tuple(dict.fromkeys(formulas.values()))
+        for known, chosen in _classes(self.theory, self._fixed, asked):
+            held = frozenset(column for column, formula in formulas.items() if formula in chosen)
+            node = next((c for c, f in self._nodes.items() if self.theory.forces(known, f)), None)
+            symbols.append(_Symbol(held, known, node))
+            if len(symbols) > CLASSES_MAX:
+                break
+        return symbols
+
+    def _formula(self, overwritten: int | None, variants: tuple[int, ...]) -> Formula:
+        formula = disjunction([self.automaton.formulas[v] for v in variants])
+        if overwritten is None:
+            return formula
+        known, fresh = self._overwritten[overwritten]
+        return _rename(simplify(formula, known), fresh)
+
+    # runs of two events
+
+    def find(self) -> tuple[int, str, str] | str | None:
+        """Return (state, step, step) that do not commute, why no proof was found, or None."""
+        unproven = " as far as can be shown: the steps overlap too much for a proof"
+        swaps = 0
+        windows: list[tuple[bool, bool, bool]] = [(True, True, True)]
+        if self.pattern.window is not None:
+            both = (True, False)
+            windows = [(a, b, c) for a in both for b in both for c in both]
+        order = {name: number for number, name in enumerate(self.automaton.steps)}
+        for state in range(len(self.automaton.table)):
+            symbols = self.symbols(state)
+            swaps += len(symbols) ** 2
+            proven = len(symbols) <= CLASSES_MAX and swaps <= SWAPS_MAX
+            tried = symbols if proven else symbols[:WITNESSES_MAX]
+            for x, y in itertools.combinations_with_replacement(tried, 2):
+                if x.node is not None and x.node == y.node:
+                    continue  # one node's events are never concurrent
+                for fits in windows:
+                    if self._outcome(state, x, y, "x", "y", fits) != self._outcome(
+                        state, y, x, "y", "x", (fits[1], fits[0], fits[2])
+                    ):
+                        names = [self._name(state, x), self._name(state, y)]
+                        one, two = sorted(names, key=lambda name: order.get(name, len(order)))
+                        return state, one, two
+            if not proven:
+                return unproven
+        return None
+
+    def _name(self, state: int, symbol: _Symbol) -> str:
+        """Return the step that an event is in a state, else in one next to it."""
+        here = self.ways(state).classes
+        at_once = [(None, c) for c in here if (None, c) in symbol.held]
+        later = sorted((g, c) for g, c in symbol.held if g is not None)
+        for overwritten, variants in (*at_once, *later):
+            for variant in variants:
+                formula = self._formula(overwritten, (variant,))
+                after = self.theory.narrowed(symbol.assignment, (formula,))
+                if after is not None and self.theory.satisfiable(after):
+                    return self.automaton.steps[self.automaton.variants[variant].step]
+        return "an event of no step"
+
+    def _outcome(
+        self,
+        state: int,
+        first: _Symbol,
+        second: _Symbol,
+        one: str,
+        two: str,
+        fits: tuple[bool, bool, bool],
+    ) -> object:
+        start: _Configuration = (state, "", (), frozenset(), ())
+        findings: list[object] = []
+        after: list[tuple[_Configuration, int | None]] = []
+        moved = self._moves(start, first, None, one) if fits[0] or state == 0 else []
+        stays = not moved if self.strategy == "next" else self.strategy == "any"
+        if self.find_kind and (stays or state == 0):
+            after.append((start, None))
+        after += moved
+        if not self.find_kind and not moved:
+            if self.pattern.on_violation in (None, "halt"):
+                return "violation"
+            findings.append("violation")
+            if self.pattern.on_violation == "resume":
+                return (one, "resumes")  # not compared: the fresh run depends on the event
+            after = [(start, None)]
+        last: set[_Configuration] = set()
+        findings += [m for c, _ in moved for m in self._match(c)]
+        none_moved = True
+        for configuration, group in after:
+            allowed = (fits[1] or state == 0) if group is None else (fits[2] or state == 0)
+            again = (
+                self._moves(configuration, second, group, two)
+                if allowed or configuration[0] == 0
+                else []
+            )
+            none_moved = none_moved and not again
+            fresh = configuration[0] == 0 and not configuration[4] and group is None
+            stays = not again if self.strategy == "next" else self.strategy == "any"
+            if self.find_kind and (stays or (state == 0 and fresh)):
+                last.add(configuration)
+            last |= {self._live_part(c) for c, _ in again}
+            findings += [m for c, _ in again for m in self._match(c)]
+        if not self.find_kind and none_moved:
+            if self.pattern.on_violation in (None, "halt"):
+                return "violation"
+            if self.pattern.on_violation == "resume":
+                return (two, "resumes")
+            findings.append("violation")
+            last = {self._live_part(c) for c, _ in after}
+        return frozenset(self._live_part(c) for c in last), tuple(sorted(map(repr, findings)))
+
+    def _moves(
+        self, configuration: _Configuration, symbol: _Symbol, overwritten: int | None, event: str
+    ) -> list[tuple[_Configuration, int]]:
+        """Return where a symbolic event leads, the other one taken into `overwritten`."""
+        state, _, steps, history, bound = configuration
+        ways = self.ways(state)
+        here = frozenset(c[0] for c in ways.classes if (overwritten, c) in symbol.held)
+        try:
+            targets = ways.targets(here)
+        except KeyError:
+            return []  # no event: comparisons with the other one are distinguished too finely
+        out: list[tuple[_Configuration, int]] = []
+        for group, target in targets:
+            registers = dict(steps)
+            if group != ANONYMOUS:
+                registers[group] = event
+            binding = (*bound, f"{group}:{event}") if self.find_kind else ()
+            new = (target, event, tuple(sorted(registers.items())), history | {event}, binding)
+            out.append((self._live_part(new), group))
+        return out
+
+    def _live_part(self, configuration: _Configuration) -> _Configuration:
+        """Return a configuration with only the registers that are read later."""
+        state, prior, steps, history, bound = configuration
+        live = self.automaton.live[state]
+        return (
+            state,
+            prior if live.prior else "",
+            tuple((g, e) for g, e in steps if g in live.steps),
+            history if live.history else frozenset(),
+            bound,
+        )
+
+    def _match(self, configuration: _Configuration) -> list[object]:
+        if self.find_kind and configuration[0] in self.automaton.finals:
+            return [configuration[4]]
+        return []
+
+
+def _classes(
+    theory: Theory, fixed: Sequence[Formula], asked: Sequence[Formula]
+) -> Iterator[tuple[PartialAssignment, frozenset[Formula]]]:
+    """Yield each set of formulas that some event satisfies exactly, `fixed` apart."""
+    stack: list[tuple[int, PartialAssignment | None, frozenset[Formula]]] = [
+        (0, theory.narrowed(PartialAssignment(), fixed), frozenset())
+    ]
+    while stack:
+        at, known, chosen = stack.pop()
+        if known is None or not theory.satisfiable(known):
+            continue
+        if at == len(asked):
+            yield known, chosen
+            continue
+        formula = asked[at]
+        stack.append((at + 1, theory.narrowed(known, (negation(formula),)), chosen))
+        stack.append((at + 1, theory.narrowed(known, (formula,)), chosen | {formula}))
+
+
+def _nodes(atoms: Sequence[Atom]) -> Mapping[str, Formula]:
+    """Return the atoms that fix an event's node, by its name."""
+    return {
+        a.payload[0]: ("var", n, True)
+        for n, a in enumerate(atoms)
+        if a.shape == "host" and not set("*?") & set(a.payload[0])
+    } | {
+        a.payload[2].value: ("var", n, True)
+        for n, a in enumerate(atoms)
+        if a.shape == "compare"
+        and a.payload[:2] == ("==", syntax.Field("node"))
+        and isinstance(a.payload[2], syntax.Literal)
+    }
+
+
+def _rename(formula: Formula, fresh: Mapping[int, int]) -> Formula:
+    if isinstance(formula, bool) or not variables(formula) & fresh.keys():
+        return formula
+    if formula[0] == "var":
+        return ("var", fresh[formula[1]], formula[2])
+    return (formula[0], tuple(_rename(f, fresh) for f in formula[1]))

@@ -1,0 +1,489 @@
+"""From the positions of a body to the minimal deterministic automaton.
+
+Determinising over the minterms of all of a pattern's guards is the textbook's way, and
+it is exponential where guards have nothing to do with each other: eleven steps that
+each read an attribute of their own make 2^11 - 1 classes of events, though no state
+ever has to choose between more than one or two of them. So it is done in two stages.
+
+1. *Over steps.* With the guards on edges (variants) for letters, the position
+   automaton is determinised and minimised by automata-lib. No event is looked
+   at, and the result depends on nothing but the language of the body over steps.
+2. *Over events.* An event satisfies several guards at once. Of one group (the
+   steps whose events are bound alike) all readings are followed as one, so a state is
+   now a set of states of the first stage (Rabin and Scott 1959). What has to be
+   distinguished in it are not guards but *classes* of guards: those that lead to the
+   same states are one, their guard being the disjunction. The minterms are taken over
+   the classes of one group in one state. Where an event is bound to a register of its
+   own, as in every find, a step is its own group, and there is hardly ever more than
+   one class. Where sets of several states come about, automata-lib minimises once more.
+
+Minterms of the guards that leave one state, not of all, are how symbolic automata are
+determinised (D'Antoni and Veanes, "The Power of Symbolic Automata and Transducers", CAV
+2017). What stays exponential is inherently so: n overlapping guards that may come
+together in one state, are bound alike, and lead to n different futures.
+
+automata-lib keeps a list for every pair of state and symbol, which for a long
+chain of steps would be a square. So letters are written as numbers of base 16
+with a fixed number of digits. Such a code keeps words apart, and a state inside
+of a letter is never equivalent to one between letters, so the states between
+letters are those of the minimal automaton over whole letters.
+
+The one rule: nothing that depends on hash order leaves this module.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ketal.compiler.glushkov import Positions
+from ketal.compiler.minterms import Theory, TooManyMintermsError, minterms
+from ketal.compiler.predicates import Formula, disjunction
+from ketal.errors import PatternError, Span, pattern_error
+from ketal.model.limits import Limits
+
+_Class: TypeAlias = tuple[int, ...]
+"""Variants that lead to the same states, in order."""
+_Minterm: TypeAlias = tuple[_Class, ...]
+_Letter: TypeAlias = tuple[_Minterm, int]
+"""The classes of one group of which some variant holds, and the group."""
+_States: TypeAlias = frozenset[int]
+_DIGITS = "0123456789abcdef"
+
+MOVES_PER_STATE_MAX = 32
+"""Moves of the automaton over events, as a multiple of `states_max`."""
+
+
+@dataclass(frozen=True)
+class Guards:
+    """The guards on edges, as determinisation reads them.
+
+    Attributes
+    ----------
+    variants : tuple of (int, tuple of int)
+        The step and the `not` guards of each; sorted.
+    formulas : tuple of Formula
+        The guard of each.
+    groups : tuple of int
+        The group of each.
+    spans : tuple of Span or None
+        Where the step of each is declared.
+    names : tuple of str
+        The name of the step of each.
+    """
+
+    variants: tuple[tuple[int, tuple[int, ...]], ...]
+    formulas: tuple[Formula, ...]
+    groups: tuple[int, ...]
+    spans: tuple[Span | None, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Deterministic:
+    """The minimal automaton; its fields are those of `ketal.compiler.automaton.Automaton`."""
+
+    minterms: tuple[_Minterm, ...]
+    letters: tuple[tuple[int, int], ...]
+    table: tuple[tuple[tuple[int, int], ...], ...]
+    finals: frozenset[int]
+    names: tuple[str, ...]
+    enabled: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class _TableRows:
+    """An automaton with numbers for letters; state 0 is initial.
+
+    Attributes
+    ----------
+    rows : sequence of mapping of int to set of int
+        For each state and letter the states that come next.
+    finals : set of int
+        The accepting states.
+    """
+
+    rows: Sequence[Mapping[int, _States]]
+    finals: Collection[int]
+
+    def after(self, states: _States) -> Mapping[int, _States]:
+        """Return the states that come after a set of states, by letter."""
+        if len(states) == 1:
+            (state,) = states
+            return self.rows[state]
+        out: dict[int, set[int]] = {}
+        for state in states:
+            for letter, targets in self.rows[state].items():
+                out.setdefault(letter, set()).update(targets)
+        return {letter: frozenset(out[letter]) for letter in sorted(out)}
+
+
+def determinise(
+    positions: Positions,
+    labels: Mapping[int, str] | None,
+    guards: Guards,
+    theory: Theory,
+    *,
+    check: bool,
+    span: Span | None,
+) -> Deterministic:
+    """Return the minimal deterministic automaton of a body.
+
+    Parameters
+    ----------
+    positions : Positions
+        The body.
+    labels : mapping of int to str or None
+        The name of each position's state, where the body spells states out.
+    guards : Guards
+        The guards on its edges.
+    theory : Theory
+        Which guards hold together.
+    check : bool
+        Whether the steps that may come next are part of the answer, as in a `check`:
+        then states that differ in it are not merged.
+    span : Span or None
+        Where the body stands.
+
+    Raises
+    ------
+    PatternError
+        If it needs more than `states_max` states, or one of them more than
+        `minterms_max` minterms.
+    """
+    numbers = {variant: number for number, variant in enumerate(guards.variants)}
+    moves: list[dict[int, set[int]]] = [{} for _ in positions.steps]
+    for p, nots, q in positions.edges:
+        moves[p].setdefault(numbers[positions.steps[q], nots], set()).add(q)
+    rows = [{v: frozenset(qs) for v, qs in sorted(row.items())} for row in moves]
+    nfa = _TableRows(rows, positions.finals)
+    _bound_subsets(nfa, theory.limits, span)
+    steps = _minimal(nfa, len(numbers))
+    named = None
+    if labels is not None:
+        named = [{labels[p] for p in behind} for behind in _behind(steps, nfa)]
+    return _OverEvents(steps, named, guards, theory, check, span).run()
+
+
+def _too_many(limits: Limits, span: Span | None) -> PatternError:
+    return pattern_error(
+        "K212",
+        f"the automaton needs more than {limits.states_max} states",
+        span,
+        hint="limit states_max; use smaller counts, or steps that overlap less",
+    )
+
+
+def _bound_subsets(nfa: _TableRows, limits: Limits, span: Span | None) -> None:
+    """Refuse a body whose deterministic form would be too large, before making it."""
+    seen = {frozenset((0,))}
+    todo = deque(seen)
+    while todo:
+        for target in nfa.after(todo.popleft()).values():
+            if target not in seen:
+                seen.add(target)
+                if len(seen) > limits.states_max:
+                    raise _too_many(limits, span)
+                todo.append(target)
+
+
+# --- automata-lib ----------------------------------------------------------------------
+
+
+def _minimal(nfa: _TableRows, letters: int) -> _TableRows:
+    """Return the minimal deterministic automaton, numbered breadth-first, without dead states."""
+    from automata.fa.dfa import DFA
+    from automata.fa.nfa import NFA
+
+    width = max(1, len(f"{max(letters - 1, 0):x}"))
+    transitions: dict[str, dict[str, set[str]]] = {}
+    for p, row in enumerate(nfa.rows):
+        transitions.setdefault(f"{p}", {})
+        for letter, targets in row.items():
+            word, here = f"{letter:0{width}x}", f"{p}"
+            for digit in word[:-1]:
+                there = f"{here}.{digit}"
+                transitions[here].setdefault(digit, set()).add(there)
+                transitions.setdefault(there, {})
+                here = there
+            transitions[here].setdefault(word[-1], set()).update(map(str, targets))
+    made = NFA(
+        states=set(transitions),
+        input_symbols=set(_DIGITS[: max(letters, 1)] if width == 1 else _DIGITS),
+        transitions=transitions,
+        initial_state="0",
+        final_states=set(map(str, nfa.finals)),
+    )
+    dfa = DFA.from_nfa(made, retain_names=False, minify=True)
+    alive = _alive(dfa)
+    index = {dfa.initial_state: 0}
+    order = [dfa.initial_state]
+    rows: list[dict[int, _States]] = []
+    for state in order:
+        new: dict[int, _States] = {}
+        for letter, target in sorted(_letters(dfa, state, width)):
+            if target in alive:
+                if target not in index:
+                    index[target] = len(order)
+                    order.append(target)
+                new[letter] = frozenset((index[target],))
+        rows.append(new)
+    return _TableRows(rows, {index[s] for s in order if s in dfa.final_states})
+
+
+def _letters(dfa: Any, state: Any, width: int) -> Iterator[tuple[int, Any]]:
+    """Yield (letter, state) for each letter, of `width` digits, that leads on from a state."""
+    todo: list[tuple[str, Any]] = [("", state)]
+    while todo:
+        word, here = todo.pop()
+        if len(word) == width:
+            yield int(word, 16), here
+        else:
+            todo += [(word + digit, there) for digit, there in dfa.transitions[here].items()]
+
+
+def _alive(dfa: Any) -> set[Any]:
+    """Return the states from which a final one can be reached."""
+    before: dict[Any, list[Any]] = {}
+    for state, row in dfa.transitions.items():
+        for target in row.values():
+            before.setdefault(target, []).append(state)
+    alive = set(dfa.final_states)
+    todo = list(alive)
+    while todo:
+        for state in before.get(todo.pop(), ()):
+            if state not in alive:
+                alive.add(state)
+                todo.append(state)
+    return alive
+
+
+def _breadth_first(automaton: _TableRows, letters: int) -> _TableRows:
+    """Return a deterministic automaton numbered anew, without the letters from `letters` on."""
+    index = {0: 0}
+    order = [0]
+    rows: list[dict[int, _States]] = []
+    for state in order:
+        row: dict[int, _States] = {}
+        for letter, (target,) in sorted(automaton.rows[state].items()):
+            if letter < letters:
+                if target not in index:
+                    index[target] = len(order)
+                    order.append(target)
+                row[letter] = frozenset((index[target],))
+        rows.append(row)
+    return _TableRows(rows, {index[s] for s in automaton.finals if s in index})
+
+
+def _behind(minimal: _TableRows, nfa: _TableRows) -> list[_States]:
+    """Return the states of an automaton that stand behind each state of its minimal form."""
+    behind: list[set[_States]] = [set() for _ in minimal.rows]
+    behind[0].add(frozenset((0,)))
+    todo = deque([(0, frozenset((0,)))])
+    while todo:
+        number, states = todo.popleft()
+        after = nfa.after(states)
+        for letter, targets in minimal.rows[number].items():
+            (target,) = targets
+            if after[letter] not in behind[target]:
+                behind[target].add(after[letter])
+                todo.append((target, after[letter]))
+    return [frozenset().union(*sets) for sets in behind]
+
+
+# --- the second stage ----------------------------------------------------------------
+
+
+class _OverEvents:
+    """The subset construction over the minterms of each state."""
+
+    def __init__(
+        self,
+        steps: _TableRows,
+        labels: Sequence[Collection[str]] | None,
+        guards: Guards,
+        theory: Theory,
+        check: bool,
+        span: Span | None,
+    ) -> None:
+        self.steps = steps
+        self.labels = labels
+        self.guards = guards
+        self.theory = theory
+        self.limits = theory.limits
+        self.check = check
+        self.span = span
+        self._members: dict[int, _Class] = {}
+        for variant, group in enumerate(guards.groups):
+            self._members[group] = (*self._members.get(group, ()), variant)
+        self._asked: dict[tuple[_Class, ...], tuple[_Minterm, ...]] = {}
+
+    def run(self) -> Deterministic:
+        """Return the minimal automaton over minterms."""
+        states = self._reachable()
+        letters, rows = self._moves(states)
+        finals = {n for n, s in enumerate(states) if not s.isdisjoint(self.steps.finals)}
+        whole = _TableRows(rows, finals)
+        made = self._merged(whole, states, len(letters))
+        behind = [frozenset().union(*(states[n] for n in ns)) for ns in _behind(made, whole)]
+        terms = tuple(sorted({term for term, _ in letters}))
+        numbers = {term: number for number, term in enumerate(terms)}
+        return Deterministic(
+            minterms=terms,
+            letters=tuple((numbers[term], group) for term, group in letters),
+            table=tuple(
+                tuple((letter, target) for letter, (target,) in sorted(row.items()))
+                for row in made.rows
+            ),
+            finals=frozenset(made.finals),
+            names=tuple(map(self._name, range(len(behind)), behind)),
+            enabled=tuple(map(self._enabled, behind)),
+        )
+
+    def _name(self, number: int, behind: _States) -> str:
+        if self.labels is None:
+            return f"q{number}"
+        return "|".join(sorted(set().union(*(self.labels[s] for s in behind))))
+
+    # states
+
+    def _enabled(self, states: _States) -> _Class:
+        return tuple(sorted(set().union(*(self.steps.rows[s] for s in states))))
+
+    def _scopes(self, states: _States) -> list[tuple[int, _Class]]:
+        """Return each group that can take an event here, with the variants that matter to it.
+
+        In a find, states that enable different variants of a step may be equivalent, so
+        all are distinguished everywhere.
+        """
+        here: dict[int, _Class] = {}
+        for variant in self._enabled(states):
+            group = self.guards.groups[variant]
+            here[group] = (*here.get(group, ()), variant)
+        return [(g, vs if self.check else self._members[g]) for g, vs in sorted(here.items())]
+
+    def _leads(self, states: _States, variant: int) -> _States:
+        rows = self.steps.rows
+        if len(states) == 1:
+            (state,) = states
+            return rows[state].get(variant, frozenset())
+        return frozenset().union(*(rows[s].get(variant, ()) for s in states))
+
+    def _reachable(self) -> list[_States]:
+        """Return the sets of states that some event leads to, breadth-first."""
+        order = [frozenset((0,))]
+        seen = set(order)
+        moves_max = self.limits.states_max * MOVES_PER_STATE_MAX
+        for states in order:
+            for _, variants in self._scopes(states):
+                leads = {v: self._leads(states, v) for v in variants}
+                terms = self._minterms(_classes(leads))
+                moves_max -= len(terms)
+                for term in terms:
+                    target = frozenset().union(*(leads[c[0]] for c in term))
+                    if target and target not in seen:
+                        seen.add(target)
+                        order.append(target)
+            if len(order) > self.limits.states_max or moves_max < 0:
+                raise _too_many(self.limits, self.span)
+        return order
+
+    def _minterms(self, classes: tuple[_Class, ...]) -> tuple[_Minterm, ...]:
+        """Return the sets of classes of which an event can be at once."""
+        if len(classes) == 1:
+            return (classes,)  # in any case: an unsatisfiable guard is refused
+        known = self._asked.get(classes)
+        if known is None:
+            asked = [disjunction([self.guards.formulas[v] for v in c]) for c in classes]
+            try:
+                terms = minterms(asked, self.theory)
+            except TooManyMintermsError as error:
+                raise self._too_many_minterms(classes[error.number][0]) from None
+            known = self._asked[classes] = tuple(tuple(classes[n] for n in t) for t in terms)
+        return known
+
+    def _too_many_minterms(self, variant: int) -> PatternError:
+        name = self.guards.names[variant]
+        return pattern_error(
+            "K211",
+            f"with `{name}`, the steps that may come at one point tell more than "
+            f"{self.limits.minterms_max} classes of events apart",
+            self.guards.spans[variant],
+            hint="limit minterms_max; let these steps exclude each other, as by `type == …`, "
+            "let fewer of them be alternatives, or raise the limit",
+        )
+
+    # moves
+
+    def _moves(
+        self, states: Sequence[_States]
+    ) -> tuple[tuple[_Letter, ...], list[dict[int, _States]]]:
+        """Return the letters, in order, and the targets of each in each state."""
+        index = {s: n for n, s in enumerate(states)}
+        classes = self._common_classes(states)
+        by_state: list[dict[_Letter, int]] = []
+        moves_max = self.limits.states_max * MOVES_PER_STATE_MAX
+        for of in states:
+            row: dict[_Letter, int] = {}
+            for group, variants in self._scopes(of):
+                for term in self._minterms(classes[group, variants]):
+                    target = frozenset().union(*(self._leads(of, c[0]) for c in term))
+                    # A letter that was not reached was proven to be of no event.
+                    if target in index:
+                        row[term, group] = index[target]
+            moves_max -= len(row)
+            if moves_max < 0:
+                raise _too_many(self.limits, self.span)
+            by_state.append(row)
+        letters = tuple(sorted(set().union(*by_state)))
+        numbers = {letter: n for n, letter in enumerate(letters)}
+        rows = [{numbers[x]: frozenset((t,)) for x, t in sorted(row.items())} for row in by_state]
+        return letters, rows
+
+    def _common_classes(
+        self, states: Sequence[_States]
+    ) -> dict[tuple[int, _Class], tuple[_Class, ...]]:
+        """Return the coarsest classes that every state with the same variants can use.
+
+        States that are equivalent must be seen to be so, letter by letter.
+        """
+        of: dict[tuple[int, _Class], dict[int, int]] = {}
+        for here in states:
+            for scope in self._scopes(here):
+                known = of.get(scope) or dict.fromkeys(scope[1], 0)
+                pairs = {v: (known[v], self._leads(here, v)) for v in scope[1]}
+                numbers = {pair: n for n, pair in enumerate(dict.fromkeys(pairs.values()))}
+                of[scope] = {v: numbers[pair] for v, pair in pairs.items()}
+        return {scope: _classes(known) for scope, known in of.items()}
+
+    # minimal
+
+    def _merged(self, whole: _TableRows, states: Sequence[_States], letters: int) -> _TableRows:
+        """Return the minimal form."""
+        single = all(len(s) == 1 for s in states)
+        if single and (self.check or all(len(vs) == 1 for vs in self._members.values())):
+            # One state of the first stage each, and those are minimal: a word over steps that
+            # distinguishes two of them is a word over events that does.
+            return _breadth_first(whole, letters)
+        if not self.check:
+            return _minimal(whole, letters)
+        # The expected steps are part of the answer of a check: a mark for each set of
+        # variants, so that states that differ in it are not merged.
+        marks: dict[_Class, int] = {}
+        sink = len(states)
+        rows: list[Mapping[int, _States]] = []
+        for row, here in zip(whole.rows, states, strict=True):
+            mark = marks.setdefault(self._enabled(here), letters + len(marks))
+            rows.append({**row, mark: frozenset((sink,))})
+        marked = _minimal(_TableRows([*rows, {}], {*whole.finals, sink}), letters + len(marks))
+        return _breadth_first(marked, letters)
+
+
+def _classes(by: Mapping[int, Hashable]) -> tuple[_Class, ...]:
+    """Return the variants of equal value together, in order."""
+    out: dict[Hashable, list[int]] = {}
+    for variant, value in by.items():
+        out.setdefault(value, []).append(variant)
+    return tuple(map(tuple, out.values()))

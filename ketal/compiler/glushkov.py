@@ -1,0 +1,283 @@
+"""The body of a pattern as a position automaton (Glushkov 1961).
+
+A state is a step's place in the body, so there are no empty moves, and a `not` stands
+on the edges between its neighbours. `automaton { … }` becomes the same: a state for
+each (state, step that enters it). Properties of all paths are computed here: which
+steps are bound before a position, and whether two words can arrange the same events
+(mirror images).
+
+The one rule: nothing here depends on what a guard accepts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.errors import PatternError, pattern_error
+from ketal.model import syntax
+from ketal.model.limits import Limits
+
+EDGES_PER_STATE_MAX = 64
+"""Edges of the position automaton, as a multiple of `states_max`."""
+
+MIRRORS_LOOKED_MAX = 300
+"""Positions of a body that is looked through for mirror images."""
+
+
+@dataclass
+class Positions:
+    """The position automaton of a body; position 0 is the start."""
+
+    steps: list[int] = field(default_factory=lambda: [-1])
+    edges: set[tuple[int, tuple[int, ...], int]] = field(default_factory=set)
+    finals: set[int] = field(default_factory=set)
+    labels: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Fragment:
+    nullable: bool
+    first: set[int]
+    last: set[int]
+
+
+class Glushkov:
+    """Builds the position automaton of a regular body."""
+
+    def __init__(self, numbers: Mapping[str, int], nots: Mapping[int, int], limits: Limits) -> None:
+        self.numbers = numbers
+        self.nots = nots  # id of an Absent node → number of its guard
+        self.limits = limits
+        self.out = Positions()
+
+    def build(self, body: syntax.Body) -> Positions:
+        """Return the positions of a body."""
+        self._body = body
+        fragment = self._fragment(body)
+        for position in fragment.first:
+            self.out.edges.add((0, (), position))
+        self.out.finals = set(fragment.last) | ({0} if fragment.nullable else set())
+        return self.out
+
+    def _link(self, last: set[int], first: set[int], nots: tuple[int, ...] = ()) -> None:
+        edges_max = self.limits.states_max * EDGES_PER_STATE_MAX
+        if len(last) * len(first) > edges_max:
+            raise self._too_many()  # before they are made
+        self.out.edges.update((p, nots, q) for p in last for q in first)
+        if len(self.out.edges) > edges_max:
+            raise self._too_many()
+
+    def _too_many(self) -> PatternError:
+        hint = "limit states_max; use smaller counts in {n,m} or fewer blocks in {A & B}"
+        counts = _nested_counts(self._body)
+        if len(counts) > 1:
+            hint += f"; counts inside of counts multiply, here {' × '.join(map(str, counts))}"
+        message = f"the body needs more than {self.limits.states_max} states"
+        return pattern_error("K212", message, self._body.span, hint=hint)
+
+    def _fragment(self, body: Any) -> _Fragment:
+        match body:
+            case syntax.Step(name=name):
+                self.out.steps.append(self.numbers[name])
+                if len(self.out.steps) > self.limits.states_max:
+                    raise self._too_many()
+                here = len(self.out.steps) - 1
+                return _Fragment(False, {here}, {here})
+            case syntax.Alternation(items=items):
+                parts = [self._fragment(item) for item in items]
+                return _Fragment(
+                    any(p.nullable for p in parts),
+                    set().union(*(p.first for p in parts)),
+                    set().union(*(p.last for p in parts)),
+                )
+            case syntax.Together(items=items):
+                orders = itertools.permutations(items)
+                return self._fragment(
+                    syntax.Alternation(tuple(syntax.Sequence(order) for order in orders))
+                )
+            case syntax.Sequence(items=items):
+                return self._sequence(items)
+            case syntax.Repeat(item=item, least=least, most=most):
+                return self._repeat(item, least, most)
+        raise AssertionError(body)
+
+    def _sequence(self, items: Sequence[Any]) -> _Fragment:
+        whole: _Fragment | None = None
+        nots: tuple[int, ...] = ()
+        for item in items:
+            if isinstance(item, syntax.Absent):
+                nots = (*nots, self.nots[id(item)])
+                continue
+            part = self._fragment(item)
+            if whole is None:
+                whole = part
+                continue
+            self._link(whole.last, part.first, tuple(sorted(set(nots))))
+            nots = ()
+            whole = _Fragment(
+                whole.nullable and part.nullable,
+                whole.first | part.first if whole.nullable else whole.first,
+                whole.last | part.last if part.nullable else part.last,
+            )
+        assert whole is not None
+        assert not nots, "resolve refuses a leading or trailing not"
+        return whole
+
+    def _repeat(self, item: Any, least: int, most: int | None) -> _Fragment:
+        # A word of k copies uses the first k of them, so copies stand in a chain.
+        copies = [self._fragment(item) for _ in range(max(least, 1) if most is None else most)]
+        for one, two in itertools.pairwise(copies):
+            self._link(one.last, two.first)
+        if most is None:
+            self._link(copies[-1].last, copies[-1].first)
+        if copies[0].nullable:
+            least = 0
+        return _Fragment(
+            least == 0,
+            copies[0].first,
+            set().union(*(c.last for c in copies[max(least, 1) - 1 :])),
+        )
+
+
+def _nested_counts(body: Any) -> tuple[int, ...]:
+    """Return the counts of repetitions inside of each other whose product is the largest."""
+    if isinstance(body, syntax.Repeat):
+        count = body.least if body.most is None else body.most
+        inner = _nested_counts(body.item)
+        return (count, *inner) if count > 1 else inner
+    items = getattr(body, "items", ())
+    return max(map(_nested_counts, items), key=math.prod, default=())
+
+
+def spelled_out(
+    body: syntax.AutomatonBody, numbers: Mapping[str, int]
+) -> tuple[Positions, dict[int, str]]:
+    """Turn `automaton { … }` into positions: one for each (state, step that enters it)."""
+    out = Positions()
+    index: dict[tuple[str, int], int] = {(body.initial, -1): 0}
+    label = {0: body.initial}
+    todo = deque([(body.initial, -1)])
+    finals = body.finals
+    while todo:
+        here = todo.popleft()
+        position = index[here]
+        if finals is None or here[0] in finals:
+            out.finals.add(position)
+        for edge in body.edges:
+            if edge.source != here[0]:
+                continue
+            there = (edge.target, numbers[edge.step])
+            if there not in index:
+                index[there] = len(out.steps)
+                out.steps.append(there[1])
+                label[index[there]] = edge.target
+                todo.append(there)
+            out.edges.add((position, (), index[there]))
+    return out, label
+
+
+def trim(positions: Positions) -> None:
+    """Remove the edges from which no final position can be reached.
+
+    A prefix that no word of the body begins with is not allowed, in a check too.
+    """
+    before: dict[int, list[int]] = {}
+    for p, _, q in positions.edges:
+        before.setdefault(q, []).append(p)
+    alive = set(positions.finals)
+    todo = list(alive)
+    while todo:
+        for p in before.get(todo.pop(), ()):
+            if p not in alive:
+                alive.add(p)
+                todo.append(p)
+    positions.edges = {e for e in positions.edges if e[2] in alive}
+
+
+def bound_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[int] | None]:
+    """Return, for each position, which of some steps have an event on every path up to it.
+
+    The position's own event is included; None where no path leads.
+    """
+    bound: list[frozenset[int] | None] = [None] * len(positions.steps)
+    bound[0] = frozenset()
+    after: dict[int, list[int]] = {}
+    for p, _, q in positions.edges:
+        after.setdefault(p, []).append(q)
+    todo = deque([0])
+    while todo:
+        p = todo.popleft()
+        here = bound[p]
+        assert here is not None
+        for q in after.get(p, ()):
+            new = here | asked.intersection((positions.steps[q],))
+            old = bound[q]
+            meet = new if old is None else old & new
+            if meet != old:
+                bound[q] = meet
+                todo.append(q)
+    return bound
+
+
+def taken_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[int]]:
+    """Return, for each position, which of some steps have an event on some path up to it.
+
+    The position's own event is included.
+    """
+    taken = [asked.intersection((step,)) for step in positions.steps]
+    after: dict[int, list[int]] = {}
+    for p, _, q in positions.edges:
+        after.setdefault(p, []).append(q)
+    todo = deque(range(len(taken)))
+    while todo:
+        p = todo.popleft()
+        for q in after.get(p, ()):
+            if not taken[p] <= taken[q]:
+                taken[q] |= taken[p]
+                todo.append(q)
+    return taken
+
+
+def anchored(node: syntax.Node) -> list[syntax.Causal | syntax.Conc]:
+    """Return the causal operators in a guard."""
+    return [n for n in syntax.walk(node) if isinstance(n, syntax.Causal | syntax.Conc)]
+
+
+def references(node: syntax.Node) -> list[syntax.Reference]:
+    """Return the references to steps in a guard, a value or a `return`."""
+    return [n for n in syntax.walk(node) if isinstance(n, syntax.Reference)]
+
+
+def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
+    """Return whether two words can arrange the same events, each in its class.
+
+    Not if every two steps of a word are of different classes, and no two classes
+    stand in both orders. A large body is not looked through: true costs only time.
+    """
+    if len(positions.steps) > MIRRORS_LOOKED_MAX:
+        return True
+    after: dict[int, set[int]] = {}
+    for p, _, q in positions.edges:
+        after.setdefault(p, set()).add(q)
+    orders: set[tuple[int, int]] = set()
+    for start in range(1, len(positions.steps)):
+        seen: set[int] = set()
+        todo = list(after.get(start, ()))
+        while todo:
+            q = todo.pop()
+            if q in seen:
+                continue
+            seen.add(q)
+            one, two = classed[positions.steps[start]], classed[positions.steps[q]]
+            if one == two or (two, one) in orders:
+                return True
+            orders.add((one, two))
+            todo.extend(after.get(q, ()))
+    # Two words of the same events: `A B | C D` with A and C, B and D of one class.
+    used = [classed[s] for s in set(positions.steps[1:])]
+    return len(set(used)) < len(used)

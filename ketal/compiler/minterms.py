@@ -1,0 +1,452 @@
+"""Minterms: the disjoint, complete classes of events that a pattern distinguishes.
+
+The guards φ1 … φn of a pattern's steps are formulas over atoms. A *minterm* is
+a set S of them such that some event, in some run, satisfies exactly those in S
+(D'Antoni and Veanes, "Minimization of symbolic automata", 2014, section 2).
+Unsatisfiable sets are dropped. What cannot be proven unsatisfiable is kept, so
+a spare minterm may stand for no event; it costs a column and no answer.
+
+Satisfiability is decided by splitting on variables (Davis, Logemann and Loveland,
+1962), with a theory of one value at a time: the atoms about `x` are tried on sample
+values, one from each cell that the constants cut out of the values of `x` (absent,
+another kind, each boolean, each constant, and a value between and beyond them). On
+strings that are no constant, regular expressions and globs are free. Literals that a
+formula or the theory implies are assigned before anything is split, so that the usual
+pattern, in which each event has a type of its own, needs no splitting.
+
+The one rule: an answer of "unsatisfiable" is a proof.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.compiler.predicates import Atom, Formula, conjunction, constant_of, disjunction
+from ketal.model import syntax
+from ketal.model.limits import Limits
+from ketal.model.values import base_node, glob_regex, holds, kind, regex
+
+SPLITS_MAX = 5_000
+"""Splits on one question of satisfiability before the proof is given up."""
+
+_ABSENT = ("absent", None)
+_OTHER = ("other", None)  # there, but of no kind: a list or a mapping
+_Sample = tuple[str, Any]  # kind of sample, value; ("text", None) is any other string
+_FREE = object()
+
+
+def negation(formula: Formula) -> Formula:
+    """Return the formula that is on where `formula` is off."""
+    if isinstance(formula, bool):
+        return not formula
+    if formula[0] == "var":
+        return ("var", formula[1], not formula[2])
+    parts = [negation(f) for f in formula[1]]
+    return disjunction(parts) if formula[0] == "and" else conjunction(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The atoms of a term on one sample: sets of variables, as bit masks.
+
+    Of each pair (is true, is false) of free atoms exactly one is on.
+    """
+
+    on: int
+    free: int
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A group of atoms about one value: the atoms on each sample that decides them."""
+
+    rows: tuple[_Row, ...]
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAssignment:
+    """A partial assignment of variables, as bit masks, and the undecided formulas."""
+
+    on: int = 0
+    off: int = 0
+    rest: tuple[Formula, ...] = ()
+
+
+class Theory:
+    """Which truth values the atoms of a pattern can have together.
+
+    Parameters
+    ----------
+    atoms : sequence of Atom
+        The pattern's atoms; variable i of formulas is atom i.
+    limits : Limits
+        For the memory of regular expressions.
+    """
+
+    def __init__(self, atoms: Sequence[Atom], limits: Limits) -> None:
+        self.atoms = tuple(atoms)
+        self.limits = limits
+        self._splits = 0
+        self._among = {a: frozenset(a.payload[1]) for a in self.atoms if a.shape == "member"}
+        groups: dict[Any, list[int]] = {}
+        for number, atom in enumerate(self.atoms):
+            groups.setdefault(self._key(atom), []).append(number)
+        self._terms: list[_Term] = []
+        self._term_of = [0] * len(self.atoms)
+        for key, members in groups.items():
+            rows = [self._row(members, sample) for sample in self._samples(key, members)]
+            for number in members:
+                self._term_of[number] = len(self._terms)
+            mask = sum(1 << number for number in members)
+            self._terms.append(_Term(tuple(dict.fromkeys(rows)), mask))
+
+    def _row(self, members: list[int], sample: _Sample) -> _Row:
+        on = free = 0
+        unsure: dict[Any, dict[bool, int]] = {}
+        for number in members:
+            atom = self.atoms[number]
+            value = self._value(atom, sample)
+            if value is _FREE:
+                free |= 1 << number
+                if not atom.decided:
+                    unsure.setdefault(atom.payload, {})[atom.expects] = 1 << number
+            elif value:
+                on |= 1 << number
+        pairs = tuple((p[True], p[False]) for p in unsure.values() if len(p) == 2)
+        return _Row(on, free, pairs)
+
+    @staticmethod
+    def _key(atom: Atom) -> Any:
+        payload = atom.payload
+        match atom.shape:
+            case "compare":
+                _, left, right = payload
+                if constant_of(right) is None:
+                    return ("compare", left, right)
+                return ("value", left)
+            case "matches" | "member":
+                return ("value", payload[0])
+            case "exists":
+                return ("value", payload[0])
+            case "host":
+                return ("value", syntax.Field("node"))
+            case "type":
+                return ("value", syntax.Field("type"))
+            case "before" | "concurrent":
+                return ("relation", payload)
+            case _:
+                return (atom.shape, payload)
+
+    def _samples(self, key: Any, members: list[int]) -> Iterator[_Sample]:
+        shape = key[0]
+        if shape == "relation":
+            # Unbound: both hold. Bound: before, concurrent, or neither.
+            yield from (("unbound", None), ("before", None), ("concurrent", None), _OTHER)
+            return
+        if shape != "value":
+            if shape == "compare":
+                yield from (("less", -1), ("equal", 0), ("more", 1), ("unequal", None))
+            else:
+                yield from (("true", True), ("false", False))
+            yield _ABSENT
+            return
+        of = key[1]
+        constants: list[Any] = []
+        for number in members:
+            atom = self.atoms[number]
+            if atom.shape == "compare":
+                constants.append(constant_of(atom.payload[2]))
+            elif atom.shape == "member":
+                constants += (value for _, value in atom.payload[1])
+            elif atom.shape in ("type", "host"):
+                # A glob without wildcards is a constant; with them, one more sample.
+                constants.append(atom.payload[0])
+        name = of.name if isinstance(of, syntax.Field) else None
+        inner = of.of if isinstance(of, syntax.Reference) else None
+        if isinstance(inner, syntax.Field):
+            name = inner.name
+        if name not in ("node", "type"):
+            yield _ABSENT
+        if name is None:
+            yield _OTHER
+            yield from (("constant", True), ("constant", False))
+        if name in (None, "time"):
+            numbers = sorted(
+                {c for c in constants if not isinstance(c, bool | str)}, key=lambda c: (c, str(c))
+            )
+            yield from (("constant", c) for c in numbers)
+            yield from (("constant", c) for c in _between(numbers))
+        if name != "time":
+            texts = sorted({c for c in constants if isinstance(c, str)})
+            yield from (("constant", c) for c in texts)
+            # Any string that is no constant: after "" and after each constant.
+            yield from (("text", c) for c in ["", *texts])
+        if name == "node":
+            # `A#2` is of host A, whatever its other predicates.
+            hosts = {self.atoms[n].payload[0] for n in members if self.atoms[n].shape == "host"}
+            yield from (("incarnation", h) for h in sorted(hosts) if not set("*?") & set(h))
+
+    def _value(self, atom: Atom, sample: _Sample) -> Any:
+        """Return an atom's truth on a sample; _FREE where it may be either."""
+        what, value = sample
+        shape = atom.shape
+        if shape in ("before", "concurrent"):
+            return what in ("unbound", shape)
+        if shape == "exists":
+            return sample != _ABSENT
+        if what in ("absent", "other"):
+            return False
+        if what == "incarnation":
+            glob = glob_regex(atom.payload[0], dotted=False) if shape == "host" else None
+            return _FREE if glob is None else glob.fullmatch(value) is not None
+        if shape == "compare":
+            op, _, right = atom.payload
+            if what == "constant":
+                return holds(op, value, constant_of(right))
+            if what == "text":
+                constant = constant_of(right)
+                if not isinstance(constant, str):
+                    return False
+                # The sample is a string just after `value`, no constant itself.
+                return {
+                    "==": False,
+                    "!=": True,
+                    "<": constant > value,
+                    "<=": constant > value,
+                    ">": constant <= value,
+                    ">=": constant <= value,
+                }[op]
+            if what == "unequal":
+                return op == "!="
+            return holds(op, value, 0)
+        if shape == "member":
+            # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
+            if what == "constant" and (kind(value), value) in self._among[atom]:
+                return atom.expects
+            value_kind = "string" if what == "text" else kind(value)
+            return not atom.expects and {k for k, _ in self._among[atom]} == {value_kind}
+        if shape == "matches":
+            if what == "text":
+                return _FREE
+            if not isinstance(value, str):
+                return False
+            match = regex(atom.payload[1], self.limits.regex_memory_max).search(value)
+            return (match is not None) == atom.expects
+        if shape in ("host", "type"):
+            if what == "text":
+                dotted = shape == "type"
+                exact = (
+                    "*" not in atom.payload[0]
+                    and (".." if dotted else "?") not in (atom.payload[0])
+                )
+                # An exact glob is a constant, and this string is none.
+                return False if exact else _FREE
+            glob = glob_regex(atom.payload[0], dotted=shape == "type")
+            return glob.fullmatch(value if shape == "type" else base_node(value)) is not None
+        return (what == "true") == atom.expects
+
+    def _imply(self, number: int, on: int, off: int) -> tuple[int, int] | None:
+        """Return the variables of a term that its known ones imply; None for a contradiction."""
+        term = self._terms[number]
+        wanted, unwanted = on & term.members, off & term.members
+        always, never, possible = term.members, term.members, False
+        for row in term.rows:
+            if wanted & ~(row.on | row.free) or unwanted & row.on:
+                continue
+            if any(
+                (wanted & p and wanted & q) or (unwanted & p and unwanted & q) for p, q in row.pairs
+            ):
+                continue
+            possible = True
+            always &= row.on & ~row.free
+            never &= ~(row.on | row.free)
+        return (on | always, off | never) if possible else None
+
+    def narrowed(
+        self, known: PartialAssignment, formulas: Sequence[Formula]
+    ) -> PartialAssignment | None:
+        """Return the assignment extended by formulas that are on; None for a contradiction.
+
+        Unit propagation until no literal is forced; nothing is split.
+        """
+        on, off = known.on, known.off
+        todo: list[Formula] = [*formulas, *known.rest]
+        while True:
+            rest: list[Formula] = []
+            touched: set[int] = set()
+            while todo:
+                reduced = _reduced(todo.pop(), on, off)
+                if reduced is False:
+                    return None
+                if reduced is True:
+                    continue
+                assert not isinstance(reduced, bool)
+                if reduced[0] == "and":
+                    todo.extend(reduced[1])
+                elif reduced[0] == "or":
+                    rest.append(reduced)
+                else:
+                    on, off = (
+                        (on | 1 << reduced[1], off) if reduced[2] else (on, off | 1 << reduced[1])
+                    )
+                    touched.add(self._term_of[reduced[1]])
+            if not touched:
+                return PartialAssignment(on, off, tuple(reversed(rest)))
+            for number in sorted(touched):
+                implied = self._imply(number, on, off)
+                if implied is None:
+                    return None
+                on, off = implied
+            todo = rest
+
+    def satisfiable(self, known: PartialAssignment) -> bool:
+        """Return whether all undecided formulas can be on at once.
+
+        True also where `SPLITS_MAX` splits did not decide: no proof, no
+        "unsatisfiable".
+        """
+        self._splits = 0
+        return self._split(known)
+
+    def _split(self, known: PartialAssignment) -> bool:
+        self._splits += 1
+        if not known.rest or self._splits > SPLITS_MAX:
+            return True
+        # The largest one first: what its parts force decides most of the others.
+        widest = max(known.rest, key=_size)
+        assert not isinstance(widest, bool)
+        part, others = widest[1][0], disjunction(widest[1][1:])
+        rest = tuple(f for f in known.rest if f is not widest)
+        known = PartialAssignment(known.on, known.off, rest)
+        for formulas in ((part,), (negation(part), others)):
+            after = self.narrowed(known, formulas)
+            if after is not None and self._split(after):
+                return True
+        return False
+
+    def can_hold(self, *formulas: Formula) -> bool:
+        """Return whether some event, in some run, satisfies all formulas."""
+        known = self.narrowed(PartialAssignment(), formulas)
+        return known is not None and self.satisfiable(known)
+
+    def forces(self, known: PartialAssignment, formula: Formula) -> bool:
+        """Return whether an assignment implies a formula."""
+        after = self.narrowed(known, (negation(formula),))
+        return after is None or not self.satisfiable(after)
+
+    def equivalent(self, first: Formula, second: Formula) -> bool:
+        """Return whether two formulas are proven to accept the same events."""
+        return not self.can_hold(first, negation(second)) and not self.can_hold(
+            negation(first), second
+        )
+
+
+def _reduced(formula: Formula, on: int, off: int) -> Formula:
+    """Return a formula simplified under an assignment."""
+    if isinstance(formula, bool):
+        return formula
+    tag = formula[0]
+    if tag == "var":
+        bit = 1 << formula[1]
+        if on & bit:
+            return bool(formula[2])
+        return not formula[2] if off & bit else formula
+    parts: list[Formula] = []
+    decides = tag == "or"  # the value of a part that decides the whole
+    for part in formula[1]:
+        reduced = _reduced(part, on, off)
+        if reduced is decides:
+            return decides
+        if not isinstance(reduced, bool):
+            parts.append(reduced)
+    if not parts:
+        return not decides
+    return parts[0] if len(parts) == 1 else (tag, tuple(parts))
+
+
+def _size(formula: Formula) -> int:
+    if isinstance(formula, bool) or formula[0] == "var":
+        return 1
+    return sum(map(_size, formula[1]))
+
+
+def _between(numbers: list[Any]) -> Iterator[float]:
+    """Yield a number below, between each two of, and above sorted numbers."""
+    if not numbers:
+        yield 0.5
+        return
+    yield numbers[0] - 1
+    yield numbers[-1] + 1
+    for low, high in itertools.pairwise(numbers):
+        middle = low + (high - low) / 2
+        if low < middle < high:
+            yield middle
+
+
+class TooManyMintermsError(Exception):
+    """There are more minterms than `minterms_max`.
+
+    Attributes
+    ----------
+    number : int
+        The guard with which there are too many.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ...], ...]:
+    """Return the minterms of guards, each the sorted numbers of the guards that hold.
+
+    The empty set, where no guard holds, is left out: no transition reads it.
+
+    Raises
+    ------
+    TooManyMintermsError
+        If there are more than `minterms_max`.
+    """
+    partial: list[tuple[tuple[int, ...], PartialAssignment]] = [((), PartialAssignment())]
+    for number, formula in enumerate(formulas):
+        # Each minterm of the guards so far has one of its own at least among the next.
+        parts = (((number,), formula), ((), negation(formula)))
+        partial = [
+            (chosen + more, after)
+            for chosen, known in partial
+            for more, part in parts
+            if (after := theory.narrowed(known, (part,))) is not None and theory.satisfiable(after)
+        ]
+        if sum(bool(chosen) for chosen, _ in partial) > theory.limits.minterms_max:
+            raise TooManyMintermsError(number)
+    return tuple(sorted(chosen for chosen, _ in partial if chosen))
+
+
+def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:
+    """Return a step's local guard: relational literals become true."""
+    if isinstance(formula, bool):
+        return formula
+    if formula[0] == "var":
+        return True if atoms[formula[1]].relational else formula
+    parts = [free_of_run(f, atoms) for f in formula[1]]
+    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
+
+
+def classes(formulas: Sequence[Formula], theory: Theory) -> tuple[int, ...]:
+    """Return the class of each local guard: equal numbers are the same set of events."""
+    representatives: list[int] = []
+    out: list[int] = []
+    for formula in formulas:
+        for number, representative in enumerate(representatives):
+            if theory.equivalent(formula, formulas[representative]):
+                out.append(number)
+                break
+        else:
+            out.append(len(representatives))
+            representatives.append(len(out) - 1)
+    return tuple(out)

@@ -1,0 +1,634 @@
+"""The compiler: a pattern's syntax to its automaton.
+
+The stages: parameters are substituted (`ketal.analysis.parameters`); guards lower to
+formulas over atoms (`ketal.compiler.predicates`); the body becomes a position automaton
+over steps (`ketal.compiler.glushkov`); that becomes the deterministic, minimal
+automaton over minterms (`ketal.compiler.dfa`); liveness finds the registers that each
+state keeps; last, ambiguity and order-sensitivity are decided
+(`ketal.compiler.commutation`).
+
+The one rule: nothing that depends on hash order leaves this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ketal.analysis.parameters import ParamValue, with_params
+from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, LiveRegisters, Variant
+from ketal.compiler.commutation import Sensitivity, ambiguities, order_sensitivity, ordered_clauses
+from ketal.compiler.dfa import Deterministic, Guards, determinise
+from ketal.compiler.glushkov import (
+    Glushkov,
+    Positions,
+    anchored,
+    bound_before,
+    mirrors_possible,
+    references,
+    spelled_out,
+    taken_before,
+    trim,
+)
+from ketal.compiler.minterms import Theory, classes, free_of_run
+from ketal.compiler.predicates import (
+    Atom,
+    AtomTable,
+    Formula,
+    Lowering,
+    conjunction,
+    constant_of,
+    disjunction,
+    registers,
+    variables,
+)
+from ketal.errors import Diagnostic, PatternError, PatternText, Span
+from ketal.model import syntax
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.values import kind
+from ketal.operators.order.ordering import nonsense
+from ketal.operators.topology.domain_order import domains_of
+
+
+class _Compilation:
+    """The compilation of one pattern; each method is a stage."""
+
+    def __init__(
+        self,
+        file: syntax.File,
+        pattern: syntax.Pattern,
+        registered: Mapping[str, RegisteredGuard],
+        limits: Limits,
+    ) -> None:
+        self.file = file
+        self.pattern = pattern
+        self.registered = registered
+        self.limits = limits
+        self.events = {d.name: d.guard for d in (*file.events, *pattern.events)}
+        self.table = AtomTable(limits)
+        self.lowering = Lowering(self.events, self.table, registered)
+        self.diagnostics: list[Diagnostic] = []
+        self._declare_steps()
+
+    def report(self, severity: str, code: str, message: str, span: Span | None, hint: str) -> None:
+        self.diagnostics.append(Diagnostic(code, severity, message, span, hint, self.pattern.name))
+
+    # names
+
+    def _declare_steps(self) -> None:
+        """Assign numbers to the steps that the body uses, in declaration order."""
+        used = {
+            n.name if isinstance(n, syntax.Step) else n.step
+            for n in syntax.walk(self.pattern.body)
+            if isinstance(n, syntax.Step | syntax.Edge)
+        }
+        guards: dict[str, syntax.Guard] = {}
+        spans: dict[str, Span | None] = {}
+        for decl in (*self.file.events, *self.pattern.declarations):
+            if decl.name in used:
+                is_step = isinstance(decl, syntax.StepDecl)
+                guards[decl.name] = decl.guard if is_step else syntax.Name(decl.name)
+                spans[decl.name] = decl.span
+        self.steps = tuple(guards)
+        self.numbers = {name: i for i, name in enumerate(self.steps)}
+        self.guards = guards
+        self.spans = spans
+
+    def alphabet(self) -> tuple[str, ...]:
+        """Return the names of the events that make the alphabet."""
+        own = [d.name for d in self.pattern.events]
+        shared = {d.name for d in self.file.events}
+        named = {
+            n.name
+            for n in syntax.walk(self.pattern)
+            if isinstance(n, syntax.Name | syntax.Step) and n.name in shared
+        } | {
+            n.step
+            for n in syntax.walk(self.pattern)
+            if isinstance(n, syntax.Edge) and n.step in shared
+        }
+        return (*[d.name for d in self.file.events if d.name in named], *own)
+
+    # the body
+
+    def positions(self) -> tuple[Positions, dict[int, str] | None]:
+        body = self.pattern.body
+        self.absents = [n for n in syntax.walk(body) if isinstance(n, syntax.Absent)]
+        distinct: dict[syntax.Guard, int] = {}
+        for absent in self.absents:
+            distinct.setdefault(absent.guard, len(distinct))
+        self.not_guards = tuple(distinct)
+        if isinstance(body, syntax.AutomatonBody):
+            spelled, labels = spelled_out(body, self.numbers)
+            trim(spelled)
+            return spelled, labels
+        numbers = {id(a): distinct[a.guard] for a in self.absents}
+        return Glushkov(self.numbers, numbers, self.limits).build(body), None
+
+    def check_references(self, positions: Positions) -> None:
+        """Refuse a reference to a step that is unbound on some path."""
+        guards = [*self.guards.values(), *self.not_guards]
+        asked = {r.step for g in guards for r in references(g)}
+        if self.pattern.returns is not None:
+            asked |= {r.step for r in references(self.pattern.returns)}
+        bound = bound_before(positions, self._numbers(asked))
+        missing: dict[tuple[str, str], Span | None] = {}
+
+        def need(references: Iterable[syntax.Reference], have: frozenset[int] | None) -> None:
+            for reference in references:
+                number = self.numbers.get(reference.step)
+                if have is not None and (number is None or number not in have):
+                    missing.setdefault(("", reference.step), reference.span)
+
+        in_steps = {n: references(self.guards[s]) for s, n in self.numbers.items()}
+        in_nots = [references(g) for g in self.not_guards]
+        for p, nots, q in positions.edges:
+            need(in_steps[positions.steps[q]], bound[p])
+            for number in nots:
+                need(in_nots[number], bound[p])
+        if self.pattern.returns is not None:
+            for position in positions.finals:
+                need(references(self.pattern.returns), bound[position])
+        for (_, step), span in missing.items():
+            self.report(
+                "error",
+                "K201",
+                f"`{step}` has no event on some path to this reference",
+                span,
+                f"every path to here must pass `{step}` first; an anchor "
+                f"(`Causal(g, {step})`) may be unbound, a reference may not",
+            )
+
+    def _numbers(self, names: Iterable[str]) -> frozenset[int]:
+        return frozenset(self.numbers[name] for name in names if name in self.numbers)
+
+    def check_anchors(self, positions: Positions) -> None:
+        """Warn of an anchor that has no event on any path: the guard stands alone then."""
+        guards = [*self.guards.values(), *self.not_guards]
+        asked = self._numbers(a.anchor for g in guards for a in anchored(g))
+        taken = taken_before(positions, asked)
+        # What may have been taken before each guard: steps, and whether anything.
+        steps: dict[str, tuple[set[int], bool]] = {}
+        nots: dict[int, set[int]] = {}
+        for p, on_edge, q in positions.edges:
+            name = self.steps[positions.steps[q]]
+            known, anything = steps.get(name, (set(), False))
+            steps[name] = (known | taken[p], anything or p != 0)
+            for number in on_edge:
+                nots.setdefault(number, set()).update(taken[p])
+        for name, (known, anything) in steps.items():
+            for node in anchored(self.guards[name]):
+                self._check_anchor(node, known, anything, f"`{name}`")
+        for number, known in nots.items():
+            for node in anchored(self.not_guards[number]):
+                self._check_anchor(node, known, True, "this `not`")
+
+    def _check_anchor(
+        self, node: syntax.Causal | syntax.Conc, known: set[int], anything: bool, before: str
+    ) -> None:
+        beginning = f"`{type(node).__name__}` asks nothing here: "
+        if node.anchor in (syntax.PRIOR, syntax.ALL):
+            if not anything:
+                self.report(
+                    "warning",
+                    "K223",
+                    f"{beginning}no event is taken before {before}",
+                    node.anchor_span or node.span,
+                    "leave it out, or put a step before it in the body",
+                )
+        elif node.anchor not in self.numbers:
+            self.report(
+                "warning",
+                "K223",
+                f"{beginning}the step `{node.anchor}` is not in the body",
+                node.anchor_span or node.span,
+                f"put `{node.anchor}` into the body before {before}, or name another anchor",
+            )
+        elif self.numbers[node.anchor] not in known:
+            self.report(
+                "warning",
+                "K223",
+                f"{beginning}on no path does `{node.anchor}` have an event before {before}",
+                node.anchor_span or node.span,
+                f"an anchor stands before {before} in the body, or in a repetition around both",
+            )
+
+    def compile(self, source: PatternText | None) -> CompiledPattern:
+        self._check_scope()
+        self._check_order()
+        positions, labels = self.positions()
+        self.check_references(positions)
+        self.check_anchors(positions)
+        if self.pattern.kind == "find" and 0 in positions.finals:
+            self.report(
+                "error",
+                "K202",
+                "the body of a `find` accepts the empty word",
+                self.pattern.body.span,
+                "a match has at least one event",
+            )
+        self._refuse()
+        formulas = [self.lowering.lower(self.guards[s]) for s in self.steps]
+        nots = [self.lowering.lower(g) for g in self.not_guards]
+        barred = [
+            self.table.variable(Atom("barred", (n,), relational=True), False)
+            for n in range(len(nots))
+        ]
+        alphabet = disjunction([self.lowering.lower(self.events[name]) for name in self.alphabet()])
+        atoms = tuple(self.table.atoms)
+        theory = Theory(atoms, self.limits)
+        self._check_covered(formulas, nots, alphabet, theory)
+        self._check_relations(positions, formulas, atoms, theory)
+        groups = self._groups(atoms)
+        variants = sorted(
+            {(positions.steps[q], ns) for _, ns, q in positions.edges}, key=lambda v: (v[0], v[1])
+        )
+        on_edges = [conjunction([formulas[s], *(barred[n] for n in ns)]) for s, ns in variants]
+        guards = Guards(
+            variants=tuple(variants),
+            formulas=tuple(on_edges),
+            groups=tuple(groups[step] for step, _ in variants),
+            names=tuple(self.steps[step] for step, _ in variants),
+            spans=tuple(self.spans.get(self.steps[step]) for step, _ in variants),
+        )
+        self._refuse()
+        made = determinise(
+            positions,
+            labels,
+            guards,
+            theory,
+            check=self.pattern.kind == "check",
+            span=self.pattern.body.span,
+        )
+        local = [free_of_run(f, atoms) for f in formulas]
+        classed = classes(local, theory)
+        automaton = Automaton(
+            steps=self.steps,
+            atoms=atoms,
+            variants=tuple(Variant(s, ns) for s, ns in variants),
+            formulas=tuple(on_edges),
+            nots=tuple(nots),
+            minterms=made.minterms,
+            letters=made.letters,
+            table=made.table,
+            finals=made.finals,
+            names=made.names,
+            enabled=made.enabled,
+            live=_liveness(made, atoms, on_edges, nots, variants, self.numbers),
+            classes=classed,
+            mirrors=mirrors_possible(positions, classed),
+        )
+        return self._finish(automaton, alphabet, theory, source)
+
+    def _check_scope(self) -> None:
+        """Refuse a partition key with the name that a copy's node has in the scope."""
+        for of in self.pattern.partition if self.pattern.deployment is not None else ():
+            if (of.name if isinstance(of, syntax.Field) else of.path[-1]) == "node":
+                self.report(
+                    "error",
+                    "K206",
+                    "two parts of the scope are called `node`",
+                    of.span,
+                    "each copy's scope names its node already: leave `node` out",
+                )
+
+    def _check_order(self) -> None:
+        """Refuse options that make no sense together; warn of what `total` cannot know."""
+        order = self.pattern.order
+        if (fault := nonsense(order)) is not None:
+            self.report("error", "K128", fault[0], order.span, fault[1])
+        if self.pattern.topology is not None:
+            try:
+                domains_of(self.pattern.topology, self.limits)
+            except PatternError as error:
+                for d in error.diagnostics:
+                    self.report(
+                        "error",
+                        d.code,
+                        d.message,
+                        d.span,
+                        d.hint,
+                    )
+        if self._order_free():
+            self._warn_of_no_wait(order)
+        elif order.total and order.nodes is None:
+            self.report(
+                "warning",
+                "K222",
+                "on a stream, `total` without `nodes` cannot know who is still to join",
+                order.span,
+                "declare `nodes = [...]`; a joiner's event whose place has passed is `late`",
+            )
+
+    def _order_free(self) -> bool:
+        """Return whether the verdicts need no release order at all."""
+        p = self.pattern
+        return (
+            p.kind == "find"
+            and p.order.kind == "causal"
+            and p.strategy == "any"
+            and not ordered_clauses(p)
+        )
+
+    def _warn_of_no_wait(self, order: syntax.Order) -> None:
+        """Warn of options of waiting in a pattern whose events never wait."""
+        given = {
+            "total": order.total,
+            "nodes": order.nodes is not None and (order.total or order.idle is not None),
+            "idle": order.idle is not None,
+            "overflow": order.overflow is not None,
+        }
+        void = [f"`{name}`" for name, there in given.items() if there]
+        if void:
+            self.report(
+                "warning",
+                "K224",
+                f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
+                f"{'has' if len(void) == 1 else 'have'} no effect on what it finds",
+                order.span,
+                "write `order CausalOrder;`, with `gap` where it is to tell what is lost",
+            )
+
+    def _refuse(self) -> None:
+        if any(d.severity == "error" for d in self.diagnostics):
+            raise PatternError([d for d in self.diagnostics if d.severity == "error"])
+
+    def _check_covered(
+        self, formulas: list[Formula], nots: list[Formula], alphabet: Formula, theory: Theory
+    ) -> None:
+        """Warn of a guard that no offered event can satisfy."""
+        for name, formula in zip(self.steps, formulas, strict=True):
+            if not theory.can_hold(formula):
+                span, hint = self._contradiction(self.guards[name], theory)
+                self.report(
+                    "error",
+                    "K203",
+                    f"no event can satisfy the step `{name}`",
+                    span or self.spans.get(name),
+                    hint,
+                )
+            elif not theory.can_hold(formula, alphabet):
+                self.report(
+                    "error",
+                    "K204",
+                    f"no declared event covers the step `{name}`: it would never be offered one",
+                    self.spans.get(name),
+                    "declare an `event` for what the step is to accept",
+                )
+        for guard, formula in zip(self.not_guards, nots, strict=True):
+            if not theory.can_hold(formula, alphabet):
+                self.report(
+                    "warning",
+                    "K205",
+                    "no declared event covers this `not`: it never bars anything",
+                    guard.span,
+                    "declare an `event` for what it speaks of",
+                )
+
+    def _check_relations(
+        self,
+        positions: Positions,
+        formulas: list[Formula],
+        atoms: Sequence[Atom],
+        theory: Theory,
+    ) -> None:
+        """Refuse a step both after and concurrent with an event that is always bound."""
+        asked = {
+            shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
+            for shape in ("before", "concurrent")
+        }
+        pairs = [(b, c, {x, y}) for b, x in asked["before"] for c, y in asked["concurrent"]]
+        if not pairs:
+            return
+        bound = bound_before(positions, frozenset(range(len(self.steps))))
+        alive: dict[int, bool] = {}
+        for p, _, q in positions.edges:
+            step, known = positions.steps[q], bound[p]
+            if known is None or alive.get(step):
+                continue
+            anchors = {self.steps[number] for number in known}
+            same = [{anchor, syntax.ALL} for anchor in anchors]
+            if p:
+                anchors |= {syntax.PRIOR, syntax.ALL}
+                same += [{syntax.PRIOR, syntax.ALL}, {syntax.PRIOR, self.steps[positions.steps[p]]}]
+            never_both = [
+                ("or", (("var", b, False), ("var", c, False)))
+                for b, c, of in pairs
+                if of <= anchors and (len(of) == 1 or of in same)
+            ]
+            alive[step] = theory.can_hold(formulas[step], *never_both)
+        for step, can in alive.items():
+            if not can:
+                self.report(
+                    "error",
+                    "K203",
+                    f"no event can satisfy the step `{self.steps[step]}`",
+                    self.spans.get(self.steps[step]),
+                    "the events it relates to are bound by then, and what is causally after an "
+                    "event is not concurrent with it",
+                )
+
+    def _contradiction(self, guard: syntax.Guard, theory: Theory) -> tuple[Span | None, str]:
+        """Return the part at fault in an unsatisfiable guard, where one part is, and why.
+
+        The place is None where parts contradict each other.
+        """
+        parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
+        never = [part for part in parts if not theory.can_hold(self.lowering.lower(part))]
+        kinds = next((kinds for part in never for kinds in self._mixed(part)), None)
+        if kinds is None:
+            return (never[0].span if never else None), "its conditions contradict each other"
+        return never[0].span, (
+            f"a list holds a {' and a '.join(kinds)}; a comparison of different kinds is unknown, "
+            "so no value is known to be none of them: write a list for each kind, "
+            '`!(x in [1]) || !(x in ["a"])`'
+        )
+
+    def _mixed(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
+        """Yield the kinds of each list of several kinds under a negated `in`."""
+        match guard:
+            case syntax.Name(name=name):
+                yield from self._mixed(self.events[name], positive)
+            case syntax.Not(operand=operand):
+                yield from self._mixed(operand, not positive)
+            case syntax.And(operands=operands) | syntax.Or(operands=operands):
+                for part in operands:
+                    yield from self._mixed(part, positive)
+            case syntax.Causal(guard=inner) | syntax.Conc(guard=inner):
+                yield from self._mixed(inner, positive)
+            case syntax.Membership(items=items) if not positive:
+                constants = [c for c in map(constant_of, items) if c is not None]
+                kinds = tuple(dict.fromkeys(map(kind, constants)))
+                if len(kinds) > 1:
+                    yield kinds
+
+    def _groups(self, atoms: Sequence[Atom]) -> tuple[int, ...]:
+        """Return each step's group: its register where one is kept, else anonymous."""
+        if self.pattern.kind == "find":
+            return tuple(range(len(self.steps)))
+        read = {
+            self.numbers[name]
+            for atom in atoms
+            if atom.relational
+            for name in registers(atom)[1]
+            if name in self.numbers
+        }
+        return tuple(n if n in read else ANONYMOUS for n in range(len(self.steps)))
+
+    def _finish(
+        self, automaton: Automaton, alphabet: Formula, theory: Theory, source: PatternText | None
+    ) -> CompiledPattern:
+        p = self.pattern
+        window = p.window.length if p.window is not None else None
+        window_us = window.microseconds if isinstance(window, syntax.Duration) else None
+        window_events = window if isinstance(window, int) else None
+        order_free = self._order_free()
+        sensitive = order_sensitivity(p, automaton, alphabet, theory, order_free)
+        if sensitive is not None and not p.order.total:
+            # Under `total` there is one order: nothing is left to depend on.
+            span, hint = _remedy(p, sensitive)
+            self.report("warning", "K220", sensitive.message, span, hint)
+        for state, one, two in ambiguities(automaton, theory):
+            self.report(
+                "warning",
+                "K221",
+                f"ambiguous: in state {state} one event can be both `{one}` and `{two}`",
+                self.spans.get(two),
+                "both readings are followed; a run may need several configurations",
+            )
+        registered = {n.name for n in syntax.walk(p) if isinstance(n, syntax.Registered)} | {
+            n.name
+            for e in self.file.events
+            for n in syntax.walk(e)
+            if isinstance(n, syntax.Registered)
+        }
+        return CompiledPattern(
+            name=p.name,
+            pattern=p,
+            automaton=automaton,
+            alphabet=alphabet,
+            guards=tuple(self.guards.items()),
+            window_us=window_us,
+            window_events=window_events,
+            order_free=order_free,
+            order_independent=sensitive is None,
+            calls=self.lowering.unknown_calls(
+                [
+                    *self.guards.values(),
+                    *self.not_guards,
+                    *(self.events[e] for e in self.alphabet()),
+                ]
+            ),
+            warnings=tuple(self.diagnostics),
+            registered=tuple(
+                self.registered[name] for name in sorted(registered) if name in self.registered
+            ),
+            limits=self.limits,
+            source=source,
+        )
+
+
+def _remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:
+    """Return the cause of an order-sensitive pattern, and the remedy."""
+    total = "`order CausalOrder(total)` makes the answer deterministic"
+    if sensitive.of == "topology" and p.topology is not None:
+        relaxed = next((edge for edge in p.topology.edges if edge.relaxed), p.topology)
+        return relaxed.span, "leave `relaxed` out to have causal order on every edge"
+    if sensitive.of == "window" and p.window is not None:
+        return p.window.span, f"a window of time is the same for every order; {total}"
+    if sensitive.of == "limit":
+        return p.places.get("limit", p.span), f"leave `limit` out; or {total}"
+    span = p.body.span or p.span
+    if p.kind == "check":
+        return span, total
+    if p.strategy == "any":  # under arrival order: with CausalOrder it would not be sensitive
+        return span, "under `order CausalOrder` every order gives the same matches"
+    find_any = "`find any` under `order CausalOrder` finds the same matches in every order"
+    return span, f"{total}; {find_any}"
+
+
+# --- liveness ------------------------------------------------------------------
+
+
+def _liveness(
+    machine: Deterministic,
+    atoms: Sequence[Atom],
+    formulas: Sequence[Formula],
+    nots: Sequence[Formula],
+    variants: Sequence[tuple[int, tuple[int, ...]]],
+    numbers: Mapping[str, int],
+) -> tuple[LiveRegisters, ...]:
+    """Return the registers that are read from each state on, before they are overwritten."""
+
+    def reads(formula: Formula) -> tuple[bool, frozenset[int], bool]:
+        prior, history = False, False
+        named: set[int] = set()
+        for v in variables(formula):
+            if atoms[v].relational:
+                one, steps, two = registers(atoms[v])
+                prior, history = prior or one, history or two
+                named |= {numbers[s] for s in steps if s in numbers}
+        return prior, frozenset(named), history
+
+    count = len(machine.table)
+    here: list[tuple[bool, frozenset[int], bool]] = []
+    for state in range(count):
+        prior, history, named = False, False, frozenset[int]()
+        for v in machine.enabled[state]:
+            wanted = [formulas[v], *(nots[n] for n in variants[v][1])]
+            for one, steps, two in map(reads, wanted):
+                prior, history, named = prior or one, history or two, named | steps
+        here.append((prior, named, history))
+    steps_live = [set(named) for _, named, _ in here]
+    history_live = [history for _, _, history in here]
+    changed = True
+    while changed:
+        changed = False
+        for state, row in enumerate(machine.table):
+            for letter, target in row:
+                _, group = machine.letters[letter]
+                more = steps_live[target] - {group} - steps_live[state]
+                if more or (history_live[target] and not history_live[state]):
+                    steps_live[state] |= more
+                    history_live[state] = history_live[state] or history_live[target]
+                    changed = True
+    return tuple(
+        LiveRegisters(here[s][0], history_live[s], tuple(sorted(steps_live[s])))
+        for s in range(count)
+    )
+
+
+# --- public -------------------------------------------------------------
+
+
+def compile_pattern(
+    file: syntax.File,
+    pattern: syntax.Pattern,
+    *,
+    params: Mapping[str, ParamValue] | None = None,
+    registered: Mapping[str, RegisteredGuard] | None = None,
+    limits: Limits = DEFAULT,
+    source: PatternText | None = None,
+) -> CompiledPattern:
+    """Compile one pattern of a file that `ketal.analysis.name_resolution` found no error in.
+
+    Raises
+    ------
+    PatternError
+        If a reference is unbound on some path, a step can never accept, or a
+        limit (atoms, minterms, states) is exceeded.
+    SettingError
+        If a parameter is given a value of another kind.
+    """
+    file, pattern = with_params(file, pattern, params or {})
+    try:
+        return _Compilation(file, pattern, registered or {}, limits).compile(source)
+    except PatternError as error:
+        raise PatternError(
+            [
+                replace(d, pattern=d.pattern or pattern.name, span=d.span or pattern.span)
+                for d in error.diagnostics
+            ],
+            source,
+        ) from None

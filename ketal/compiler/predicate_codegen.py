@@ -1,0 +1,347 @@
+"""Compiled guards: atoms as Python functions.
+
+Local atoms are compiled to one function, event → bit mask, so each is evaluated
+once per event, for all runs. Relational atoms are compiled one by one;
+`ketal.engine.configurations` evaluates those only that decide.
+
+The one rule: no text of a pattern becomes code. The generated function holds
+constants by name, and every name in it is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ketal.analysis.registered_guards import GuardCall
+from ketal.compiler.predicates import Atom
+from ketal.model import syntax
+from ketal.model.attributes import copied
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+from ketal.model.values import (
+    Key,
+    argument_types,
+    arguments_match,
+    arithmetic,
+    base_node,
+    dig,
+    glob_regex,
+    holds,
+    kind,
+    origin,
+    regex,
+    scalar,
+)
+
+Mask = Callable[[Event], int]
+
+
+class _CodeWriter:
+    """Writes the source of one function; constants are bound to names made here."""
+
+    def __init__(self, limits: Limits, registered: Mapping[str, GuardCall]) -> None:
+        self.limits = limits
+        self.registered = registered
+        self.namespace: dict[str, Any] = {
+            "scalar": scalar,
+            "dig": dig,
+            "arithmetic": arithmetic,
+            "holds": holds,
+            "isinstance": isinstance,
+            "str": str,
+            "NUMBER": (int, float),
+            "Event": Event,
+        }
+        self.prologue: list[str] = []
+        self._locals: dict[Any, str] = {}
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+    def local(self, key: Any, expression: str) -> str:
+        """Evaluate `expression` once, before the tests; return the name it has."""
+        name = self._locals.get(key)
+        if name is None:
+            name = self._locals[key] = f"v{len(self._locals)}"
+            self.prologue.append(f"{name} = {expression}")
+        return name
+
+    def value(self, value: syntax.Value) -> str:
+        """Return the name of a value: a scalar, or None where it is unknown."""
+        match value:
+            case syntax.Literal(value=constant):
+                return self.constant(constant)
+            case syntax.Duration():
+                return self.constant(float(value.seconds))
+            case syntax.Field() | syntax.Attribute():
+                return self._read(value, "event")
+            case syntax.Reference(step=step, of=of):
+                holder = self.local(("step", step), f"bound[{self.constant(step)}]")
+                return self._read(of, holder)
+            case syntax.Arithmetic(ops=ops, operands=operands):
+                so_far, *others = map(self.value, operands)
+                for op, other in zip(ops, others, strict=True):
+                    call = f"arithmetic({self.constant(op)}, {so_far}, {other})"
+                    so_far = self.local(("arithmetic", op, so_far, other), call)
+                return so_far
+            case syntax.Negative(operand=operand):
+                zero = self.constant(0)
+                minus = self.constant("-")
+                return self.local(value, f"arithmetic({minus}, {zero}, {self.value(operand)})")
+        raise AssertionError(value)
+
+    def _read(self, of: syntax.Field | syntax.Attribute, holder: str) -> str:
+        if isinstance(of, syntax.Field):
+            return self.local((holder, of), f"{holder}.{of.name}")
+        if len(of.path) == 1:
+            got = f"{holder}.data.get({self.constant(of.path[0])})"
+        else:
+            got = f"dig({holder}.data, {self.constant(of.path)})"
+        return self.local((holder, of), f"scalar({got})")
+
+    def test(self, atom: Atom) -> str:
+        """Return an expression: is this atom on?"""
+        payload = atom.payload
+        if atom.shape == "compare":
+            op, left, right = payload
+            return self._comparison(op, self.value(left), right)
+        if atom.shape == "member":
+            return self._member(self.value(payload[0]), payload[1], atom.expects)
+        if atom.shape == "exists":
+            (of,) = payload
+            holder = "event"
+            if isinstance(of, syntax.Reference):
+                holder = self.local(("step", of.step), f"bound[{self.constant(of.step)}]")
+                of = of.of
+            if isinstance(of, syntax.Field):
+                return f"{holder}.{of.name} is not None"
+            return f"dig({holder}.data, {self.constant(of.path)}) is not None"
+        if atom.shape == "matches":
+            search = self.constant(regex(payload[1], self.limits.regex_memory_max).search)
+            name = self.value(payload[0])
+            verb = "is not None" if atom.expects else "is None"
+            return f"isinstance({name}, str) and {search}({name}) {verb}"
+        if atom.shape == "registered":
+            name, _, arguments = payload
+            values = "".join(f"{self.value(a)}, " for a in arguments)
+            call = self.constant(self.registered[name])
+            # Called once, also where one atom asks whether it is true and another whether not.
+            answer = self.local(("registered", name, arguments), f"{call}(event, ({values}))")
+            return f"{answer} is {atom.expects}"
+        match = self.constant(_event_test(atom))
+        return f"{match}(event)"
+
+    def _comparison(self, op: str, name: str, right: syntax.Value) -> str:
+        # A constant of known kind on the right is the common case and has short tests.
+        constant = right.value if isinstance(right, syntax.Literal) else None
+        if isinstance(constant, bool):
+            if op in ("==", "!="):
+                return f"{name} is {constant == (op == '==')}"
+            return "False"
+        if isinstance(constant, str):
+            if op == "==":
+                return f"{name} == {self.constant(constant)}"
+            return f"isinstance({name}, str) and {name} {op} {self.constant(constant)}"
+        if isinstance(right, syntax.Duration):
+            constant = float(right.seconds)
+        if constant is not None:
+            number = f"isinstance({name}, NUMBER) and {name} is not True and {name} is not False"
+            return f"{number} and {name} {op} {self.constant(constant)}"
+        return f"holds({self.constant(op)}, {name}, {self.value(right)})"
+
+    def _member(self, name: str, keys: tuple[Key, ...], expects: bool) -> str:
+        kinds = {of_kind for of_kind, _ in keys}
+        if not expects and len(kinds) > 1:
+            return "False"  # equal to none is unknown for those of another kind
+        (only,) = kinds if len(kinds) == 1 else ("",)
+        if only in ("string", "number"):
+            values = self.constant(frozenset(value for _, value in keys))
+            within = f"{name} {'in' if expects else 'not in'} {values}"
+            if only == "string":
+                return f"isinstance({name}, str) and {within}"
+            number = f"isinstance({name}, NUMBER) and {name} is not True and {name} is not False"
+            return f"{number} and {within}"
+        known = frozenset(keys)
+
+        def among(value: Any) -> bool:
+            return value is not None and (kind(value), value) in known
+
+        if expects:
+            return f"{self.constant(among)}({name})"
+        return f"({name} is True or {name} is False) and not {self.constant(among)}({name})"
+
+    def function(self, head: str, body: list[str]) -> Any:
+        """Compile `head` with the prologue and a body; return the function."""
+        source = f"def {head}:\n" + "".join(f"    {line}\n" for line in [*self.prologue, *body])
+        namespace = {**self.namespace, "__builtins__": {}}
+        exec(compile(source, "<ketal guard>", "exec"), namespace)
+        return namespace[head.partition("(")[0]]
+
+
+def _event_test(atom: Atom) -> Callable[[Event], bool]:
+    """Return the test of an atom without generated code."""
+    if atom.shape == "host":
+        glob = glob_regex(atom.payload[0], dotted=False)
+        return lambda event: glob.fullmatch(base_node(event.node)) is not None
+    if atom.shape == "origin":
+        glob = glob_regex(atom.payload[0], dotted=False)
+        return lambda event: glob.fullmatch(base_node(origin(event))) is not None
+    if atom.shape == "result":
+        glob = glob_regex(atom.payload[0], dotted=True)
+
+        def result(event: Event) -> bool:
+            value = event.data.get("result_type")
+            return isinstance(value, str) and (glob.fullmatch(value) is not None) == atom.expects
+
+        return result
+    assert atom.shape == "arguments", atom
+
+    def arguments(event: Event) -> bool:
+        values = argument_types(event)
+        return values is not None and arguments_match(atom.payload[0], values) == atom.expects
+
+    return arguments
+
+
+def _type_only(atom: Atom) -> bool:
+    if atom.shape == "type":
+        return True
+    if atom.shape == "compare":
+        _, left, right = atom.payload
+        return left == syntax.Field("type") and isinstance(right, syntax.Literal)
+    return atom.shape in ("matches", "member") and atom.payload[0] == syntax.Field("type")
+
+
+TYPES_CACHED_MAX = 10_000
+
+
+def compile_mask(atoms: list[Atom], limits: Limits, registered: Mapping[str, GuardCall]) -> Mask:
+    """Compile the local atoms (localhost apart) to one function: event → bit mask.
+
+    What depends on the type alone is looked up by it, in a bounded table.
+    """
+    typed = _CodeWriter(limits, registered)
+    other = _CodeWriter(limits, registered)
+    typed_body: list[str] = []
+    other_body: list[str] = []
+    for number, atom in enumerate(atoms):
+        if atom.relational or atom.shape == "localhost":
+            continue
+        if atom.shape == "type":
+            fullmatch = typed.constant(glob_regex(atom.payload[0], dotted=True).fullmatch)
+            test = f"{fullmatch}(event.type) is not None"
+            typed_body.append(f"if {test}: mask |= {1 << number}")
+        elif _type_only(atom):
+            typed_body.append(f"if {typed.test(atom)}: mask |= {1 << number}")
+        else:
+            other_body.append(f"if {other.test(atom)}: mask |= {1 << number}")
+    typed.prologue.insert(0, "mask = 0")
+    by_type = typed.function("by_type(event)", [*typed_body, "return mask"])
+    known: dict[str, int] = {}
+
+    def learn(event: Event) -> int:
+        if len(known) >= TYPES_CACHED_MAX:
+            known.clear()
+        mask: int = by_type(event)
+        known[event.type] = mask
+        return mask
+
+    get, new = other.constant(known.get), other.constant(learn)
+    other.prologue[:0] = [
+        f"mask = {get}(event.type)",
+        f"if mask is None: mask = {new}(event)",
+    ]
+    mask: Mask = other.function("mask(event)", [*other_body, "return mask"])
+    return mask
+
+
+Relational = Callable[[Event, Mapping[str, Event]], bool]
+
+
+def compile_relational(
+    atom: Atom, limits: Limits, registered: Mapping[str, GuardCall]
+) -> Relational:
+    """Compile an atom that refers to bound events: (event, step → event) → bool."""
+    writer = _CodeWriter(limits, registered)
+    test = writer.test(atom)
+    function: Relational = writer.function("relational(event, bound)", [f"return {test}"])
+    return function
+
+
+def is_equality(atom: Atom) -> bool:
+    """Return whether an atom is `of the event == of bound events`, each side of one kind only."""
+    if atom.shape != "compare" or not atom.relational or atom.payload[0] != "==":
+        return False
+    return sorted(map(_reads, atom.payload[1:])) == ["event", "run"]
+
+
+def _reads(value: syntax.Value) -> str:
+    """Return the sources that a value reads: `event`, `run`, `both` or, if it is constant, none."""
+    match value:
+        case syntax.Reference():
+            return "run"
+        case syntax.Field() | syntax.Attribute():
+            return "event"
+        case syntax.Arithmetic(operands=operands):
+            sides = set(map(_reads, operands)) - {""}
+            return "both" if len(sides) > 1 else next(iter(sides), "")
+        case syntax.Negative(operand=operand):
+            return _reads(operand)
+    return ""
+
+
+def compile_equality(
+    atom: Atom, limits: Limits
+) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
+    """Compile the sides of an equality: of the event, and of the bound events."""
+    _, left, right = atom.payload
+    here, there = (left, right) if _reads(left) == "event" else (right, left)
+    return compile_read(here, limits), compile_value(there, limits)
+
+
+def compile_value(value: syntax.Value, limits: Limits) -> Callable[[Mapping[str, Event]], Any]:
+    """Compile a value over bound events (`return`); unknown is None."""
+    if isinstance(value, syntax.ListOf):
+        items = [compile_value(item, limits) for item in value.items]
+        return lambda bound: [item(bound) for item in items]
+    if isinstance(value, syntax.Reference) and isinstance(value.of, syntax.Attribute):
+        # Reported as it is, lists and mappings too; a verdict's are its own.
+        step, path = value.step, value.of.path
+        return lambda bound: copied(dig(bound[step].data, path))
+    writer = _CodeWriter(limits, {})
+    name = writer.value(value)
+    function: Callable[[Mapping[str, Event]], Any] = writer.function(
+        "returned(bound)", [f"return {name}"]
+    )
+    return function
+
+
+def compile_read(of: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
+    """Compile the reading of a value of one event: a scalar, or None."""
+    writer = _CodeWriter(limits, {})
+    name = writer.value(of)
+    function: Callable[[Event], Any] = writer.function("read(event)", [f"return {name}"])
+    return function
+
+
+def unknown_types(calls: tuple[syntax.Call, ...]) -> Callable[[Event], bool] | None:
+    """Return a test: does some call's type match while its types are unknown?"""
+    if not calls:
+        return None
+    tests = [
+        (glob_regex(c.target, dotted=True), c.result != "*", c.arguments != ("..",)) for c in calls
+    ]
+
+    def unknown(event: Event) -> bool:
+        for glob, result, arguments in tests:
+            if glob.fullmatch(event.type) and (
+                (result and not isinstance(event.data.get("result_type"), str))
+                or (arguments and argument_types(event) is None)
+            ):
+                return True
+        return False
+
+    return unknown

@@ -1,0 +1,322 @@
+"""Atoms: the predicates that guards are made of.
+
+A guard is Kleene's, and accepts only what is true. In negation normal form
+every literal is simply true or not, so a guard lowers to a *formula*: a
+positive combination of literals over boolean variables, the *atoms*. An atom
+that can be unknown has two variables, one for true and one for false, never
+both on (`x matches /a/`); a comparison negates to the complementary
+comparison; an atom that is always decided has one, read in both polarities.
+
+Local atoms read one event. Relational atoms read an event and the registers of a run
+(Causal, Conc, `First.hash`, a `not` that has been broken).
+`ketal.compiler.predicate_codegen` makes functions of both.
+
+The one rule: equal payloads are one atom, so a predicate that guards share is evaluated
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.errors import Span, pattern_error
+from ketal.model import syntax
+from ketal.model.limits import Limits
+from ketal.model.values import Key, kind
+
+Formula = bool | tuple[Any, ...]
+"""True, False, ("var", index, polarity), ("and", formulas) or ("or", formulas)."""
+
+COMPLEMENT = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A boolean variable of formulas.
+
+    Attributes
+    ----------
+    shape : str
+        `compare`, `member`, `matches`, `exists`, `host`, `origin`, `localhost`, `type`,
+        `result`, `arguments`, `registered`; relational ones also `before`,
+        `concurrent` (payload: the anchor) and `barred` (payload: a number).
+    payload : tuple
+        Its operands, as syntax nodes and constants; equal payloads are one atom.
+    expects : bool
+        For an atom that can be unknown: true for the variable of "is true".
+    relational : bool
+        Whether it reads the registers of a run.
+    decided : bool
+        Whether it is never unknown, so that "not true" is "false".
+    """
+
+    shape: str
+    payload: tuple[Any, ...]
+    expects: bool = True
+    relational: bool = False
+    decided: bool = True
+
+
+@dataclass
+class AtomTable:
+    """The atoms of one pattern, numbered in the order they are met."""
+
+    limits: Limits
+    atoms: list[Atom] = field(default_factory=list)
+    _numbers: dict[Atom, int] = field(default_factory=dict)
+
+    def variable(self, atom: Atom, polarity: bool = True, span: Span | None = None) -> Formula:
+        """Return the literal of an atom, numbering it if it is new.
+
+        Raises
+        ------
+        PatternError
+            If there are more than `atoms_max`; it points at `span`.
+        """
+        number = self._numbers.get(atom)
+        if number is None:
+            number = len(self.atoms)
+            if number >= self.limits.atoms_max:
+                raise pattern_error(
+                    "K210",
+                    f"with this, the pattern has more than {self.limits.atoms_max} different "
+                    "predicates",
+                    span,
+                    hint="limit atoms_max; `x in [1, 2]` is one where `x == 1 || x == 2` is two; "
+                    "split the pattern, or raise the limit",
+                )
+            self._numbers[atom] = number
+            self.atoms.append(atom)
+        return ("var", number, polarity)
+
+
+def conjunction(formulas: Iterable[Formula]) -> Formula:
+    """Return the conjunction, simplified."""
+    flat: list[Formula] = []
+    for formula in formulas:
+        if formula is False:
+            return False
+        if formula is not True and formula not in flat:
+            flat.append(formula)
+    return True if not flat else flat[0] if len(flat) == 1 else ("and", tuple(flat))
+
+
+def disjunction(formulas: Iterable[Formula]) -> Formula:
+    """Return the disjunction, simplified."""
+    flat: list[Formula] = []
+    for formula in formulas:
+        if formula is True:
+            return True
+        if formula is not False and formula not in flat:
+            flat.append(formula)
+    return False if not flat else flat[0] if len(flat) == 1 else ("or", tuple(flat))
+
+
+def evaluate(formula: Formula, mask: int) -> bool:
+    """Return a formula's value where bit i of `mask` is variable i."""
+    if isinstance(formula, bool):
+        return formula
+    tag = formula[0]
+    if tag == "var":
+        on: bool = formula[2]
+        return bool(mask >> formula[1] & 1) is on
+    if tag == "and":
+        return all(evaluate(f, mask) for f in formula[1])
+    return any(evaluate(f, mask) for f in formula[1])
+
+
+def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
+    """Return a formula simplified by the values of some variables."""
+    if isinstance(formula, bool):
+        return formula
+    tag = formula[0]
+    if tag == "var":
+        value = known.get(formula[1])
+        return formula if value is None else value == formula[2]
+    parts = [simplify(f, known) for f in formula[1]]
+    return conjunction(parts) if tag == "and" else disjunction(parts)
+
+
+def variables(formula: Formula) -> frozenset[int]:
+    """Return the variables of a formula."""
+    if isinstance(formula, bool):
+        return frozenset()
+    if formula[0] == "var":
+        return frozenset((formula[1],))
+    return frozenset().union(*(variables(f) for f in formula[1]))
+
+
+def necessary(formula: Formula) -> frozenset[int]:
+    """Return the variables that are on wherever a formula holds, as far as its shape shows."""
+    if isinstance(formula, bool):
+        return frozenset()
+    if formula[0] == "var":
+        return frozenset((formula[1],)) if formula[2] else frozenset()
+    parts = [necessary(f) for f in formula[1]]
+    if formula[0] == "and":
+        return frozenset().union(*parts)
+    return frozenset.intersection(*parts)
+
+
+def constant_of(value: syntax.Value) -> str | int | float | bool | None:
+    """Return the value of a constant, a duration in seconds; None if it is none."""
+    if isinstance(value, syntax.Literal):
+        return value.value
+    return float(value.seconds) if isinstance(value, syntax.Duration) else None
+
+
+def mentions_run(node: syntax.Node) -> bool:
+    """Return whether a value or an atomic guard refers to a step of the run."""
+    return any(isinstance(n, syntax.Reference) for n in syntax.walk(node))
+
+
+def registers(atom: Atom) -> tuple[bool, frozenset[str], bool]:
+    """Return the registers that a relational atom reads: prior, steps by name, history."""
+    if atom.shape in ("before", "concurrent"):
+        (anchor,) = atom.payload
+        if anchor == syntax.PRIOR:
+            return True, frozenset(), False
+        if anchor == syntax.ALL:
+            return False, frozenset(), True
+        return False, frozenset((anchor,)), False
+    if atom.shape == "barred":
+        return False, frozenset(), False
+    named: set[str] = set()
+    for part in atom.payload:
+        for node in part if isinstance(part, tuple) else (part,):
+            if isinstance(node, syntax.Node):
+                named |= {r.step for r in syntax.walk(node) if isinstance(r, syntax.Reference)}
+    return False, frozenset(named), False
+
+
+class Lowering:
+    """Guards of one pattern to formulas over one table of atoms.
+
+    Parameters
+    ----------
+    events : mapping of str to Guard
+        What event names stand for.
+    table : AtomTable
+        Where atoms are numbered.
+    registered : mapping of str to RegisteredGuard
+        Guards added in code.
+    """
+
+    def __init__(
+        self,
+        events: Mapping[str, syntax.Guard],
+        table: AtomTable,
+        registered: Mapping[str, RegisteredGuard],
+    ) -> None:
+        self.events = events
+        self.table = table
+        self.registered = registered
+        self._span: Span | None = None  # of the guard that is lowered just now
+
+    def _variable(self, atom: Atom, polarity: bool = True) -> Formula:
+        return self.table.variable(atom, polarity, self._span)
+
+    def lower(self, guard: syntax.Guard, positive: bool = True) -> Formula:
+        """Return the formula of `guard` being true (or false, if not `positive`)."""
+        self._span = guard.span or self._span
+        match guard:
+            case syntax.Truth(value=value):
+                return value == positive
+            case syntax.Name(name=name):
+                return self.lower(self.events[name], positive)
+            case syntax.Not(operand=operand):
+                return self.lower(operand, not positive)
+            case syntax.And(operands=operands) | syntax.Or(operands=operands):
+                join = conjunction if isinstance(guard, syntax.And) == positive else disjunction
+                return join([self.lower(g, positive) for g in operands])
+            case syntax.Membership(value=value, items=items):
+                return self._member(value, items, positive)
+            case syntax.Comparison(op=op, left=left, right=right):
+                return self._compare(op, left, right, positive)
+            case syntax.Causal(guard=inner, anchor=anchor):
+                return self._relation("before", inner, anchor, positive)
+            case syntax.Conc(guard=inner, anchor=anchor):
+                return self._relation("concurrent", inner, anchor, positive)
+            case syntax.Call():
+                return self._call(guard, positive)
+            case syntax.Host(glob=glob):
+                return self._variable(Atom("host", (glob,)), positive)
+            case syntax.Origin(glob=glob):
+                return self._variable(Atom("origin", (glob,)), positive)
+            case syntax.Localhost():
+                return self._variable(Atom("localhost", ()), positive)
+            case syntax.Exists(of=of):
+                atom = Atom("exists", (of,), relational=mentions_run(of))
+                return self._variable(atom, positive)
+            case syntax.Matches(value=value, regex=text):
+                return self._unsure("matches", (value, text), positive, mentions_run(guard))
+            case syntax.Registered(name=name, arguments=arguments):
+                version = self.registered[name].version
+                return self._unsure(
+                    "registered", (name, version, arguments), positive, mentions_run(guard)
+                )
+        raise AssertionError(guard)
+
+    def _unsure(
+        self, shape: str, payload: tuple[Any, ...], positive: bool, relational: bool
+    ) -> Formula:
+        return self._variable(Atom(shape, payload, positive, relational, decided=False))
+
+    def _compare(self, op: str, left: Any, right: Any, positive: bool) -> Formula:
+        op = op if positive else COMPLEMENT[op]
+        if isinstance(left, syntax.Literal | syntax.Duration) and not isinstance(
+            right, syntax.Literal | syntax.Duration
+        ):
+            left, right, op = right, left, _MIRRORED[op]
+        relational = mentions_run(left) or mentions_run(right)
+        return self._variable(Atom("compare", (op, left, right), True, relational, False))
+
+    def _member(
+        self, value: syntax.Value, items: tuple[syntax.Value, ...], positive: bool
+    ) -> Formula:
+        """Lower `value in [items]`; the constants among the items are one atom."""
+        join = disjunction if positive else conjunction
+        constants: dict[Key, syntax.Value] = {}
+        others: list[syntax.Value] = []
+        for item in items:
+            constant = constant_of(item)
+            if constant is None or constant_of(value) is not None:
+                others.append(item)
+            else:
+                constants.setdefault((kind(constant), constant), item)
+        if len(constants) == 1:
+            others += constants.values()
+        parts = [self._compare("==", value, item, positive) for item in others]
+        if len(constants) > 1:
+            # In one order, whatever the text's: the same set is the same atom.
+            payload = (value, tuple(sorted(constants)))
+            parts.insert(0, self._unsure("member", payload, positive, mentions_run(value)))
+        return join(parts)
+
+    def _relation(self, shape: str, inner: Any, anchor: str, positive: bool) -> Formula:
+        relation = self._variable(Atom(shape, (anchor,), relational=True), positive)
+        join = conjunction if positive else disjunction
+        return join([self.lower(inner, positive), relation])
+
+    def _call(self, call: syntax.Call, positive: bool) -> Formula:
+        parts = [self._variable(Atom("type", (call.target,)), positive)]
+        if call.result != "*":
+            parts.append(self._unsure("result", (call.result,), positive, False))
+        if call.arguments != ("..",):
+            parts.append(self._unsure("arguments", (call.arguments,), positive, False))
+        return conjunction(parts) if positive else disjunction(parts)
+
+    def unknown_calls(self, guards: Iterable[syntax.Guard]) -> tuple[syntax.Call, ...]:
+        """Return the calls that name types, whose absence `run` counts and reports."""
+        calls: dict[syntax.Call, None] = {}
+        for guard in guards:
+            for node in syntax.walk(guard):
+                if isinstance(node, syntax.Call) and (
+                    node.result != "*" or node.arguments != ("..",)
+                ):
+                    calls[node] = None
+        return tuple(calls)

@@ -1,0 +1,1 @@
+"""State and events in, state and verdicts out: configurations, check, find, scopes."""

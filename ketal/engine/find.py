@@ -1,0 +1,273 @@
+"""What both engines of a `find` share: where partial matches are kept (DESIGN 4, 6).
+
+The one rule: a partial match is kept once; what there is no room for is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ketal.engine.causal_index import PriorIndex
+from ketal.engine.configurations import Configuration, Machine, Plan, Seen, SubPlan, Targets
+from ketal.engine.event_buffer import Kept, Uses
+from ketal.engine.negation import broken
+from ketal.engine.partial_matches import Found, Live, Partial, Taken, joined, rank
+from ketal.engine.windows import Expiring, Firsts, Window
+from ketal.model.limits import Limits
+from ketal.model.values import Key
+
+PARTIALS = "partial matches"
+
+
+class Setup:
+    """What the scopes of one pattern share.
+
+    Parameters
+    ----------
+    machine : Machine
+        The automaton, made ready.
+    limits : Limits
+        `runs_max`, `configurations_max`, `candidates_max`, `matches_per_event_max`.
+    live : Live
+        How many partial matches there are, over all scopes.
+
+    Attributes
+    ----------
+    window : Window
+        The pattern's.
+    windowed : bool
+        Whether it has one.
+    uses : Uses or None
+        Which events are kept for later ones, None where none are.
+    """
+
+    __slots__ = (
+        "joins",
+        "limits",
+        "live",
+        "machine",
+        "partial_values",
+        "uses",
+        "window",
+        "windowed",
+    )
+
+    def __init__(self, machine: Machine, limits: Limits, live: Live) -> None:
+        self.machine = machine
+        self.limits = limits
+        self.live = live
+        self.window = Window(machine)
+        self.windowed = self.window.us is not None or self.window.events is not None
+        self.joins = machine.compiled.causal and machine.compiled.strategy == "any"
+        nots = not machine.arrival and bool(machine.automaton.nots)
+        self.partial_values = {n: _of_partial(v) for n, v in machine.register_values.items()}
+        self.uses = Uses(machine, steps=self.joins) if self.joins or nots else None
+
+
+def _of_partial(value: Callable[[Configuration], Key | None]) -> Callable[[Partial], Key | None]:
+    return lambda partial: value(partial.configuration)
+
+
+class Find:
+    """The partial matches of one scope of a `find`.
+
+    Parameters
+    ----------
+    setup : Setup
+        What it shares with other scopes.
+    """
+
+    __slots__ = (
+        "_expiring", "_partial_values", "by_state", "firsts", "kept", "limits", "live",
+        "machine", "partials", "window", "windowed",
+    )  # fmt: skip
+
+    def __init__(self, setup: Setup) -> None:
+        self.machine = setup.machine
+        self.limits = setup.limits
+        self.live = setup.live
+        self.window = setup.window
+        self.windowed = setup.windowed
+        self.by_state: dict[int, PriorIndex] = {}
+        self.partials = 0
+        self._partial_values = setup.partial_values
+        self.firsts = Firsts(self.window)
+        self.kept: Kept | None = None
+        if setup.uses is not None:
+            self.kept = Kept(setup.uses, self.limits, self.window)
+        self._expiring: Expiring[Partial] = Expiring()
+
+    def idle(self) -> bool:
+        """Return whether nothing that was offered matters to what comes."""
+        return not self.partials and not self.kept and not self.firsts.waiting
+
+    # --- looking ---
+
+    def _candidates(
+        self, state: int, plan: Plan, seen: Seen
+    ) -> Iterator[tuple[SubPlan, Sequence[Any]]]:
+        """Yield (sub-plan, groups of partial matches of a state) that an event may extend."""
+        oldest_us = None
+        if self.window.us is not None:
+            assert seen.time_us is not None
+            oldest_us = seen.time_us - self.window.us
+        value = self._value(plan.key, seen)
+        return self.by_state[state].candidates(plan, seen, value, oldest_us)
+
+    def _value(self, key: int | None, seen: Seen) -> Key | None:
+        """Return an event's value of a key, None for no key."""
+        return None if key is None else self.machine.event_value(key, seen.event)
+
+    def _decide(self, sub: SubPlan, partial: Partial, seen: Seen) -> Targets:
+        machine = self.machine
+        configuration = partial.configuration
+        if not machine.arrival and machine.pending[configuration.state]:
+            assert self.kept is not None
+            bars = broken(machine, partial, seen, self.kept.by_mask)
+            configuration = configuration._replace(bars=bars)
+        return machine.decide(sub, configuration, seen)
+
+    # --- extending ---
+
+    def _born(
+        self,
+        parent: Partial,
+        step: int,
+        target: int,
+        seen: Seen,
+        born: list[Partial],
+        matches: list[Taken],
+        found: Found,
+    ) -> None:
+        """Extend a partial match by an event; what goes on in a run finds its room there."""
+        machine, run, join = self.machine, parent.run, parent.join
+        taken = (*parent.taken, (step, seen))
+        found.moves.append((parent.configuration.state, step, target, seen))
+        if target in machine.automaton.finals:
+            matches.append(taken)
+            if run is not None:
+                run.matched = True
+        if not machine.has_way_on[target]:
+            return
+        if run is None and not self.has_room(born):
+            found.overflow("runs_max", PARTIALS)
+            return
+        configuration = machine.take(parent.configuration, step, target, seen)
+        if join is not None:
+            join = joined(join, seen.clock)
+        born.append(Partial(configuration, taken, run, join, parent))
+
+    # --- keeping ---
+
+    def has_room(self, born: list[Partial]) -> bool:
+        """Return whether one more partial match can be kept beside those just born."""
+        return self.live.count + len(born) < self.limits.runs_max
+
+    def gives_up(
+        self, sub: SubPlan, groups: Sequence[Any], born: list[Partial], found: Found
+    ) -> bool:
+        """Return whether there is no room for what groups of partial matches would become.
+
+        Those that may be complete are looked at all the same.
+        """
+        if sub.completes or self.has_room(born):
+            return False
+        found.overflow("runs_max", PARTIALS, sum(len(g) if g else 1 for g in groups))
+        return True
+
+    def index(self, state: int, nodes: tuple[str, ...] = ()) -> PriorIndex:
+        """Return the partial matches of a state; `nodes` are looked through in this order."""
+        found = self.by_state.get(state)
+        if found is None:
+            found = self.by_state[state] = PriorIndex(
+                self._partial_values, timed=self.window.us is not None, nodes=nodes
+            )
+        return found
+
+    def put(self, partial: Partial) -> None:
+        """Keep a partial match."""
+        self.index(partial.configuration.state).add(partial)
+        partial.kept = True
+        self.partials += 1
+        self.live.count += 1
+        if partial.run is not None:
+            partial.run.partials[partial] = None
+        elif self.windowed:
+            self._expiring.add(self.window.low(partial), partial)
+
+    def take_out(self, partial: Partial) -> None:
+        """Let go of a partial match."""
+        self.by_state[partial.configuration.state].remove(partial)
+        partial.kept = False
+        self.partials -= 1
+        self.live.count -= 1
+        if partial.run is not None:
+            del partial.run.partials[partial]
+
+    def _offered(self, seen: Seen, found: Found) -> None:
+        """Keep an event for those to come."""
+        if self.kept is None:
+            return
+        if not self.kept.offer(seen):
+            found.overflow("candidates_max", "events to combine with later ones")
+        self.kept.sweep(self._oldest_prior)
+
+    def _oldest_prior(self) -> int | None:
+        places = (p.prior.place for index in self.by_state.values() for p in index)
+        return min(places, default=None)
+
+    # --- windows ---
+
+    def _expire(self, last: int) -> None:
+        """Let go of what counts from `last` or before."""
+        for partial in self._expiring.passed(last):
+            if partial.kept:
+                self.take_out(partial)
+        if self.kept is not None:
+            self.kept.expire(last)
+
+    def advance(self, watermark_us: int, found: Found) -> None:
+        """End the time windows that a watermark has passed, in event-time order."""
+        if self.window.us is not None:
+            last = watermark_us - self.window.us
+            self.firsts.expire_times(last, found)
+            self._expire(last)
+
+    def end(self, found: Found) -> None:
+        """End every window: nothing comes any more."""
+        if self.windowed:
+            self.firsts.end(found)
+
+    def earliest_us(self) -> int | None:
+        """Return the first time that a watermark can end something of; None for nothing."""
+        times = [self.firsts.earliest(), self._expiring.earliest(lambda partial: partial.kept)]
+        if self.kept is not None:
+            times.append(self.kept.earliest())
+        return min((time for time in times if time is not None), default=None)
+
+    # --- matches ---
+
+    def _complete(self, found: Found, matches: list[Taken]) -> None:
+        """Put the matches that an event completed into `found`, mirror images removed."""
+        over = len(matches) - self.limits.matches_per_event_max
+        if over > 0:
+            found.overflow("matches_per_event_max", "matches of one event", over)
+            del matches[self.limits.matches_per_event_max :]
+        found.matches.extend(
+            self._without_mirrors(matches) if self.machine.automaton.mirrors else matches
+        )
+
+    def _without_mirrors(self, matches: list[Taken]) -> list[Taken]:
+        if len(matches) < 2:
+            return matches
+        classes = self.machine.automaton.classes
+        width = len(classes)
+        least: dict[Any, Taken] = {}
+        for taken in matches:
+            key: Any = sorted([s.place * width + classes[step] for step, s in taken])
+            key = tuple(key)
+            other = least.get(key)
+            if other is None or rank(taken) < rank(other):
+                least[key] = taken
+        return list(least.values())

@@ -1,0 +1,157 @@
+"""`find any` under CausalOrder: matches that the partial order alone defines (DESIGN 4).
+
+An event extends the partial matches that are there, and each new one is
+extended at once with the events that came before it in the order offered and
+are not before it in the execution. So every match is found when the last of its
+events is offered, whatever the order, exactly once.
+
+The one rule: each (step, event) sequence is made once.
+"""
+
+from __future__ import annotations
+
+from ketal.engine.causal_index import Line
+from ketal.engine.configurations import Seen, SubPlan
+from ketal.engine.find import PARTIALS, Find
+from ketal.engine.partial_matches import Found, Partial, Taken
+
+
+class JoinFind(Find):
+    """Partial matches that are joined with events offered earlier and later."""
+
+    __slots__ = ()
+
+    def offer(self, seen: Seen) -> Found:
+        """Take one event."""
+        found = Found()
+        if self.window.events is not None:
+            last = seen.place - self.window.events
+            self.firsts.expire_places(last, found)
+            self._expire(last)
+        matches: list[Taken] = []
+        born: list[Partial] = []
+        for state, index in self.by_state.items():
+            if index.count:
+                self._extend(state, seen, born, matches, found)
+        self._start(seen, born, matches, found)
+        # Each new partial match goes on with what was offered before this event.
+        at = 0
+        while at < len(born) and len(matches) <= self.limits.matches_per_event_max:
+            self._back(born[at], born, matches, found)
+            at += 1
+        for partial in born:
+            self.put(partial)
+        self._offered(seen, found)
+        if self.windowed:
+            self.firsts.matched(matches)
+        self._complete(found, matches)
+        return found
+
+    # --- extending ---
+
+    def _extend(
+        self,
+        state: int,
+        seen: Seen,
+        born: list[Partial],
+        matches: list[Taken],
+        found: Found,
+    ) -> None:
+        plan = self.machine.plan(state, seen.mask)
+        if plan is None:
+            return
+        node, counter = seen.node, seen.counter
+        for sub, groups in self._candidates(state, plan, seen):
+            if sub is plan.after and plan.reads_prior:
+                continue
+            if self.gives_up(sub, groups, born, found):
+                continue
+            constant = sub.constant
+            for group in groups:
+                for partial in group:
+                    assert partial.join is not None
+                    if partial.join.get(node, 0) >= counter:
+                        continue  # it happened-before one that is already taken
+                    targets = constant or self._decide(sub, partial, seen)
+                    if targets and self.window.fits(partial, seen):
+                        for step, target in targets:
+                            self._born(partial, step, target, seen, born, matches, found)
+
+    def _back(
+        self, partial: Partial, born: list[Partial], matches: list[Taken], found: Found
+    ) -> None:
+        """Extend a new partial match with the events offered before its last one."""
+        machine = self.machine
+        prior, join = partial.prior, partial.join
+        assert join is not None
+        oldest_us = None
+        if self.window.us is not None:
+            assert partial.high_us is not None
+            oldest_us = partial.high_us - self.window.us
+        assert self.kept is not None
+        for mask, index in self.kept.by_mask.items():
+            plan = machine.plan(partial.configuration.state, mask)
+            if plan is None:
+                continue
+            value = None
+            if plan.key is not None:
+                value = machine.register_values[plan.key](partial.configuration)
+            for node, line in index.among(plan.key, value):
+                # What is up to `low` happened-before some event taken, or is one.
+                low = line.past(join.get(node, 0))
+                if oldest_us is not None:
+                    low = max(low, line.later_than(oldest_us))
+                if low == len(line.counters):
+                    continue
+                if not plan.reads_prior:
+                    assert plan.unbound is not None
+                    self._each(plan.unbound, line, low, None, partial, born, matches, found)
+                    continue
+                high = (
+                    low if node == prior.node else line.knows_from(prior.node, prior.counter, low)
+                )
+                if plan.concurrent is not None and high > low:
+                    self._each(plan.concurrent, line, low, high, partial, born, matches, found)
+                if plan.before is not None:
+                    self._each(plan.before, line, high, None, partial, born, matches, found)
+
+    def _each(
+        self,
+        sub: SubPlan,
+        line: Line,
+        low: int,
+        high: int | None,
+        partial: Partial,
+        born: list[Partial],
+        matches: list[Taken],
+        found: Found,
+    ) -> None:
+        constant = sub.constant
+        if self.gives_up(sub, line.items[low:high], born, found):
+            return
+        for seen in line.seens[low:high]:
+            targets = constant or self._decide(sub, partial, seen)
+            if targets and self.window.fits(partial, seen):
+                for step, target in targets:
+                    self._born(partial, step, target, seen, born, matches, found)
+
+    def _start(self, seen: Seen, born: list[Partial], matches: list[Taken], found: Found) -> None:
+        machine = self.machine
+        plan = machine.plan(0, seen.mask)
+        if plan is None or plan.unbound is None:
+            return
+        configuration = machine.start()
+        targets = machine.decide(plan.unbound, configuration, seen)
+        if targets and self.windowed:
+            self.firsts.add(seen, targets[0][0])
+        for step, target in targets:
+            taken = ((step, seen),)
+            found.moves.append((0, step, target, seen))
+            if target in machine.automaton.finals:
+                matches.append(taken)
+            if machine.has_way_on[target]:
+                if not self.has_room(born):
+                    found.overflow("runs_max", PARTIALS)
+                    continue
+                after = machine.take(configuration, step, target, seen)
+                born.append(Partial(after, taken, None, seen.clock, None))

@@ -1,0 +1,287 @@
+"""What a pattern's runs were not offered, and what that puts in doubt (DESIGN 5).
+
+An event is *missed* that was declared lost, was late or was refused. Of a lost one only the
+dot is known, so it may have belonged to any scope; one that was late or refused says itself
+to which scope it belongs, or to none. So a scope's verdicts are in doubt for the sake of the
+same events whether all scopes are judged by one, or each in a part of its own (DESIGN 7).
+
+The rule, in two sentences. A match is uncertain if an event that is missed, and may be of its
+scope, is in the past of one of its events, or, where there is one order, may have stood
+between them; so is a violation, of which all that its scope was offered counts. What ended in
+vain is uncertain if any event is missed that may be of its scope, and where there is one order
+may have stood before the end.
+
+At most `most` events are remembered by name, and of each node the lowest counter of those that
+are forgotten, which stands for all of them in every scope.
+
+The one rule: what is forgotten puts more in doubt, never less.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+import json
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.values import keyed
+from ketal.operators.order.released import DotSet
+
+Key = tuple[int, str, int]
+"""A place in canonical order."""
+ScopeName = tuple[Any, ...]
+"""What tells a scope from others, its values as `keyed` has them."""
+NAMED_MAX = 100
+"""So many events a verdict names at most that it depends on."""
+NO_DOTS: tuple[Dot, ...] = ()
+ANY: ScopeName = (object(),)
+"""The scope of an event that may have belonged to any."""
+
+
+class Losses:
+    """The events that were missed, up to a limit.
+
+    Parameters
+    ----------
+    most : int
+        How many are remembered.
+    placed : bool
+        Whether there is one order, in which a missed event has a place.
+
+    Attributes
+    ----------
+    some : bool
+        Whether any event was missed so far.
+    """
+
+    __slots__ = (
+        "_any", "_by_scope", "_closed", "_forgotten", "_merged", "_open", "_places", "_scopes",
+        "_unplaced", "most", "placed", "some",
+    )  # fmt: skip
+
+    def __init__(self, most: int, *, placed: bool = False) -> None:
+        self.most = most
+        self.placed = placed
+        self.some = False
+        # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
+        self._scopes: dict[Dot, ScopeName | None] = {}
+        self._any = DotSet()
+        self._by_scope: dict[ScopeName, DotSet] = {}
+        self._forgotten: dict[str, int] = {}
+        # Places that a dot is not before, and not after (None: not known yet).
+        self._places: dict[Dot, tuple[Key, Key | None]] = {}
+        self._open: list[tuple[Key, Dot]] = []  # those whose second is not known, by the first
+        self._closed: list[tuple[Key, Key, Dot]] = []  # the others, by the second
+        # Of those whose places are forgotten: what none is before, and one of them.
+        self._merged: tuple[Key, Dot] | None = None
+        self._unplaced: dict[str, list[int]] = {}  # counters whose second is not known, heaps
+
+    def __len__(self) -> int:
+        return len(self._scopes)
+
+    # --- what is missed ---
+
+    def lost(self, dot: Dot, low: Key | None = None) -> int:
+        """Take a dot of which nothing is known but, perhaps, a place that it does not come before.
+
+        Returns
+        -------
+        int
+            How many others were forgotten.
+        """
+        if low is not None and self.placed:
+            self._place(dot, low, None)
+        if dot not in self._scopes:
+            self._put(dot, ANY)
+        return self._bounded()
+
+    def passed(self, event: Event, scope: ScopeName | None) -> int:
+        """Take an event that is not offered, of a scope, of none or (`ANY`) perhaps of several."""
+        if self.placed:
+            place = canonical_key(event)
+            self._place(event.dot, place, place)
+        self._remove(event.dot)
+        self._put(event.dot, scope)
+        return self._bounded()
+
+    def drop(self, dot: Dot) -> None:
+        """Remove an event that came again; what stands for those that are forgotten stays."""
+        self._remove(dot)
+        self._displace(dot)
+
+    def _put(self, dot: Dot, scope: ScopeName | None) -> None:
+        self.some = True
+        self._scopes[dot] = scope
+        if scope is ANY:
+            self._any.add(dot.node, dot.counter)
+        elif scope is not None:
+            self._by_scope.setdefault(scope, DotSet()).add(dot.node, dot.counter)
+
+    def _remove(self, dot: Dot) -> None:
+        if dot not in self._scopes:
+            return
+        scope = self._scopes.pop(dot)
+        if scope is ANY:
+            self._any.discard(dot.node, dot.counter)
+        elif scope is not None:
+            dots = self._by_scope[scope]
+            dots.discard(dot.node, dot.counter)
+            if not dots:
+                del self._by_scope[scope]
+
+    def _bounded(self) -> int:
+        """Forget the oldest of too many."""
+        count = 0
+        while len(self._scopes) > self.most:
+            dot = next(iter(self._scopes))
+            self._remove(dot)
+            lowest = self._forgotten.get(dot.node, dot.counter)
+            self._forgotten[dot.node] = min(lowest, dot.counter)
+            count += 1
+        return count
+
+    # --- where it stood ---
+
+    def _place(self, dot: Dot, low: Key, high: Key | None) -> None:
+        """Remember between which places a dot stood; beyond the limit one place for several."""
+        self._displace(dot)
+        self._places[dot] = low, high
+        if high is not None:
+            bisect.insort(self._closed, (high, low, dot))
+        else:
+            bisect.insort(self._open, (low, dot))
+            heapq.heappush(self._unplaced.setdefault(dot.node, []), dot.counter)
+        if len(self._places) > self.most:
+            oldest = next(iter(self._places))
+            low = self._places[oldest][0]
+            self._displace(oldest)
+            self._merged = min(low, self._merged[0]) if self._merged else low, oldest
+
+    def _displace(self, dot: Dot) -> None:
+        if dot not in self._places:
+            return
+        low, high = self._places.pop(dot)
+        if high is None:
+            del self._open[bisect.bisect_left(self._open, (low, dot))]
+        else:
+            del self._closed[bisect.bisect_left(self._closed, (high, low, dot))]
+
+    def offered(self, event: Event) -> None:
+        """Place the missed events that an offered one is the first to have in its past."""
+        if not self._unplaced:
+            return
+        place = canonical_key(event)
+        for node in self._unplaced.keys() & event.clock.keys():
+            counters = self._unplaced[node]
+            while counters and counters[0] <= event.clock[node]:
+                dot = Dot(node, heapq.heappop(counters))
+                if dot in self._places and self._places[dot][1] is None:
+                    self._place(dot, self._places[dot][0], place)
+            if not counters:
+                del self._unplaced[node]
+
+    # --- what is in doubt ---
+
+    def _concerns(self, dot: Dot, scope: ScopeName) -> bool:
+        known = self._scopes.get(dot, ANY)
+        return known is ANY or known == scope
+
+    def ended(self, scope: ScopeName, upto: Key | None = None) -> tuple[Dot, ...]:
+        """Return what a scope may have waited for in vain, up to a place (None: the end)."""
+        of_scope = self._by_scope.get(scope, ())
+        dots: Iterable[Dot] = heapq.merge(self._any, of_scope)
+        if upto is not None and self._places:
+            dots = (d for d in dots if d not in self._places or self._places[d][0] < upto)
+        return first(dots) or self._standing()
+
+    def before(self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]) -> tuple[Dot, ...]:
+        """Return what is missed, and may be of a scope, in the past of one of some clocks."""
+        if not self.some:
+            return NO_DOTS
+        clock = joined(clocks)
+        dots: list[Iterable[Dot]] = [self._any.before(clock)]
+        if scope in self._by_scope:
+            dots.append(self._by_scope[scope].before(clock))
+        return first(heapq.merge(*dots)) or self._standing(clock)
+
+    def between(self, scope: ScopeName, low: Key | None, high: Key) -> tuple[Dot, ...]:
+        """Return what may be of a scope and have stood between two places (None: the beginning)."""
+        closed, first_place = self._closed, operator.itemgetter(0)
+        begin = 0 if low is None else bisect.bisect_right(closed, low, key=first_place)
+        end = bisect.bisect_left(self._open, high, key=first_place)
+        dots = itertools.chain(
+            (closed[i][2] for i in range(begin, len(closed)) if closed[i][1] < high),
+            (self._open[i][1] for i in range(end)),
+        )
+        merged = (self._merged[1],) if self._merged and self._merged[0] < high else ()
+        return first((*merged, *first(dot for dot in dots if self._concerns(dot, scope))))
+
+    def _standing(self, clock: Mapping[str, int] | None = None) -> tuple[Dot, ...]:
+        """Return what stands for those that are forgotten, of all or of those in a past."""
+        return first(
+            Dot(node, counter)
+            for node, counter in sorted(self._forgotten.items())
+            if clock is None or counter <= clock.get(node, 0)
+        )
+
+    def dots(self) -> tuple[Dot, ...]:
+        """Return what is missed, in whatever scope."""
+        return first(sorted(self._scopes)) or self._standing()
+
+    # --- state ---
+
+    def state(self) -> Any:
+        """Return the state as plain data."""
+        rows = []
+        for dot, scope in self._scopes.items():
+            written: Any = 0 if scope is ANY else None
+            if scope is not ANY and scope is not None:
+                written = json.dumps([value for _, value in scope])
+            rows.append([list(dot), written])
+        places = [
+            [list(dot), *(None if key is None else [str(key[0]), *key[1:]] for key in keys)]
+            for dot, keys in self._places.items()
+        ]
+        merged = self._merged and [str(self._merged[0][0]), *self._merged[0][1:], *self._merged[1]]
+        return [rows, dict(self._forgotten), places, merged]
+
+    def restore(self, state: Any) -> int:
+        """Take on a state that `state` gave; return how many a smaller limit forgets."""
+        rows, self._forgotten, places, merged = state
+        self.some = bool(rows or self._forgotten or places or merged)
+        for dot, written in rows:
+            scope = None if written is None else ANY
+            if isinstance(written, str):
+                scope = tuple(map(keyed, json.loads(written)))
+            self._put(Dot(*dot), scope)
+        if merged is not None:
+            total, node, counter, *dot = merged
+            self._merged = (int(total), node, counter), Dot(*dot)
+        for dot, low, high in places:
+            last = None if high is None else (int(high[0]), *high[1:])
+            self._place(Dot(*dot), (int(low[0]), *low[1:]), last)
+        return self._bounded()
+
+
+def first(dots: Iterable[Dot]) -> tuple[Dot, ...]:
+    """Return the first of some dots, as many as a verdict names, each once."""
+    named: dict[Dot, None] = {}
+    for dot in dots:
+        if len(named) == NAMED_MAX:
+            break
+        named[dot] = None
+    return tuple(named)
+
+
+def joined(clocks: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    """Return the least clock that is after all of some."""
+    out: dict[str, int] = {}
+    for clock in clocks:
+        for node, counter in clock.items():
+            if counter > out.get(node, 0):
+                out[node] = counter
+    return out

@@ -1,0 +1,1 @@
+"""Clocks rebuilt from spans and messages."""

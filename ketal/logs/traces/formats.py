@@ -1,0 +1,80 @@
+"""Trace files: JSON documents of spans, in OTLP or Zipkin v2, with their lines.
+
+A file is one document, or one a line, as OpenTelemetry's file exporters write
+them. `ketal.logs.traces.otlp` and `ketal.logs.traces.zipkin` read the spans of a document,
+`ketal.logs.traces.spans` makes events of all of them.
+
+The one rule: a span that cannot be read is rejected with its line and the
+reason, and every other one is an event or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ketal.errors import EventError, SettingError
+from ketal.logs.documents import Text
+from ketal.logs.jsonl import Record, rejected
+from ketal.logs.streams import LogOrigin
+from ketal.logs.traces.otlp import otlp_spans
+from ketal.logs.traces.rebuilding import Rebuilding
+from ketal.logs.traces.spans import TraceSpan, stamped
+from ketal.logs.traces.zipkin import SpanReport, merged, zipkin_spans
+from ketal.model.limits import Limits
+
+TRACES = ("otlp", "zipkin")
+"""Formats of traces."""
+
+
+def read_traces(
+    origins: Iterable[LogOrigin], format: str, limits: Limits, rebuilding: Rebuilding
+) -> Iterator[Record]:
+    """Yield the events of all spans of trace files; together they are one execution.
+
+    Parents and links that are not there are counted in `rebuilding`.
+    """
+    rebuilding.reset()
+    read: Any = otlp_spans if format == "otlp" else zipkin_spans
+
+    def read_spans() -> Iterator[Any]:
+        count = 0
+        for origin in origins:
+            for item in _spans_of(origin, read, limits):
+                count += 1
+                if 2 * count > limits.events_max:
+                    raise SettingError(
+                        f"the traces have more than {limits.events_max} events "
+                        "(limit events_max), and rebuilding clocks holds them all"
+                    )
+                yield item
+
+    spans: Iterator[TraceSpan | Record] = read_spans() if format == "otlp" else merged(read_spans())
+    yield from stamped(spans, limits, rebuilding)
+
+
+def _spans_of(
+    origin: LogOrigin, read: Any, limits: Limits
+) -> Iterator[TraceSpan | SpanReport | Record]:
+    with origin.opened() as file:
+        held, size = [], 0
+        damage: EventError | None = None
+        try:
+            for chunk in origin.chunks(file):
+                size += len(chunk)
+                if size > limits.log_bytes_max:
+                    raise SettingError(
+                        f"{origin.name}: is larger than log_bytes_max ({limits.log_bytes_max} "
+                        "bytes), and a trace file is read whole; raise the limit or split the file"
+                    )
+                held.append(chunk)
+        except EventError as fault:
+            damage = fault
+    text = Text(origin.name, b"".join(held).removeprefix(b"\xef\xbb\xbf"))
+    for document in text.documents():
+        if isinstance(document, EventError):
+            yield text.rejected(document)
+        else:
+            yield from read(text, document)
+    if damage is not None:
+        yield rejected(damage, origin.name, text.line())

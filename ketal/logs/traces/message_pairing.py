@@ -1,0 +1,242 @@
+"""Which events send a message, which receive it, and by what they are paired.
+
+A vector clock orders a receive after its send; so does the message's name, where a log
+has it at both. A `Messages` is read from a text such as
+`id=msg.id,send=type:send,receive=type:recv`: `id` is the attribute that names the
+message (several joined by `+`), `send` and `receive` select the events, each by a field
+and the values it may have (`|` between them, `*` for any run of characters).
+
+A field is `node`, `type`, `id` or `time`, the event's own, or the keys that lead
+to an attribute, joined by `.`; `data.x` names an attribute whose name is taken.
+A backslash takes the meaning from the character after it.
+
+The one rule: a pairing that could be another one is none. A message that two
+events send is ambiguous, and is counted, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ketal.errors import SettingError
+from ketal.logs.source import MESSAGES_EXAMPLE, near, path_of
+from ketal.model.event import Event
+
+_OWN = ("node", "type", "id", "time")
+_KEYS = ("id", "send", "receive")
+
+
+def _split(text: str, mark: str, most: int = 0) -> list[str]:
+    """Split at a character that no backslash stands before; backslashes stay."""
+    pieces: list[str] = []
+    piece, at = "", 0
+    while at < len(text):
+        if text[at] == "\\":
+            piece += text[at : at + 2]
+            at += 2
+            continue
+        if text[at] == mark and (not most or len(pieces) < most):
+            pieces.append(piece)
+            piece = ""
+        else:
+            piece += text[at]
+        at += 1
+    return [*pieces, piece]
+
+
+def _glob(text: str) -> str:
+    """Return the regular expression of a value with `*`, its backslashes taken out."""
+    first, *rest = (re.escape(re.sub(r"\\(.)", r"\1", piece)) for piece in _split(text, "*"))
+    if not rest:
+        return first
+    # An atomic group never gives back what it took, so matching takes linear time.
+    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
+
+
+def _text(value: object) -> str | None:
+    """Return a value as text; None for what has no name: null, lists, mappings."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def value_at(event: Event, path: tuple[str, ...]) -> Any:
+    """Return the value of a field of an event; None where it has none."""
+    if len(path) == 1 and path[0] in _OWN:
+        return getattr(event, path[0])
+    value: Any = event.data
+    for key in path[1:] if path[0] == "data" and len(path) > 1 else path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+@dataclass(frozen=True)
+class _Test:
+    """A field and what its value looks like; `text` is how that was written."""
+
+    path: tuple[str, ...]
+    expression: re.Pattern[str]
+    text: str
+
+    def __call__(self, event: Event) -> bool:
+        text = _text(value_at(event, self.path))
+        return text is not None and self.expression.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class Messages:
+    """How sends and receives are recognised and paired.
+
+    Attributes
+    ----------
+    id : tuple of paths
+        The fields that together name a message.
+    send, receive : callable
+        Whether an event sends, or receives.
+    """
+
+    id: tuple[tuple[str, ...], ...]
+    send: _Test
+    receive: _Test
+
+    @classmethod
+    def of(cls, option: str | Mapping[str, str] | Messages) -> Messages:
+        """Read the text of `--match-messages`, or a mapping with its keys.
+
+        Raises
+        ------
+        SettingError
+            If it is not of that form.
+        """
+        if isinstance(option, Messages):
+            return option
+        if not isinstance(option, str | Mapping):
+            raise SettingError(
+                f"messages are matched by a text as {MESSAGES_EXAMPLE}, not by {option!r}"
+            )
+        given = _pairs(option) if isinstance(option, str) else dict(option)
+        for key, value in given.items():
+            if key not in _KEYS:
+                raise SettingError(f"messages are not matched by {key!r}{near(key, _KEYS)}")
+            if not isinstance(value, str) or not value:
+                raise SettingError(f"{key} of the matched messages is empty; as {MESSAGES_EXAMPLE}")
+        for key in _KEYS:
+            if key not in given:
+                raise SettingError(f"to match messages takes {key}=…, as {MESSAGES_EXAMPLE}")
+        return cls(
+            id=tuple(path_of(path) for path in _split(given["id"], "+")),
+            send=_test("send", given["send"]),
+            receive=_test("receive", given["receive"]),
+        )
+
+    def name(self, event: Event) -> tuple[str, ...] | None:
+        """Return the name of the message that an event is about; None without one."""
+        texts = [_text(value_at(event, path)) for path in self.id]
+        return None if None in texts else tuple(texts)  # type: ignore[arg-type]
+
+
+def _pairs(text: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for piece in _split(text, ","):
+        key, *value = _split(piece, "=", 1)
+        if not value:
+            raise SettingError(
+                f"{piece!r} is not KEY=VALUE; messages are matched as {MESSAGES_EXAMPLE}"
+            )
+        if key.strip() in given:
+            raise SettingError(f"{key.strip()} is given twice in {text!r}")
+        given[key.strip()] = value[0].strip()
+    return given
+
+
+def _test(key: str, text: str) -> _Test:
+    field, *values = _split(text, ":", 1)
+    if not values:
+        raise SettingError(f"{key}={text} is not FIELD:VALUE, as {key}=type:{key}")
+    alternatives = "|".join(f"(?:{_glob(value)})" for value in _split(values[0], "|"))
+    return _Test(path_of(field), re.compile(alternatives, re.DOTALL), text)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The pairing of an execution's messages, by the places of events in a list.
+
+    Attributes
+    ----------
+    sends : mapping of int to int
+        A receive → its send.
+    unsent : tuple of int
+        Receives of a message that nothing in the log sends.
+    ambiguous : tuple of int
+        Receives of a message that several events send.
+    unreceived : int
+        Sends that nothing in the log receives.
+    void : tuple of str
+        The keys that fit no event at all, as `id=msg.id`: mistyped, most likely.
+    """
+
+    sends: Mapping[int, int]
+    unsent: tuple[int, ...]
+    ambiguous: tuple[int, ...]
+    unreceived: int
+    void: tuple[str, ...]
+
+
+def paired(events: Iterable[Event], messages: Messages) -> Pairing:
+    """Pair the receives of an execution with their sends."""
+    senders: dict[tuple[str, ...], list[int]] = {}
+    receivers: list[tuple[int, tuple[str, ...]]] = []
+    keys = _Keys(messages)
+    for at, event in enumerate(events):
+        if keys.open:
+            keys.ask(event)
+        name = messages.name(event)
+        if name is None:
+            continue
+        if messages.send(event):
+            senders.setdefault(name, []).append(at)
+        if messages.receive(event):
+            receivers.append((at, name))
+    sends: dict[int, int] = {}
+    unsent: list[int] = []
+    ambiguous: list[int] = []
+    for at, name in receivers:
+        of = [sender for sender in senders.get(name, ()) if sender != at]
+        if len(of) == 1:
+            sends[at] = of[0]
+        else:
+            (ambiguous if of else unsent).append(at)
+    received = {name for _, name in receivers}
+    unreceived = sum(len(of) for name, of in senders.items() if name not in received)
+    return Pairing(sends, tuple(unsent), tuple(ambiguous), unreceived, keys.void())
+
+
+def _has(path: tuple[str, ...], event: Event) -> bool:
+    return _text(value_at(event, path)) is not None
+
+
+class _Keys:
+    """Which keys of the messages have not fitted any event yet."""
+
+    def __init__(self, messages: Messages) -> None:
+        self.open: dict[str, Callable[[Event], bool]] = {
+            f"id={'.'.join(path)}": partial(_has, path) for path in messages.id
+        }
+        self.open[f"send={messages.send.text}"] = messages.send
+        self.open[f"receive={messages.receive.text}"] = messages.receive
+        self._asked = 0
+
+    def ask(self, event: Event) -> None:
+        """Close the keys that fit an event."""
+        self._asked += 1
+        self.open = {key: fits for key, fits in self.open.items() if not fits(event)}
+
+    def void(self) -> tuple[str, ...]:
+        """Return the keys that fit no event; none where there are no events."""
+        return tuple(self.open) if self._asked else ()

@@ -1,0 +1,211 @@
+"""Spans of OTLP JSON, which OpenTelemetry exports.
+
+A document is `{"resourceSpans": [...]}`: resources, each with scopes, each with
+spans. The service is an attribute of the resource. By the OTLP specification
+("JSON Protobuf Encoding") ids are hex digits, enums and 64-bit integers are
+numbers, the latter also text, and what is null is absent. Read as well, for some
+exporters write it: snake case, `instrumentationLibrarySpans` of old versions, ids
+in base64 and enums by name, as protobuf's own JSON mapping has them.
+
+The one rule: what the specification calls invalid is rejected with its line, and
+what it does not know is passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ketal.errors import EventError
+from ketal.logs.documents import Text, decoded, elements, members, span_object
+from ketal.logs.jsonl import Record
+from ketal.logs.shape import json_type_of
+from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan
+
+_HEX = re.compile(r"[0-9a-fA-F]+")
+_RESOURCES = ("resourceSpans", "resource_spans")
+_SCOPES = (
+    "scopeSpans",
+    "scope_spans",
+    "instrumentationLibrarySpans",
+    "instrumentation_library_spans",
+)
+
+
+def otlp_spans(text: Text, document: bytes) -> Iterator[TraceSpan | Record]:
+    """Yield the spans of a document; a record for each that cannot be read."""
+    exports = elements(document) if document.lstrip()[:1] == b"[" else [document]
+    for export in exports:
+        try:
+            resources = _lists(bytes(export), _RESOURCES)
+        except EventError as fault:
+            yield text.rejected(fault)
+            continue
+        for resource in resources:
+            yield from _of_resource(text, bytes(resource))
+
+
+def _of_resource(text: Text, resource: bytes) -> Iterator[TraceSpan | Record]:
+    try:
+        described = decoded(bytes(members(resource).get("resource", b"null")))
+        service = _service(_attributes((described or {}).get("attributes")))
+        scopes = _lists(resource, _SCOPES, needed=False)
+    except (EventError, msgspec.DecodeError, AttributeError) as fault:
+        yield text.rejected(EventError(f"the resource cannot be read: {fault}"))
+        return
+    for scope in scopes:
+        try:
+            spans = _lists(bytes(scope), ("spans",), needed=False)
+        except EventError as fault:
+            yield text.rejected(fault)
+            continue
+        for part in text.parts(spans):
+            try:
+                yield _span(span_object(part), service, text)
+            except EventError as fault:
+                yield text.rejected(fault)
+
+
+def _service(attributes: dict[str, Any]) -> str:
+    """Return the line of a resource's spans; empty where it has no name.
+
+    Names are unique in a namespace, and instances in a service.
+    """
+    names = ("service.namespace", "service.name", "service.instance.id")
+    namespace, name, instance = (
+        "" if attributes.get(key) is None else str(attributes[key]) for key in names
+    )
+    return "/".join(part for part in (namespace, name, instance) if part) if name else ""
+
+
+def _lists(raw: bytes, names: tuple[str, ...], *, needed: bool = True) -> list[msgspec.Raw]:
+    """Return the parts of an object's list, whichever of its names it has."""
+    try:
+        fields = members(raw)
+        lists = [bytes(fields[name]) for name in names if name in fields]
+        if not lists and needed and fields:
+            raise EventError(f"the document has no {names[0]}")
+        return [part for one in lists if one != b"null" for part in elements(one)]
+    except msgspec.DecodeError as fault:
+        raise EventError(f"{names[0]} cannot be read: {fault}") from None
+
+
+def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
+    trace = _id(_either(record, "traceId", "trace_id"), "traceId", 32)
+    span = _id(_either(record, "spanId", "span_id"), "spanId", 16)
+    if not trace or not span:
+        raise EventError(f"the span has no {'traceId' if not trace else 'spanId'}")
+    parent = _id(_either(record, "parentSpanId", "parent_span_id"), "parentSpanId", 16)
+    begin = _nanoseconds(
+        _either(record, "startTimeUnixNano", "start_time_unix_nano"), "startTimeUnixNano"
+    )
+    if begin is None:
+        raise EventError(f"the span {span} has no startTimeUnixNano, so it has no place")
+    end = _nanoseconds(_either(record, "endTimeUnixNano", "end_time_unix_nano"), "endTimeUnixNano")
+    name = record.get("name")
+    kind = _kind(record.get("kind"))
+    status = record.get("status")
+    code = status.get("code") if isinstance(status, dict) else None
+    data: dict[str, Any] = {"trace": trace, "span": span}
+    data |= {"parent": parent} if parent else {}
+    data |= {"kind": kind} if kind else {}
+    if attributes := _attributes(record.get("attributes")):
+        data["attributes"] = attributes
+    failed = code in (2, "2", "STATUS_CODE_ERROR", "ERROR")
+    if failed:
+        data["failed"] = True
+    return TraceSpan(
+        names=((trace, span),),
+        parents=((trace, parent),) if parent else (),
+        links=tuple(_links(record, trace)),
+        service=service,
+        name=name if isinstance(name, str) and name else "unnamed",
+        kind=kind,
+        begin_ns=begin,
+        end_ns=end,
+        failed=failed,
+        has_parent=bool(parent),
+        data=data,
+        file=text.name,
+        line=text.line(),
+    )
+
+
+def _links(record: dict[str, Any], trace: str) -> Iterator[tuple[str, str]]:
+    listed = record.get("links")
+    for link in listed if isinstance(listed, list) else ():
+        if isinstance(link, dict):
+            of = _id(_either(link, "traceId", "trace_id"), "traceId", 32) or trace
+            yield of, _id(_either(link, "spanId", "span_id"), "spanId", 16)
+
+
+def _either(record: dict[str, Any], *names: str) -> Any:
+    return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+def _id(value: Any, what: str, digits: int) -> str:
+    """Return an id as hex digits; empty where there is none (all zeros are none)."""
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str):
+        raise EventError(f"{what} must be a string, not {json_type_of(value)}")
+    if len(value) == digits and _HEX.fullmatch(value):
+        lowered = value.lower()
+    else:
+        try:
+            lowered = base64.b64decode(value, validate=True).hex()
+        except (binascii.Error, ValueError):
+            lowered = ""
+        if len(lowered) != digits:
+            raise EventError(f"{what} {value[:60]!r} is neither {digits} hex digits nor base64")
+    return lowered if lowered.strip("0") else ""
+
+
+def _nanoseconds(value: Any, what: str) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if value in (None, 0, ""):
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < TIME_NS_MAX:
+        raise EventError(f"{what} {str(value)[:60]!r} is no time in nanoseconds")
+    return value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(KINDS):
+        return KINDS[value]
+    if isinstance(value, str):
+        named = value.removeprefix("SPAN_KIND_").lower()
+        return named if named in KINDS else ""
+    return ""
+
+
+def _attributes(listed: Any) -> dict[str, Any]:
+    """Return OTLP's list of key and value as a mapping."""
+    out: dict[str, Any] = {}
+    for pair in listed if isinstance(listed, list) else ():
+        if isinstance(pair, dict) and isinstance(pair.get("key"), str):
+            out[pair["key"]] = _value(pair.get("value"))
+    return out
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        return None
+    kind, inner = next(iter(value.items()))
+    match kind.replace("_", "").lower():
+        case "intvalue":
+            text = str(inner)
+            return int(text) if re.fullmatch(r"-?\d{1,20}", text) else inner
+        case "arrayvalue":
+            listed = inner.get("values") if isinstance(inner, dict) else None
+            return [_value(one) for one in listed or ()]
+        case "kvlistvalue":
+            return _attributes(inner.get("values") if isinstance(inner, dict) else None)
+        case _:
+            return inner

@@ -1,0 +1,199 @@
+"""Clocks for events that have none, from messages and each node's order.
+
+Happened-before is the least order that holds the order of each node and puts each send
+before its receives (Lamport, "Time, clocks, and the ordering of events in a distributed
+system", 1978); vector clocks are that order, written down. So a log that names its
+messages has clocks, even without stamps: the lines of a node give its order, `Messages`
+gives the pairs.
+
+The one rule: no more order is claimed than the log shows. A receive whose send is not
+there, or could be one of several, follows its node's order only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import msgspec
+
+from ketal.errors import SettingError
+from ketal.logs.jsonl import Record
+from ketal.logs.traces.message_pairing import Messages, paired
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Rejected
+
+
+@dataclass
+class Rebuilding:
+    """Counts of causes that a log lacks for rebuilding its clocks, and that so order nothing.
+
+    Attributes
+    ----------
+    unsent : int
+        Receives of a message that nothing in the log sends.
+    ambiguous : int
+        Receives of a message that several events send.
+    orphans : int
+        Spans whose parent was not read.
+    lost_links : int
+        Links to spans that were not read.
+    round_links : int
+        Links that close a round, to the span itself among them.
+    """
+
+    unsent: int = 0
+    ambiguous: int = 0
+    orphans: int = 0
+    lost_links: int = 0
+    round_links: int = 0
+
+    def reset(self) -> None:
+        """Reset the counts: the log is read from its beginning."""
+        for counter in fields(self):
+            setattr(self, counter.name, 0)
+
+    def sentences(self) -> Iterator[str]:
+        """Yield sentences about causes that order nothing."""
+        counts = (
+            (self.unsent, "receive", "whose send is not in the log"),
+            (self.ambiguous, "receive", "of a message that several events send"),
+            (self.orphans, "span", "whose parent was not read"),
+            (self.lost_links, "link", "to a span that was not read"),
+            (self.round_links, "link", "that would close a round and cannot be kept"),
+        )
+        for number, what, why in counts:
+            if number:
+                yield f"{number:,} {what}{'' if number == 1 else 's'} {why}"
+
+
+def rebuilt(
+    records: Iterable[Record],
+    messages: Messages,
+    limits: Limits,
+    rebuilding: Rebuilding | None = None,
+) -> Iterator[Record]:
+    """Yield the records, each event with the clock that messages and order give it.
+
+    The clocks that events have are not looked at. A receive that comes before its
+    own send, by way of other messages, cannot be stamped and is rejected.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        The log.
+    messages : Messages
+        What pairs sends and receives.
+    limits : Limits
+        `events_max` bounds the events in memory.
+    rebuilding : Rebuilding, optional
+        Where to count missing causes.
+
+    Raises
+    ------
+    SettingError
+        If there are more than `events_max` events: clocks are rebuilt when all
+        events are known.
+    """
+    counts = Rebuilding() if rebuilding is None else rebuilding
+    counts.reset()
+    held = list(_bounded(records, limits))
+    executions: dict[str, list[int]] = {}
+    for at, (execution, item, _, _) in enumerate(held):
+        if isinstance(item, Event):
+            executions.setdefault(execution, []).append(at)
+    clocks: dict[int, dict[str, int]] = {}
+    refused: dict[int, int] = {}
+    for places in executions.values():
+        events = [item for at in places if isinstance(item := held[at][1], Event)]
+        pairing = paired(events, messages)
+        counts.unsent += len(pairing.unsent)
+        counts.ambiguous += len(pairing.ambiguous)
+        of_part, round_trips = clocks_of(events, pairing.sends)
+        clocks |= {places[at]: clock for at, clock in of_part.items()}
+        refused |= {places[at]: places[send] for at, send in round_trips.items()}
+    for at, (execution, item, name, line) in enumerate(held):
+        if at in refused:
+            send = held[refused[at]]
+            reason = (
+                "the event receives a message that is sent after it, "
+                f"at {send[2]}:{send[3]}, so no clock fits"
+            )
+            yield execution, _refused(name, line, reason, execution), name, line
+        elif isinstance(item, Event):
+            yield execution, msgspec.structs.replace(item, clock=clocks[at]), name, line
+        else:
+            yield execution, item, name, line
+
+
+def _bounded(records: Iterable[Record], limits: Limits) -> Iterator[Record]:
+    for count, record in enumerate(records):
+        if count >= limits.events_max:
+            raise SettingError(
+                f"the log has more than {limits.events_max} records (limit events_max), "
+                "and rebuilding clocks holds them all"
+            )
+        yield record
+
+
+def clocks_of(
+    events: Sequence[Event], sends: Mapping[int, int]
+) -> tuple[dict[int, dict[str, int]], dict[int, int]]:
+    """Return the clocks of events that are given in each node's order.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        One execution.
+    sends : mapping of int to int
+        Receive → send, by their places in `events`.
+
+    Returns
+    -------
+    tuple of two dicts
+        The clocks by place; and the receives that come before their own send,
+        with that send, which have none.
+    """
+    of: dict[int, int] = dict(sends)
+    receivers: dict[int, list[int]] = {}
+    for receive, send in of.items():
+        receivers.setdefault(send, []).append(receive)
+    lines: dict[str, deque[int]] = {}
+    for at, event in enumerate(events):
+        lines.setdefault(event.node, deque()).append(at)
+    clocks: dict[int, dict[str, int]] = {}
+    refused: dict[int, int] = {}
+    last: dict[str, dict[str, int]] = {}
+    ready = deque(lines)
+    left = len(events)
+    while left:
+        while ready:
+            node = ready.popleft()
+            line = lines[node]
+            while line and (of.get(line[0]) is None or of[line[0]] in clocks):
+                at = line.popleft()
+                clock = dict(last.get(node, {}))
+                for name, value in clocks[of[at]].items() if at in of else ():
+                    clock[name] = max(value, clock.get(name, 0))
+                clock[node] = clock.get(node, 0) + 1
+                last[node] = clocks[at] = clock
+                left -= 1
+                ready.extend(events[receive].node for receive in receivers.get(at, ()))
+        if left:
+            # Every node waits for a send behind another wait: the first such receive gives way.
+            at = min(line[0] for line in lines.values() if line)
+            refused[at] = of.pop(at)
+            lines[events[at].node].popleft()
+            left -= 1
+            for receive in receivers.get(at, ()):
+                # A message whose send has no clock orders nothing.
+                of.pop(receive, None)
+                ready.append(events[receive].node)
+            ready.append(events[at].node)
+    return clocks, refused
+
+
+def _refused(name: str, line: int, reason: str, execution: str) -> Rejected:
+    return Rejected(place=f"{name}:{line}", reason=reason, execution=execution)

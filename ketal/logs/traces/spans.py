@@ -1,0 +1,387 @@
+"""Spans of a distributed trace as events with vector clocks.
+
+A span records when an operation of a service began and ended, and which span called it.
+Its begin and its end become two events of the service's line, and happened-before is
+rebuilt from the causes that a trace records (Sigelman et al., "Dapper, a large-scale
+distributed systems tracing infrastructure", 2010):
+
+- a span begins before it ends, and after its parent and the spans that it links
+  to began: it was handed their context;
+- a server's end comes before its client's end, where the client did not fail
+  and took at least as long: it is the reply;
+- the events of one service follow each other by that service's own wall clock.
+
+Times of different services are never compared. Where a service's clock contradicts the
+causes, the causes win, and the event that was moved is marked.
+
+The one rule: a line is one process. Instances of a service are lines of their
+own where they are named, and a span of no service is a line by itself: it is
+ordered by its causes alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.errors import EventError
+from ketal.logs.jsonl import Record, rejected
+from ketal.logs.traces.rebuilding import Rebuilding
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+
+NO_SERVICE = "unknown_service"
+CLIENT, SERVER = "client", "server"
+KINDS = ("", "internal", SERVER, CLIENT, "producer", "consumer")
+"""The kinds of spans, by OTLP's numbers."""
+TIME_NS_MAX = 253_402_300_800 * 10**9
+"""The end of the year 9999."""
+
+Name = tuple[str, ...]
+"""A name of a span in references: trace, span, and perhaps the side of a call."""
+
+
+@dataclass(slots=True, eq=False)
+class TraceSpan:
+    """One span, of any format.
+
+    Attributes
+    ----------
+    names : tuple of names
+        What it is called; the first identifies it.
+    parents : tuple of names
+        What its parent may be called, the likeliest first; empty for a root.
+    links : tuple of names
+        The spans that it links to.
+    service : str
+        Its line; empty where the trace does not name it.
+    begin_ns, end_ns : int or None
+        Its times by the service's clock; None for an end that was not reported.
+    kind : str
+        `client`, `server`, `producer`, `consumer`, `internal` or empty.
+    failed : bool
+        Whether it ended with an error.
+    has_parent : bool
+        Whether it names a parent.
+    data : dict
+        The attributes of its events.
+    file, line
+        Where it stands.
+    """
+
+    names: tuple[Name, ...]
+    parents: tuple[Name, ...]
+    links: tuple[Name, ...]
+    service: str
+    name: str
+    kind: str
+    begin_ns: int
+    end_ns: int | None
+    failed: bool
+    has_parent: bool
+    data: dict[str, Any]
+    file: str
+    line: int
+    parent: TraceSpan | None = None
+    depth: int = 0
+
+    @property
+    def key(self) -> Name:
+        """Return its identifying name."""
+        return self.names[0]
+
+    @property
+    def node(self) -> str:
+        """Return the line of its events."""
+        if self.service:
+            return self.service
+        # Two sides that share an id are two processes.
+        return "/".join((NO_SERVICE, *filter(None, self.key[1:])))
+
+    def same(self, other: TraceSpan) -> bool:
+        """Return whether another span has the same content."""
+        return (self.parents, self.links, self.service, self.name, self.begin_ns) == (
+            other.parents,
+            other.links,
+            other.service,
+            other.name,
+            other.begin_ns,
+        ) and (self.end_ns, self.kind, self.data) == (other.end_ns, other.kind, other.data)
+
+
+@dataclass(slots=True, eq=False)
+class _SpanEvent:
+    """The begin or the end of a span."""
+
+    span: TraceSpan
+    begins: bool
+    number: int
+    causes: list[_SpanEvent] = field(default_factory=list)
+    linked: list[_SpanEvent] = field(default_factory=list)
+    clock: dict[str, int] | None = None
+    moved: bool = False
+
+    def by_time(self) -> tuple[int, int, int, int]:
+        """Return its place in the service's line, by its clock."""
+        span = self.span
+        if self.begins:
+            return span.begin_ns, 1, span.depth, self.number
+        end = span.end_ns if span.end_ns is not None else span.begin_ns
+        # Of what happens at one time, that which ends began before; the innermost ends first.
+        return end, 0 if span.begin_ns < end else 2, -span.depth, self.number
+
+
+def stamped(
+    spans: Iterable[TraceSpan | Record], limits: Limits, rebuilding: Rebuilding
+) -> Iterator[Record]:
+    """Yield the events of spans with their clocks, in an order that respects them.
+
+    Parameters
+    ----------
+    spans : iterable of TraceSpan or Record
+        Records are what could not be read; they are handed on first.
+    limits : Limits
+        `clock_entries_max` bounds the clocks.
+    rebuilding : Rebuilding
+        Where to count parents and links that are not there, and links that close a round.
+
+    Raises
+    ------
+    SettingError
+        If there are more events than `events_max`.
+    """
+    known: dict[Name, TraceSpan] = {}
+    again: list[tuple[TraceSpan, TraceSpan]] = []
+    for item in spans:
+        if not isinstance(item, TraceSpan):
+            yield item
+            continue
+        first = known.setdefault(item.key, item)
+        if first is item:
+            continue
+        if first.same(item):
+            again.append((item, first))
+        else:
+            yield _rejected(
+                item,
+                f"the span {item.key[1]} was reported before with other content, "
+                f"at {first.file}:{first.line}",
+            )
+    yield from _without_rounds(known)
+    moments = _moments(known, rebuilding)
+    of_span: dict[Name, list[Event]] = {}
+    for moment in _ordered(moments, rebuilding):
+        event = _event(moment, limits)
+        if isinstance(event, EventError):
+            yield rejected(event, moment.span.file, moment.span.line)
+            continue
+        of_span.setdefault(moment.span.key, []).append(event)
+        yield "", event, moment.span.file, moment.span.line
+    for copy, first in again:
+        # The same dots with the same content: they are deduplicated and counted where they are
+        # read.
+        for event in of_span.get(first.key, ()):
+            yield "", event, copy.file, copy.line
+
+
+def _rejected(span: TraceSpan, reason: str) -> Record:
+    return rejected(EventError(reason), span.file, span.line)
+
+
+def _called(known: dict[Name, TraceSpan]) -> dict[Name, TraceSpan]:
+    """Return the spans by each of their names; a name of several spans names none."""
+    called: dict[Name, TraceSpan] = {}
+    ambiguous: set[Name] = set()
+    for span in known.values():
+        for name in span.names:
+            if called.setdefault(name, span) is not span:
+                ambiguous.add(name)
+    return {name: span for name, span in called.items() if name not in ambiguous}
+
+
+def _without_rounds(known: dict[Name, TraceSpan]) -> Iterator[Record]:
+    """Find parents and depths; reject and remove spans that are their own ancestors."""
+    called = _called(known)
+    for span in known.values():
+        span.parent = next((called[name] for name in span.parents if name in called), None)
+    settled: set[Name] = set()
+    rounds: list[list[TraceSpan]] = []
+    for span in list(known.values()):
+        path: list[TraceSpan] = []
+        at: dict[Name, int] = {}
+        walk: TraceSpan | None = span
+        while walk is not None and walk.key not in settled and walk.key not in at:
+            at[walk.key] = len(path)
+            path.append(walk)
+            walk = walk.parent
+        if walk is not None and walk.key in at:
+            rounds.append(path[at[walk.key] :])
+        settled.update(at)
+    for members in rounds:
+        ids = " → ".join(member.key[1] for member in [*members[:8], members[0]])
+        for member in members:
+            del known[member.key]
+            yield _rejected(member, f"the span is its own ancestor: {ids}")
+    gone = {member.key for members in rounds for member in members}
+    for span in known.values():
+        if span.parent is not None and span.parent.key in gone:
+            span.parent = None
+    _find_depths(known.values())
+
+
+def _find_depths(spans: Iterable[TraceSpan]) -> None:
+    done: set[Name] = set()
+    for span in spans:
+        path = []
+        walk: TraceSpan | None = span
+        while walk is not None and walk.key not in done:
+            path.append(walk)
+            walk = walk.parent
+        for member in reversed(path):
+            member.depth = member.parent.depth + 1 if member.parent is not None else 0
+            done.add(member.key)
+
+
+def _moments(known: dict[Name, TraceSpan], rebuilding: Rebuilding) -> list[_SpanEvent]:
+    """Return begins and ends with their causes."""
+    begins: dict[Name, _SpanEvent] = {}
+    ends: dict[Name, _SpanEvent] = {}
+    moments: list[_SpanEvent] = []
+    for span in known.values():
+        begins[span.key] = _SpanEvent(span, True, len(moments))
+        moments.append(begins[span.key])
+        if span.end_ns is not None:
+            ends[span.key] = _SpanEvent(span, False, len(moments), [begins[span.key]])
+            moments.append(ends[span.key])
+    for span in known.values():
+        begin = begins[span.key]
+        if span.parent is not None:
+            begin.causes.append(begins[span.parent.key])
+            if _replied(span, span.parent):
+                ends[span.parent.key].causes.append(ends[span.key])
+        else:
+            span.data["orphan" if span.has_parent else "root"] = True
+            rebuilding.orphans += span.has_parent
+        begin.linked += [begins[key] for key in span.links if key in begins and key != span.key]
+        rebuilding.round_links += span.links.count(span.key)
+        if lost := sum(key not in begins for key in span.links):
+            span.data["lost_links"] = lost
+            rebuilding.lost_links += lost
+    return moments
+
+
+def _replied(span: TraceSpan, parent: TraceSpan) -> bool:
+    """Return whether a parent's end waited for a span's: it is the reply to a call."""
+    if span.kind != SERVER or parent.kind != CLIENT or parent.failed:
+        return False
+    if span.end_ns is None or parent.end_ns is None:
+        return False
+    # Durations need no common clock: a call that took longer than its caller outlived it.
+    return span.end_ns - span.begin_ns <= parent.end_ns - parent.begin_ns
+
+
+def _ordered(moments: list[_SpanEvent], rebuilding: Rebuilding) -> Iterator[_SpanEvent]:
+    """Yield the moments, each after its causes and its service's earlier ones; stamp them."""
+    lines: dict[str, list[_SpanEvent]] = {}
+    for moment in moments:
+        lines.setdefault(moment.span.node, []).append(moment)
+    effects: dict[int, list[_SpanEvent]] = {}
+    for moment in moments:
+        for cause in (*moment.causes, *moment.linked):
+            effects.setdefault(cause.number, []).append(moment)
+    for line in lines.values():
+        line.sort(key=_SpanEvent.by_time)
+    heads = dict.fromkeys(lines, 0)
+    last: dict[str, dict[str, int]] = {}
+    ready = sorted(lines)
+    left = len(moments)
+    # Candidates for going ahead of their line, should all lines be stuck.
+    free: list[tuple[int, int, int]] = []
+    for moment in moments:
+        if not moment.causes:
+            heapq.heappush(free, (bool(moment.linked), moment.by_time()[0], moment.number))
+    while left:
+        ready_moment = _next(lines, heads, ready)
+        moment = ready_moment or _ahead(moments, free, rebuilding)
+        if ready_moment is None:
+            # A head whose link was passed over stays where its clock has it.
+            node = moment.span.node
+            moment.moved = lines[node][heads[node]] is not moment
+            ready.append(node)
+        _stamp(moment, last)
+        left -= 1
+        yield moment
+        for effect in effects.get(moment.number, ()):
+            ready.append(effect.span.node)
+            if effect.clock is None and all(c.clock is not None for c in effect.causes):
+                waits = any(link.clock is None for link in effect.linked)
+                heapq.heappush(free, (waits, effect.by_time()[0], effect.number))
+
+
+def _next(
+    lines: dict[str, list[_SpanEvent]], heads: dict[str, int], ready: list[str]
+) -> _SpanEvent | None:
+    """Return the next moment of a line that waits for nothing; None if there is no such line."""
+    while ready:
+        node = ready[-1]
+        line = lines[node]
+        while heads[node] < len(line) and line[heads[node]].clock is not None:
+            heads[node] += 1
+        if heads[node] < len(line):
+            moment = line[heads[node]]
+            if all(c.clock is not None for c in (*moment.causes, *moment.linked)):
+                return moment
+        ready.pop()
+    return None
+
+
+def _ahead(
+    moments: list[_SpanEvent], free: list[tuple[int, int, int]], rebuilding: Rebuilding
+) -> _SpanEvent:
+    """Return the moment that goes ahead of its line: its causes are there.
+
+    A link that closes a round is passed over: two spans cannot each have begun
+    after the other. Parents make no rounds, so there always is such a moment.
+    """
+    while True:
+        waits, time, number = heapq.heappop(free)
+        moment = moments[number]
+        if moment.clock is not None:
+            continue
+        if waits and all(link.clock is not None for link in moment.linked):
+            heapq.heappush(free, (0, time, number))
+            continue
+        linked = [link for link in moment.linked if link.clock is not None]
+        rebuilding.round_links += len(moment.linked) - len(linked)
+        moment.linked = linked
+        return moment
+
+
+def _stamp(moment: _SpanEvent, last: dict[str, dict[str, int]]) -> None:
+    node = moment.span.node
+    clock = dict(last.get(node, {}))
+    for cause in (*moment.causes, *moment.linked):
+        for name, value in (cause.clock or {}).items():
+            if value > clock.get(name, 0):
+                clock[name] = value
+    clock[node] = clock.get(node, 0) + 1
+    moment.clock = last[node] = clock
+
+
+def _event(moment: _SpanEvent, limits: Limits) -> Event | EventError:
+    span = moment.span
+    clock = moment.clock or {}
+    if len(clock) > limits.clock_entries_max:
+        return EventError(
+            f"the clock has {len(clock)} entries; clock_entries_max is {limits.clock_entries_max}"
+        )
+    time_ns = span.begin_ns if moment.begins else span.end_ns or 0
+    data = {"phase": "start" if moment.begins else "end", **span.data}
+    if moment.moved:
+        data["moved"] = True
+    try:
+        return Event(node=span.node, type=span.name, clock=clock, time=time_ns / 1e9, data=data)
+    except EventError as fault:
+        return fault

@@ -1,0 +1,295 @@
+"""Spans of Zipkin v2 JSON.
+
+A document is an array of spans, or one span. By Zipkin's model a span is what one
+host saw of an operation. Three things follow for who reads it:
+
+- The server of a call may share the span id of its client, and is marked `shared`;
+  old ones do not, but are servers. Both are spans of their own, the server the
+  client's child. Several servers may: the local endpoint, service and address,
+  distinguishes them. A child of that id belongs to the server of its own endpoint,
+  else to the one server of its service, else to the client.
+- A span may be reported in pieces: its start, then its end, or tags when it is
+  over. Pieces that do not contradict each other are one span. A timestamp or a
+  duration of zero is none.
+- Trace ids may have 64 or 128 bits in one trace; the lower half identifies it.
+
+The one rule: pieces that contradict each other are not put together; the second
+one is rejected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.errors import EventError
+from ketal.logs.documents import Text, elements, span_object
+from ketal.logs.jsonl import Record, rejected
+from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan
+
+_ID = re.compile(r"[0-9a-fA-F]{1,16}")
+_TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
+
+
+@dataclass(slots=True)
+class SpanReport:
+    """The content of one report of a span; empty or None for what it lacks.
+
+    Attributes
+    ----------
+    trace, span, parent : str
+        Ids as 16 hex digits.
+    shared : bool
+        Whether the id is the client's.
+    address : str
+        Addresses and port of the local endpoint.
+    begin_us, duration_us : int or None
+        As reported.
+    """
+
+    trace: str
+    span: str
+    parent: str
+    shared: bool
+    service: str
+    address: str
+    name: str
+    kind: str
+    begin_us: int | None
+    duration_us: int | None
+    file: str
+    line: int
+    tags: dict[str, Any] = field(default_factory=dict)
+    again: list[SpanReport] = field(default_factory=list)
+    """Equal reports."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is the server's side of a call."""
+        return self.shared or self.kind == SERVER
+
+    @property
+    def side(self) -> tuple[str, ...]:
+        """Return which side of a call it is: a server, or nothing for the client's."""
+        return (SERVER, self.service, self.address) if self.serves else ()
+
+    def content(self) -> tuple[Any, ...]:
+        """Return the report's content, for comparison."""
+        return (
+            self.parent, self.shared, self.service, self.name, self.kind,
+            self.begin_us, self.duration_us, self.tags,
+        )  # fmt: skip
+
+    def take(self, other: SpanReport) -> bool:
+        """Merge another report of the span; return False if they contradict each other."""
+        if self.content() == other.content():
+            self.again.append(other)
+            return True
+        for mine, its in zip(self.content()[2:7], other.content()[2:7], strict=True):
+            if mine not in ("", None) and its not in ("", None) and mine != its:
+                return False
+        if self.parent and other.parent and self.parent != other.parent:
+            return False
+        if any(self.tags.get(key, value) != value for key, value in other.tags.items()):
+            return False
+        self.parent = self.parent or other.parent
+        self.shared = self.shared or other.shared
+        self.service = self.service or other.service
+        self.name = self.name or other.name
+        self.kind = self.kind or other.kind
+        if self.begin_us is None:
+            self.begin_us = other.begin_us
+        if self.duration_us is None:
+            self.duration_us = other.duration_us
+        self.tags = {**self.tags, **other.tags}
+        return True
+
+
+def zipkin_spans(text: Text, document: bytes) -> Iterator[SpanReport | Record]:
+    """Yield the span reports of a document; a record for each that cannot be read."""
+    opening = document.lstrip()[:1]
+    if opening not in (b"[", b"{"):
+        yield text.rejected(EventError("the document is no array of spans"))
+        return
+    parts = elements(document) if opening == b"[" else [document.strip()]
+    for part in text.parts(_flat(parts)):
+        try:
+            yield _part(span_object(part), text)
+        except EventError as fault:
+            yield text.rejected(fault)
+
+
+def _flat(parts: Iterable[bytes | Any]) -> Iterator[Any]:
+    # The API that lists traces answers with an array of arrays.
+    for part in parts:
+        if bytes(part).lstrip()[:1] == b"[":
+            yield from elements(bytes(part))
+        else:
+            yield part
+
+
+def _part(record: dict[str, Any], text: Text) -> SpanReport:
+    # Traces with 64 and with 128 bits of id are the same where the lower half is.
+    trace = _id(record, "traceId", _TRACE_ID)[-16:]
+    span, parent = _id(record, "id", _ID), _id(record, "parentId", _ID)
+    if not trace or not span:
+        raise EventError(f"the span has no {'traceId' if not trace else 'id'}")
+    endpoint = record.get("localEndpoint")
+    service = endpoint.get("serviceName") if isinstance(endpoint, dict) else None
+    kind, name, tags = record.get("kind"), record.get("name"), record.get("tags")
+    return SpanReport(
+        trace=trace,
+        span=span,
+        parent=parent,
+        shared=record.get("shared") is True,
+        service=service if isinstance(service, str) else "",
+        address=_address(endpoint) if isinstance(endpoint, dict) else "",
+        name=name if isinstance(name, str) else "",
+        kind=kind.lower() if isinstance(kind, str) and kind.lower() in KINDS else "",
+        begin_us=_microseconds(record, "timestamp"),
+        duration_us=_microseconds(record, "duration"),
+        tags=tags if isinstance(tags, dict) else {},
+        file=text.name,
+        line=text.line(),
+    )
+
+
+def _address(endpoint: dict[str, Any]) -> str:
+    return " ".join(str(endpoint[key]) for key in ("ipv4", "ipv6", "port") if endpoint.get(key))
+
+
+def _id(record: dict[str, Any], what: str, form: re.Pattern[str]) -> str:
+    value = record.get(what)
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise EventError(f"{what} {str(value)[:60]!r} is no hex id")
+    return value.lower().rjust(16, "0") if value.strip("0") else ""
+
+
+def _microseconds(record: dict[str, Any], what: str) -> int | None:
+    value = record.get(what)
+    if value is None or value == 0:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or not 0 < value < TIME_NS_MAX // 1_000
+    ):
+        raise EventError(f"{what} {str(value)[:60]!r} is no time in microseconds")
+    return value
+
+
+# --- spans of pieces --------------------------------------------------------------------
+
+
+def merged(reports: Iterable[SpanReport | Record]) -> Iterator[TraceSpan | Record]:
+    """Yield the spans of all reports; a record for each that is none.
+
+    A report with neither a kind nor a begin belongs to the one span of its id,
+    whichever side that is; a server's without an address, about the server of its
+    service.
+    """
+    sides: dict[_Side, SpanReport] = {}
+    no_address: list[SpanReport] = []
+    no_side: list[SpanReport] = []
+    for item in reports:
+        if not isinstance(item, SpanReport):
+            yield item
+        elif item.serves:
+            if item.address:
+                yield from _put(sides, item)
+            else:
+                no_address.append(item)
+        elif item.kind or item.begin_us is not None:
+            yield from _put(sides, item)
+        else:
+            no_side.append(item)
+    for late in (no_address, no_side):
+        of_id: dict[tuple[str, str], list[SpanReport]] = {}
+        for part in sides.values():
+            of_id.setdefault((part.trace, part.span), []).append(part)
+        for item in late:
+            yield from _put(sides, item, _about(item, of_id.get((item.trace, item.span), [])))
+    for part in sides.values():
+        yield from _spans(part)
+
+
+_Side = tuple[str, str, tuple[str, ...]]
+"""Trace, span, and the side of a call."""
+
+
+def _about(item: SpanReport, parts: list[SpanReport]) -> SpanReport:
+    """Return which of the sides of a span id a report is about; a new one, if it is of none."""
+    of_service = [part for part in parts if item.service and part.service == item.service]
+    if item.serves:
+        return next((part for part in of_service if part.serves), item)
+    of_address = [part for part in of_service if part.address == item.address]
+    return (of_address or of_service or parts or [item])[0]
+
+
+def _put(
+    sides: dict[_Side, SpanReport], part: SpanReport, about: SpanReport | None = None
+) -> Iterator[Record]:
+    """Merge a report into its span."""
+    first = sides.setdefault((part.trace, part.span, (about or part).side), part)
+    if first is not part and not first.take(part):
+        reason = (
+            f"the span {part.span} was reported before with other content, "
+            f"at {first.file}:{first.line}"
+        )
+        yield rejected(EventError(reason), part.file, part.line)
+
+
+def _spans(part: SpanReport) -> Iterator[TraceSpan | Record]:
+    """Yield the span of a report, once for each time that it was reported alike."""
+    reason = ""
+    if part.begin_us is None:
+        reason = f"the span {part.span} has no timestamp, so it has no place"
+    elif part.begin_us + (part.duration_us or 0) >= TIME_NS_MAX // 1_000:
+        reason = f"the span {part.span} ends after the year 9999"
+    for one in (part, *part.again):
+        yield rejected(EventError(reason), one.file, one.line) if reason else _span(part, one)
+
+
+def _span(part: SpanReport, at: SpanReport) -> TraceSpan:
+    trace, span, parent = part.trace, part.span, part.parent
+    names: tuple[tuple[str, ...], ...] = ((trace, span),)
+    parents: tuple[tuple[str, ...], ...] = ()
+    if part.serves:
+        names = tuple((trace, span, *part.side[:length]) for length in (3, 2, 1))
+        parents = ((trace, span),)
+    if parent:
+        parents += (
+            (trace, parent, SERVER, part.service, part.address),
+            (trace, parent, SERVER, part.service),
+            (trace, parent),
+            (trace, parent, SERVER),
+        )
+    data: dict[str, Any] = {"trace": trace, "span": span}
+    data |= {"parent": parent} if parent else {}
+    data |= {"kind": part.kind} if part.kind else {}
+    data |= {"attributes": part.tags} if part.tags else {}
+    failed = "error" in part.tags
+    if failed:
+        data["failed"] = True
+    begin_ns = (part.begin_us or 0) * 1_000
+    return TraceSpan(
+        names=names,
+        parents=parents,
+        links=(),
+        service=part.service,
+        name=part.name or "unnamed",
+        kind=part.kind or (SERVER if part.shared else ""),
+        begin_ns=begin_ns,
+        end_ns=None if part.duration_us is None else begin_ns + part.duration_us * 1_000,
+        failed=failed,
+        has_parent=bool(parent) or part.shared,
+        data=data,
+        file=at.file,
+        line=at.line,
+    )

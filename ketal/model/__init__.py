@@ -1,0 +1,1 @@
+"""Frozen values: events, attributes, verdicts, limits, the abstract syntax."""

@@ -1,0 +1,165 @@
+"""Attributes: the values that an event's data can hold.
+
+An attribute is what JSON can write: None, a boolean, a number, a string, a
+list, or a mapping with strings for keys. Nothing else has a meaning in a
+pattern, in a verdict or in a snapshot, so what a program hands in becomes that,
+or is refused with its path:
+
+- a tuple becomes a list, a mapping of any class a dict, a value of a subclass
+  (an enum, `numpy.float64`) or a numpy scalar the plain value that it holds;
+- floats may be infinite or NaN, which JSON writes as null (comparisons with
+  NaN are unknown);
+- everything else is refused: sets (they have no order), Decimals (they would
+  come back as another kind), dates, bytes, objects, strings that UTF-8 cannot
+  hold, integers that Python itself does not write.
+
+The one rule: what comes out holds nothing that the caller can still change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any
+
+from ketal.errors import EventError
+
+DEPTH_MAX = 200
+"""How deep lists and mappings nest at most."""
+ATTRIBUTE_BITS_MAX = 14_000
+"""The longest integer: Python writes and reads no more than 4300 digits, as JSON's readers do."""
+
+_FIXED = frozenset((bool, float, NoneType))
+_INSTEAD = {
+    "bytearray": "decode it to a string",
+    "bytes": "decode it to a string",
+    "date": "give its isoformat()",
+    "datetime": "give its isoformat() or timestamp()",
+    "Decimal": "give a float, or a string",
+    "frozenset": "give a sorted list",
+    "ndarray": "give its tolist()",
+    "set": "give a sorted list",
+    "UUID": "give a string",
+}
+_Where = tuple[Any, str | int] | str
+"""A place in data: its name, or the enclosing place and a key or an index."""
+
+
+def attributes(data: Any) -> dict[str, Any]:
+    """Return an event's data as plain values, in new containers.
+
+    Raises
+    ------
+    EventError
+        If it is no mapping, or holds what is no attribute; the message names
+        the path.
+    """
+    if data.__class__ is dict:
+        # Flat data of scalars is the common case.
+        for name, value in data.items():
+            kind = value.__class__
+            if name.__class__ is not str or not name.isascii():
+                break
+            if kind is str:
+                if not value.isascii():
+                    break
+            elif kind is int:
+                if not -(2**63) <= value < 2**63:
+                    break
+            elif kind not in _FIXED:
+                break
+        else:
+            return data.copy()
+    if not isinstance(data, Mapping):
+        raise EventError(f"data must be a mapping, not {type(data).__name__}")
+    return _plain(data, "data", 0)  # type: ignore[no-any-return]
+
+
+def _plain(value: Any, where: _Where, depth: int) -> Any:
+    if value.__class__ in _FIXED:
+        return value
+    if isinstance(value, str):
+        return text(value, where)
+    if isinstance(value, int):
+        if value.bit_length() > ATTRIBUTE_BITS_MAX:
+            raise EventError(
+                f"{_path(where)} is an integer of {value.bit_length()} bits, and an attribute has "
+                f"at most {ATTRIBUTE_BITS_MAX}; give it as a string"
+            )
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if depth > DEPTH_MAX:
+        raise EventError(f"data is nested more than {DEPTH_MAX} deep, or holds itself")
+    if isinstance(value, Mapping):
+        return {
+            _key(name, where): _plain(inner, (where, name), depth + 1)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(inner, (where, at), depth + 1) for at, inner in enumerate(value)]
+    held = unboxed(value)
+    if isinstance(held, bool | int | float):
+        return _plain(held, where, depth)
+    name = type(value).__name__
+    instead = _INSTEAD.get(name, "give what it says in such values")
+    raise EventError(
+        f"{_path(where)} is of class {name}; an attribute is None, a boolean, a number, a string, "
+        f"a list, or a mapping with strings for keys: {instead}"
+    )
+
+
+def _key(name: Any, where: _Where) -> str:
+    if not isinstance(name, str):
+        raise EventError(
+            f"{_path(where)} has the key {name!r} of class {type(name).__name__}; "
+            "the name of an attribute is a string"
+        )
+    return text(name, where)
+
+
+def text(value: str, where: _Where) -> str:
+    """Return a string as a plain one.
+
+    Raises
+    ------
+    EventError
+        If UTF-8 cannot hold it.
+    """
+    plain = str.__str__(value)
+    if not plain.isascii():
+        try:
+            plain.encode()
+        except UnicodeEncodeError as fault:
+            raise EventError(
+                f"{_path(where)} holds a lone surrogate ({plain[fault.start]!a}), which is no "
+                "character; decode what it came from with errors='replace'"
+            ) from None
+    return plain
+
+
+def copied(value: Any) -> Any:
+    """Return an attribute in containers of its own."""
+    if value.__class__ is dict:
+        return {name: copied(inner) for name, inner in value.items()}
+    if value.__class__ is list:
+        return [copied(inner) for inner in value]
+    return value
+
+
+def unboxed(value: Any) -> Any:
+    """Return the Python value that a numpy scalar holds; anything else as it is."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        # Booleans and numbers; the `item()` of a time may be a bare count of nanoseconds.
+        return value.item() if value.dtype.kind in "biuf" else value
+    return value
+
+
+def _path(where: _Where) -> str:
+    """Write a place as a pattern does: `data.msg.tags[2]`."""
+    if isinstance(where, str):
+        return where
+    outer, key = where
+    if isinstance(key, str) and key.isidentifier():
+        return f"{_path(outer)}.{key}"
+    return f"{_path(outer)}[{key!a}]"

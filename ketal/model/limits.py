@@ -1,0 +1,124 @@
+"""Every limit of ketal, with its name, default, unit and what it guards.
+
+The one rule: a limit is reached with a verdict, a counter or an error that
+names it, never in silence. `ketal limits` prints this table, `--limit
+NAME=VALUE`, `[limits]` and `ketal.Limits(NAME=VALUE)` change it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ketal.errors import SettingError, wrong_type
+
+
+def _limit(default: int, unit: str, meaning: str) -> Any:
+    return field(default=default, metadata={"unit": unit, "meaning": meaning})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The limits of a program and its runs; all are positive integers.
+
+    Raises
+    ------
+    SettingError
+        If a value is not a positive integer.
+    """
+
+    pattern_bytes_max: int = _limit(1_000_000, "bytes", "size of a pattern file")
+    nesting_max: int = _limit(60, "levels", "nesting of an expression or a body")
+    repetitions_max: int = _limit(1_000, "repetitions", "a count in {n,m}")
+    together_max: int = _limit(5, "blocks", "blocks of one {A & B}")
+    atoms_max: int = _limit(64, "atoms", "different predicates of one pattern")
+    minterms_max: int = _limit(1_024, "minterms", "classes of events that one state tells apart")
+    states_max: int = _limit(10_000, "states", "states of one automaton")
+    regex_bytes_max: int = _limit(10_000, "bytes", "length of one regular expression")
+    regex_memory_max: int = _limit(8_388_608, "bytes", "memory of one regular expression")
+    topology_nodes_max: int = _limit(64, "nodes", "nodes of a topology with exact domains")
+    topology_steps_max: int = _limit(20_000, "steps", "search for the domains of a topology")
+    line_bytes_max: int = _limit(1_048_576, "bytes", "length of one line or record of a log")
+    log_bytes_max: int = _limit(
+        268_435_456, "bytes", "size of one ShiViz log or trace file, which is read whole (unpacked)"
+    )
+    clock_entries_max: int = _limit(10_000, "entries", "entries of one clock")
+    dots_max: int = _limit(
+        65_536, "events", "events whose content is kept to tell a duplicate from a contradiction"
+    )
+    counters_max: int = _limit(
+        1_000_000, "counters", "counters seen out of order that are kept to know duplicates"
+    )
+    events_max: int = _limit(
+        10_000_000, "events", "events of one execution that are held in memory at once"
+    )
+    held_back_max: int = _limit(100_000, "events", "events held back until they are ready")
+    lost_max: int = _limit(
+        10_000, "dots", "lost dots that are remembered to mark what comes after them"
+    )
+    unlearned_max: int = _limit(
+        1_000_000, "events", "events kept for nodes that have not learned of them"
+    )
+    scopes_max: int = _limit(1_000_000, "scopes", "live scopes of one pattern")
+    runs_max: int = _limit(1_000_000, "runs", "live runs (partial matches) of one pattern")
+    candidates_max: int = _limit(
+        1_000_000, "events", "events kept by one scope of a `find any` to combine with later ones"
+    )
+    configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
+    matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event may complete")
+    message_bytes_max: int = _limit(
+        900_000,
+        "bytes",
+        "size of a verdict or a piece of saved state in a Kafka topic; a broker takes 1 MB",
+    )
+    placed_max: int = _limit(
+        100_000,
+        "values",
+        "values of `keyed_by` whose partition is remembered to see one that is in two",
+    )
+    cuts_max: int = _limit(
+        1_000_000, "cuts", "consistent cuts that possibly/definitely visit, with each state there"
+    )
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise SettingError(f"limit {item.name} must be a positive integer, not {value!r}")
+
+    @classmethod
+    def given(cls, limits: object, otherwise: Limits | None = None) -> Limits:
+        """Return the limits that a caller gave; for None the others, by default `DEFAULT`.
+
+        Raises
+        ------
+        TypeError
+            If it is neither.
+        """
+        if limits is None:
+            return otherwise or DEFAULT
+        if not isinstance(limits, Limits):
+            raise wrong_type("limits", "a ketal.Limits", limits)
+        return limits
+
+    @classmethod
+    def named(cls, values: dict[str, int]) -> Limits:
+        """Return the defaults, some replaced by `values`.
+
+        Raises
+        ------
+        SettingError
+            If a name is no limit's name; the message names the nearest one.
+        """
+        import difflib
+
+        known = [item.name for item in fields(cls)]
+        for name in values:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else "; `ketal limits` lists them"
+                raise SettingError(f"there is no limit {name!r}{hint}")
+        return cls(**values)
+
+
+DEFAULT = Limits()

@@ -1,0 +1,215 @@
+"""Values of events and the operations of guards on them, one at a time.
+
+A value has a kind, number, string or boolean, or it is unknown, which is None here:
+absent, a list, a mapping, no number at all. An operation on an unknown value, or on two
+kinds, is unknown (Kleene's logic). Globs and regular expressions are RE2's, which takes
+time linear in the string, whatever the expression.
+
+The one rule: nothing here depends on a pattern.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ketal.model.event import Event
+
+ARITHMETIC_BITS_MAX = 1024
+"""Bits of the largest integer that arithmetic gives; what is larger is unknown."""
+
+Key = tuple[str, Any]
+"""A value that can be equal to others: (kind, value); true is not 1."""
+
+
+def scalar(value: Any) -> Any:
+    """Return a value that has a kind (number, string, boolean), else None."""
+    if isinstance(value, str | int):
+        return value
+    if isinstance(value, float) and value == value:
+        return value
+    return None
+
+
+def kind(value: Any) -> str:
+    """Return the kind of a scalar: `number`, `string` or `boolean`."""
+    if isinstance(value, bool):
+        return "boolean"
+    return "string" if isinstance(value, str) else "number"
+
+
+_KINDS = {str: "string", int: "number", bool: "boolean"}
+"""The kinds of values that are known by their class."""
+
+
+def keyed(value: Any) -> Key | None:
+    """Return a key under which equal values are the same, None for what equals nothing (unknown).
+
+    Equal values give one key, written in one way: that of 1.0 is that of 1.
+    """
+    known = _KINDS.get(value.__class__)
+    if known is not None:
+        return known, value
+    value = scalar(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return None if value is None else (kind(value), value)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal and of the same kinds, inside of lists and mappings too.
+
+    Numbers are one kind, so 1 and 1.0 are the same; True equals both to Python, and is not.
+    """
+    if one is not other and one != other:
+        return False
+    if isinstance(one, Mapping):
+        return all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple):
+        return all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool)
+
+
+def dig(data: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """Return the attribute at `path`, None where there is none."""
+    value: Any = data
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": operator.mod,
+}
+
+
+def arithmetic(op: str, left: Any, right: Any) -> Any:
+    """Return `left op right`, None (unknown) unless both are numbers and it is finite."""
+    for value in (left, right):
+        if value is None or isinstance(value, bool | str):
+            return None
+    try:
+        result = _ARITHMETIC[op](left, right)
+    except (ZeroDivisionError, OverflowError):
+        return None
+    if isinstance(result, int):
+        return result if result.bit_length() <= ARITHMETIC_BITS_MAX else None
+    return result if math.isfinite(result) else None
+
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def holds(op: str, left: Any, right: Any) -> bool:
+    """Return whether `left op right` is true (not false, not unknown)."""
+    if left is None or right is None:
+        return False
+    left_kind = kind(left)
+    if left_kind != kind(right) or (left_kind == "boolean" and op not in ("==", "!=")):
+        return False
+    return _COMPARE[op](left, right)
+
+
+def glob_regex(glob: str, *, dotted: bool) -> Any:
+    """Translate a glob to RE2; `dotted` is AspectJ's: `*` stops at dots, `..` does not.
+
+    RE2 takes time linear in the string, whatever the glob.
+    """
+    import re2
+
+    options = re2.Options()
+    options.dot_nl = True
+    if not dotted:
+        body = "".join({"*": ".*", "?": "."}.get(c, re2.escape(c)) for c in glob)
+        return re2.compile(body, options)
+    body = ""
+    for part in re.split(r"(\.\.|\*+)", glob):
+        if part == "..":
+            body += r"\.(?:.*\.)?"
+        else:
+            body += r"[^.]*" if part.startswith("*") else re2.escape(part)
+    return re2.compile(body, options)
+
+
+_INCARNATION = re.compile(r"#\d+\Z")
+
+
+def base_node(node: str) -> str:
+    """Return a node's name without its incarnation (`A#2` is `A`)."""
+    return _INCARNATION.sub("", node) if "#" in node else node
+
+
+def origin(event: Event) -> str:
+    """Return where an event was first made: attribute `origin`, else its node."""
+    value = event.data.get("origin")
+    return value if isinstance(value, str) else event.node
+
+
+def arguments_match(globs: tuple[str, ...], values: list[str]) -> bool:
+    """Return whether argument types match a list of globs in which `..` is any number.
+
+    Takes time proportional to globs times values: no list makes it backtrack.
+    """
+    # The places in `globs` that may come next; after a `..` one can stay there or go on.
+    places = _past_any(globs, {0})
+    for value in values:
+        after = set()
+        for place in places:
+            if place < len(globs):
+                if globs[place] == "..":
+                    after.add(place)
+                elif _glob(globs[place]).fullmatch(value) is not None:
+                    after.add(place + 1)
+        places = _past_any(globs, after)
+        if not places:
+            return False
+    return len(globs) in places
+
+
+def _past_any(globs: tuple[str, ...], places: set[int]) -> set[int]:
+    """Return the places, and those that come after a `..` standing for nothing."""
+    for place, glob in enumerate(globs):
+        if glob == ".." and place in places:
+            places.add(place + 1)
+    return places
+
+
+@functools.lru_cache(maxsize=4096)
+def _glob(glob: str) -> Any:
+    return glob_regex(glob, dotted=True)
+
+
+@functools.lru_cache(maxsize=1024)
+def regex(text: str, memory: int) -> Any:
+    """Compile an RE2 expression: matching takes linear time, whatever the string."""
+    import re2
+
+    options = re2.Options()
+    options.max_mem = memory
+    options.log_errors = False
+    return re2.compile(text, options)
+
+
+def argument_types(event: Event) -> list[str] | None:
+    """Return `data.arg_types` where it is a list of strings, else None."""
+    values = event.data.get("arg_types")
+    if isinstance(values, list | tuple) and all(isinstance(v, str) for v in values):
+        return list(values)
+    return None

@@ -1,0 +1,513 @@
+"""Verdicts: the results of the engine.
+
+Every verdict is frozen, has the fields of its JSON as attributes, `to_dict()` (that
+JSON) and a one-line `str`. Its id is deterministic: hash(fingerprint, name of the
+pattern, execution, scope, kind, (step, dot) pairs in match order), so that a replay can
+be deduplicated; the name distinguishes two patterns of one file that are otherwise the
+same. Ids are computed on demand: a count of millions of matches needs none.
+
+The one rule: verdicts that are equal have the same id, which is their hash.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
+from typing import Any, ClassVar, NoReturn
+
+import msgspec
+
+from ketal.model.event import Dot, Draft, rfc3339
+from ketal.model.values import same
+
+ScopeKey = tuple[tuple[str, Any], ...]
+"""A scope: ((name, value), …), partition keys in their order, then `node`."""
+
+
+class FrozenMapping(Mapping[str, Any]):
+    """A mapping that cannot be changed: equal to the dict of its items, and hashable.
+
+    Values of different kinds are not equal: `{"x": 1}` and `{"x": True}` are two
+    scopes.
+
+    Parameters
+    ----------
+    items : tuple of (str, value)
+        What it holds, in this order; the values are hashable.
+    """
+
+    __slots__ = ("_held", "_written")
+    _held: dict[str, Any]
+    _written: tuple[bytes, bytes] | None
+
+    def __init__(self, items: ScopeKey = ()) -> None:
+        _hold(self, dict(items))
+        _write(self, None)
+
+    def written(self) -> tuple[bytes, bytes]:
+        """Return it as a JSON object, and as the list of pairs that ids are made of."""
+        written = self._written
+        if written is None:
+            pairs = [
+                (name, _packed(value) if value.__class__ is float else value)
+                for name, value in self._held.items()
+            ]
+            written = _encode(self._held), _encode(pairs)
+            _write(self, written)
+        return written
+
+    def __getitem__(self, name: str) -> Any:
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names and values."""
+        return self._held.items()
+
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self._held.keys()
+
+    def copy(self) -> dict[str, Any]:
+        """Return a dict of the items."""
+        return self._held.copy()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return same(self._held, dict(other))
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._held.items()))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a FrozenMapping cannot be changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a FrozenMapping cannot be changed")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FrozenMapping, (tuple(self._held.items()),)
+
+    def __repr__(self) -> str:
+        return repr(self._held)
+
+
+_hold = FrozenMapping.__dict__["_held"].__set__
+_write = FrozenMapping.__dict__["_written"].__set__
+NO_SCOPE = FrozenMapping()
+"""The scope of a verdict where there is none."""
+
+Steps = tuple[tuple[str, Dot], ...]
+"""(step, dot) pairs, in match order."""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+@functools.lru_cache(maxsize=1_024)
+def _begun(fingerprint: str, pattern: str, execution: str) -> Any:
+    """Return the hash of the common prefix of ids; copy it before use."""
+    begins = _encode((fingerprint, pattern, execution))[:-1] + b","
+    return hashlib.blake2b(begins, digest_size=16)
+
+
+def _packed(value: float) -> Any:
+    # JSON has no infinities: both would be null. No scope's value is a list.
+    return value if math.isfinite(value) else [repr(value)]
+
+
+class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields that verdicts about a pattern share.
+
+    Attributes
+    ----------
+    verdict : str
+        What kind it is: `match`, `violation`, …; also called `kind`.
+    pattern : str
+        The pattern's name; empty for a verdict about the whole execution.
+    id : str
+        The deterministic id: 32 hex digits.
+    fingerprint : str
+        The automaton's.
+    scope : FrozenMapping
+        Partition keys and `node`, as a mapping that cannot be changed; empty
+        where there is none.
+    execution : str
+        The execution's name where a log holds several, else empty.
+    time : float or None
+        Seconds since the epoch of the completing event.
+    certain : bool
+        False where a lost event could change the verdict.
+    depends_on : tuple of Dot
+        The lost events that could.
+    """
+
+    kind: ClassVar[str] = ""
+
+    pattern: str
+    fingerprint: str
+    scope: FrozenMapping = NO_SCOPE
+    execution: str = ""
+    time: float | None = None
+    certain: bool = True
+    depends_on: tuple[Dot, ...] = ()
+
+    def _steps(self) -> Steps:
+        return ()
+
+    @property
+    def verdict(self) -> str:
+        """The kind of verdict."""
+        return self.kind
+
+    @property
+    def id(self) -> str:
+        """The deterministic id: 32 hex digits."""
+        digest = _begun(self.fingerprint, self.pattern, self.execution).copy()
+        steps = [(step, *dot) for step, dot in self._steps()]
+        digest.update(self.scope.written()[1] + b"," + _encode((self.kind, steps))[1:])
+        return digest.hexdigest()  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
+            return NotImplemented
+        # Equal verdicts have one hash, and the equal scopes {"x": 1} and {"x": 1.0} have two ids.
+        alike = same(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        return alike and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def _body(self) -> dict[str, Any]:
+        return {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as its JSON object."""
+        out: dict[str, Any] = {"verdict": self.kind, "pattern": self.pattern, "id": self.id}
+        if self.execution:
+            out["execution"] = self.execution
+        out["scope"] = self.scope.copy()
+        out.update(self._body())
+        if self.time is not None:
+            out["time"] = rfc3339(self.time)
+        if not self.certain:
+            out["certain"] = False
+            out["depends_on"] = [str(dot) for dot in self.depends_on]
+        return out
+
+    def written(self) -> tuple[str, bytes]:
+        """Return the id, and what `to_dict` returns as JSON."""
+        as_json = self.to_dict()
+        return as_json["id"], _encode(as_json)
+
+    def _line(self, statement: str) -> str:
+        """Return one line: the kind, the subject, and a statement."""
+        where = " ".join(f"{name}={value}" for name, value in self.scope.items())
+        execution = f"[{self.execution}]" if self.execution else ""
+        subject = " ".join(filter(None, (execution, self.pattern, where and f"({where})")))
+        return f"{self.kind} {subject}: {statement}" if subject else f"{self.kind} {statement}"
+
+
+def _bound(bindings: Steps) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for step, dot in bindings:
+        out.setdefault(step, []).append(str(dot))
+    return out
+
+
+def _bound_text(bindings: Steps) -> str:
+    return ", ".join(f"{step}={'+'.join(dots)}" for step, dots in _bound(bindings).items())
+
+
+class Match(PatternVerdict, frozen=True, kw_only=True):
+    """A `find` pattern matched.
+
+    Attributes
+    ----------
+    steps : tuple of (str, Dot)
+        What each step bound, in match order.
+    returns : dict or None
+        What the pattern's `return` names; None without one. As `return` is a
+        word of Python, the name that JSON has is `getattr(match, "return")`.
+    """
+
+    kind: ClassVar[str] = "match"
+    steps: Steps = ()
+    returns: dict[str, Any] | None = None
+
+    @property
+    def events(self) -> tuple[Dot, ...]:
+        """The dots of the match, in its own order."""
+        return tuple(dot for _, dot in self.steps)
+
+    @property
+    def bindings(self) -> dict[str, tuple[Dot, ...]]:
+        """The dots that each step bound."""
+        out: dict[str, tuple[Dot, ...]] = {}
+        for step, dot in self.steps:
+            out[step] = (*out.get(step, ()), dot)
+        return out
+
+    def _steps(self) -> Steps:
+        return self.steps
+
+    def _body(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "events": [str(dot) for dot in self.events],
+            "bindings": _bound(self.steps),
+        }
+        if self.returns is not None:
+            body["return"] = self.returns
+        return body
+
+    def __str__(self) -> str:
+        text = _bound_text(self.steps)
+        if self.returns:
+            text += " → " + ", ".join(f"{k}={v}" for k, v in self.returns.items())
+        return self._line(text)
+
+
+setattr(Match, "return", property(lambda match: match.returns, doc="What `returns` is."))
+
+
+class Violation(PatternVerdict, frozen=True, kw_only=True):
+    """A `check` pattern met an event that its automaton does not allow."""
+
+    kind: ClassVar[str] = "violation"
+    event: Dot
+    type: str = ""
+    expected: tuple[str, ...] = ()
+    state: str = ""
+    reason: str = ""
+
+    def _steps(self) -> Steps:
+        return (("", self.event),)
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "event": str(self.event),
+            "state": self.state,
+            "expected": list(self.expected),
+            "reason": self.reason,
+        }
+
+    def written(self) -> tuple[str, bytes]:
+        """Return the id, and what `to_dict` returns as JSON.
+
+        Of many violations most of the JSON is the same, and is encoded once.
+        """
+        if self.execution or not self.certain:
+            return super().written()
+        name = self.id
+        head, tail = _around(self.pattern, self.state, self.expected, self.reason)
+        text = b"".join(
+            (
+                head,
+                name.encode(),
+                b'","scope":',
+                self.scope.written()[0],
+                b',"event":',
+                _encode(str(self.event)),
+                tail,
+                b"}" if self.time is None else b',"time":"%s"}' % rfc3339(self.time).encode(),
+            )
+        )
+        return name, text
+
+    def __str__(self) -> str:
+        return self._line(f"{self.event} {self.type}: {self.reason}")
+
+
+@functools.lru_cache(maxsize=1_024)
+def _around(
+    pattern: str, state: str, expected: tuple[str, ...], reason: str
+) -> tuple[bytes, bytes]:
+    """Return a violation's JSON up to its id, and from after its event on."""
+    head = _encode({"verdict": Violation.kind, "pattern": pattern, "id": ""})[:-2]
+    tail = _encode({"state": state, "expected": expected, "reason": reason})[1:-1]
+    return head, b"," + tail
+
+
+class Incomplete(PatternVerdict, frozen=True, kw_only=True):
+    """The execution ended while a `check` run was in no final state."""
+
+    kind: ClassVar[str] = "incomplete"
+    state: str = ""
+    expected: tuple[str, ...] = ()
+
+    def _body(self) -> dict[str, Any]:
+        return {"state": self.state, "expected": list(self.expected)}
+
+    def __str__(self) -> str:
+        expected = " or ".join(self.expected) or "nothing"
+        return self._line(f"ended in {self.state}, expected {expected}")
+
+
+class TimedOut(PatternVerdict, frozen=True, kw_only=True):
+    """A window ended without a match."""
+
+    kind: ClassVar[str] = "timed_out"
+    steps: Steps = ()
+
+    @property
+    def bindings(self) -> dict[str, tuple[Dot, ...]]:
+        """The dots that each step had bound."""
+        return Match.bindings.fget(self)  # type: ignore[attr-defined, no-any-return]
+
+    def _steps(self) -> Steps:
+        return self.steps
+
+    def _body(self) -> dict[str, Any]:
+        return {"bindings": _bound(self.steps)}
+
+    def __str__(self) -> str:
+        return self._line(_bound_text(self.steps))
+
+
+class Transition(PatternVerdict, frozen=True, kw_only=True):
+    """A run moved (`--trace`): by which event, from which state to which."""
+
+    kind: ClassVar[str] = "transition"
+    event: Dot
+    step: str = ""
+    source: str = ""
+    target: str = ""
+
+    @property
+    def to(self) -> str:
+        """The state `target`, by its name in JSON."""
+        return self.target
+
+    def _steps(self) -> Steps:
+        return ((f"{self.source}>{self.step}>{self.target}", self.event),)
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "event": str(self.event),
+            "step": self.step,
+            "from": self.source,
+            "to": self.target,
+        }
+
+    def __str__(self) -> str:
+        arrow = f"{self.source} -> {self.target}" + (f" on {self.step}" if self.step else "")
+        return self._line(f"{self.event}: {arrow}")
+
+
+setattr(Transition, "from", property(lambda move: move.source, doc="What `source` is."))
+
+
+class Overflow(PatternVerdict, frozen=True, kw_only=True):
+    """A limit was reached; names what was given up."""
+
+    kind: ClassVar[str] = "overflow"
+    limit: str
+    given_up: str = ""
+    event: Dot | None = None
+
+    def _steps(self) -> Steps:
+        return ((f"{self.limit}:{self.given_up}", self.event or Dot("", 0)),)
+
+    def _body(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"limit": self.limit, "given_up": self.given_up}
+        if self.event is not None:
+            body["event"] = str(self.event)
+        return body
+
+    def __str__(self) -> str:
+        at = f" at {self.event}" if self.event else ""
+        return self._line(f"limit {self.limit} reached{at}: {self.given_up}")
+
+
+class Late(PatternVerdict, frozen=True, kw_only=True):
+    """An event whose place in the release order has passed."""
+
+    kind: ClassVar[str] = "late"
+    event: Dot
+    reason: str = ""
+
+    def _steps(self) -> Steps:
+        return (("", self.event),)
+
+    def _body(self) -> dict[str, Any]:
+        return {"event": str(self.event), "reason": self.reason}
+
+    def __str__(self) -> str:
+        return self._line(f"{self.event}: {self.reason}")
+
+
+class Gap(PatternVerdict, frozen=True, kw_only=True):
+    """A dot that was declared lost."""
+
+    kind: ClassVar[str] = "gap"
+    dot: Dot
+
+    def _steps(self) -> Steps:
+        return (("", self.dot),)
+
+    def _body(self) -> dict[str, Any]:
+        return {"dot": str(self.dot)}
+
+    def __str__(self) -> str:
+        return self._line(f"{self.dot} declared lost")
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that is no event, with its place and the reason.
+
+    Attributes
+    ----------
+    place : str
+        `file:line`, for Kafka `topic/partition/offset`; empty for an event
+        that came from code.
+    reason : str
+        One sentence.
+    execution : str
+        The execution's name where a log holds several, else empty.
+    draft : Draft or None
+        The record's fields, where only its clock is at fault.
+    """
+
+    kind: ClassVar[str] = "rejected"
+    place: str
+    reason: str
+    execution: str = ""
+    draft: Draft | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The kind of verdict: `rejected`."""
+        return self.kind
+
+    def __hash__(self) -> int:
+        # A draft's fields may be unhashable.
+        return hash((self.place, self.reason, self.execution))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as its JSON object."""
+        out: dict[str, Any] = {"verdict": "rejected", "place": self.place}
+        if self.execution:
+            out["execution"] = self.execution
+        out["reason"] = self.reason
+        return out
+
+    def written(self) -> tuple[None, bytes]:
+        """Return that it has no id, and what `to_dict` returns as JSON."""
+        return None, _encode(self.to_dict())
+
+    def __str__(self) -> str:
+        return f"rejected {self.place}: {self.reason}"
+
+
+RunVerdict = Match | Violation | Incomplete | TimedOut | Overflow | Transition
+"""The verdicts about one pattern."""
+
+Verdict = RunVerdict | Late | Gap | Rejected

@@ -1,0 +1,133 @@
+"""The description of an automaton that all its pictures are made from.
+
+An edge of the picture stands for every letter that leads from one state to
+another. It lists *ways*: a way is a set of steps that hold at once, with the
+`not` guards before them.
+
+The one rule: a description is plain text and numbers in canonical order, so
+every picture of a pattern is the same in every process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ketal.errors import columns
+
+ROUND_COLUMNS_MAX = 4
+"""The longest name that stands in a circle; a longer one stands in a rounded box."""
+HORIZONTAL_STATES_MAX = 4
+"""The most states that are laid out from left to right; more read better downwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphState:
+    """A state: its number, what it is called, and the steps that can come next."""
+
+    number: int
+    name: str
+    initial: bool
+    final: bool
+    expected: tuple[str, ...] = ()
+
+    @property
+    def round(self) -> bool:
+        """Whether it is drawn as a circle."""
+        return columns(self.name) <= ROUND_COLUMNS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way along an edge.
+
+    Attributes
+    ----------
+    steps : tuple of str
+        The steps whose guards hold at once; mostly one. `A || B` is one of two.
+    nots : tuple of str
+        The texts of the `not` guards before them.
+    guard : str
+        The text of the guard; empty where it is no more than the step's name.
+    """
+
+    steps: tuple[str, ...]
+    nots: tuple[str, ...] = ()
+    guard: str = ""
+
+    @property
+    def head(self) -> str:
+        """The steps taken: `B`, `A && B`, `not N, B`."""
+        barred = (f"not {text}" for text in self.nots)
+        several = len(self.steps) > 1
+        steps = (f"({s})" if several and " || " in s else s for s in self.steps)
+        return ", ".join((*barred, " && ".join(steps)))
+
+    @property
+    def text(self) -> str:
+        """The head and the guard: `B: Causal(Push, A)`."""
+        return f"{self.head}: {self.guard}" if self.guard else self.head
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """All ways from one state to another, and the minterms that take them."""
+
+    source: int
+    target: int
+    ways: tuple[Way, ...]
+    minterms: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> tuple[str, ...]:
+        """One text a way."""
+        return tuple(way.text for way in self.ways)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """An automaton as a picture sees it.
+
+    Attributes
+    ----------
+    pattern, strategy, fingerprint : str
+        The pattern's name, its strategy (`check`, `strict`, `next`, `any`), its fingerprint.
+    states, edges : tuples
+        In order of their numbers.
+    guards : tuple of (str, str)
+        Each step and the text of its guard.
+    nots : tuple of str
+        The texts of the `not` guards.
+    minterms : tuple of tuples of tuples of str
+        Each class of events: the heads of the ways that it satisfies, where of those that
+        stand together one or more is meant. It satisfies no other way of its state.
+    """
+
+    pattern: str
+    strategy: str
+    fingerprint: str
+    states: tuple[GraphState, ...]
+    edges: tuple[GraphEdge, ...]
+    guards: tuple[tuple[str, str], ...] = ()
+    nots: tuple[str, ...] = ()
+    minterms: tuple[tuple[tuple[str, ...], ...], ...] = ()
+
+    @property
+    def initial(self) -> int:
+        """The number of the initial state."""
+        return next(state.number for state in self.states if state.initial)
+
+    @property
+    def finals(self) -> tuple[int, ...]:
+        """The numbers of the final states."""
+        return tuple(state.number for state in self.states if state.final)
+
+    @property
+    def title(self) -> str:
+        """One line on what the picture shows."""
+        count = len(self.states)
+        return f"{self.pattern}: automaton of {count} state{'s' if count != 1 else ''}"
+
+    @property
+    def horizontal(self) -> bool:
+        """Whether pictures run from left to right, not downwards."""
+        return len(self.states) <= HORIZONTAL_STATES_MAX

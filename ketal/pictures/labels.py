@@ -1,0 +1,105 @@
+"""The words of a picture: labels broken into lines, and text made fit for XML.
+
+A guard is code, so it is set in a fixed-width face, where the width of a line is its
+number of columns and no metrics of a font are needed.
+
+The one rule: a line breaks before `&&` and `||` if it can, at a blank if it must,
+inside of a word only where a word is longer than a line. Text cut from a label for its
+length is marked with an ellipsis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+from ketal.errors import columns
+
+LABEL_COLUMNS_MAX = 34
+LABEL_LINES_MAX = 12
+NAME_COLUMNS_MAX = 24
+ELLIPSIS = "…"
+INDENT = "  "
+
+# Quoted strings are kept whole, so an operator inside of one is no place to break.
+_PARTS = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|\S)+')
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def xml_text(text: str) -> str:
+    """Return a text on one line, without the characters that XML cannot hold."""
+    return _NOT_IN_XML.sub("\ufffd", re.sub(r"[\t\n\r\u2028\u2029\x85]", " ", text))
+
+
+def clipped(text: str, columns_max: int = NAME_COLUMNS_MAX) -> str:
+    """Return a text, cut with an ellipsis where it is longer than `columns_max`."""
+    if columns(text) <= columns_max:
+        return text
+    return _cut(text, columns_max - 1)[0] + ELLIPSIS
+
+
+def wrapped(label: Iterable[str]) -> tuple[str, ...]:
+    """Return a label as lines of at most `LABEL_COLUMNS_MAX` columns."""
+    columns_max = LABEL_COLUMNS_MAX * LABEL_LINES_MAX
+    lines = [
+        line
+        for entry in itertools.islice(label, LABEL_LINES_MAX + 1)
+        for line in _wrap(clipped(xml_text(entry), columns_max))
+    ]
+    if len(lines) > LABEL_LINES_MAX:
+        lines[LABEL_LINES_MAX - 1 :] = [ELLIPSIS]
+    return tuple(lines)
+
+
+def _wrap(text: str) -> list[str]:
+    if columns(text) <= LABEL_COLUMNS_MAX:
+        return [text]
+    lines = [""]
+    for clause in _clauses(text):
+        if columns(lines[-1] + clause) <= LABEL_COLUMNS_MAX:
+            lines[-1] += clause
+        elif columns(INDENT + clause.strip()) <= LABEL_COLUMNS_MAX:
+            lines.append(INDENT + clause.strip())
+        else:
+            if lines[-1]:
+                lines.append(INDENT)
+            for part in _PARTS.findall(clause):
+                _append(lines, part)
+    return [line for line in lines if line.strip()]
+
+
+def _clauses(text: str) -> list[str]:
+    """Split before each `&&` and `||`."""
+    clauses = [""]
+    for part in _PARTS.findall(text):
+        if part.strip() in ("&&", "||"):
+            clauses.append("")
+        clauses[-1] += part
+    return clauses
+
+
+def _append(lines: list[str], part: str) -> None:
+    """Append a word to the last line, or to lines of its own."""
+    if lines[-1] == INDENT:
+        part = part.lstrip()
+    if columns(lines[-1] + part) <= LABEL_COLUMNS_MAX:
+        lines[-1] += part
+        return
+    rest = part.strip()
+    while rest:
+        line, after = _cut(rest, LABEL_COLUMNS_MAX - len(INDENT))
+        blank = line.rfind(" ") + 1
+        if after and blank > len(line) // 2:
+            line, after = rest[:blank], rest[blank:]
+        lines.append(INDENT + line)
+        rest = after
+
+
+def _cut(text: str, columns_max: int) -> tuple[str, str]:
+    width = 0
+    for at, character in enumerate(text):
+        width += columns(character)
+        if width > columns_max:
+            return text[:at], text[at:]
+    return text, ""

@@ -1,0 +1,1 @@
+"""One execution from records to verdicts, and its drivers."""

@@ -1,0 +1,259 @@
+"""Admission: what a record is, and under which name, before any order or pattern (DESIGN 2, 5).
+
+Each event is judged once for the whole execution: does its node belong there
+(a closed `topology`), which run of its node is it (`A`, `A#2`), was it seen
+before? A stream and a finite log ask the same questions of the same records in
+the same order, so they get the same answers.
+
+Most executions have no restart and no node that leaves. Until the first one
+nothing has to be kept for it but what `Intake` keeps anyway; `Membership` begins
+with that when it is needed.
+
+The one rule: an event is named once, on arrival, and every part of ketal knows it
+by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.model import syntax
+from ketal.model.event import Control, Event
+from ketal.model.limits import Limits
+from ketal.operators.membership.incarnations import later_run
+from ketal.operators.membership.members import ATTRIBUTE, Membership
+from ketal.operators.topology.domains import home, nodes_of
+from ketal.runtime.deduplication import CONTRADICTION, NEW, Intake
+from ketal.runtime.seen_digests import Row
+
+Clock = dict[str, int]
+
+
+def reads_clocks(compiled: CompiledPattern) -> bool:
+    """Return whether what a pattern says depends on clocks, beyond the names of events."""
+    p = compiled.pattern
+    return (
+        compiled.causal
+        or p.deployment is not None
+        or compiled.strategy == "any"  # of mirror images, the first in canonical order
+        or any(isinstance(node, syntax.Causal | syntax.Conc) for node in syntax.walk(p))
+    )
+
+
+class Admission:
+    """Says of each record of an execution what it is.
+
+    Parameters
+    ----------
+    patterns : sequence of CompiledPattern
+        The program.
+    limits : Limits
+        `dots_max` and `counters_max` bound what is remembered.
+    events_max : int, optional
+        More than `dots_max`, where all events are in memory anyway.
+    beside : sequence of CompiledPattern
+        The program's other patterns, which another admission offers the same events: what
+        all patterns refuse is refused, whichever are here.
+
+    Attributes
+    ----------
+    intake : Intake
+        What was seen.
+    membership : Membership or None
+        Who is there and who left; None while nobody left or started again.
+    reads_clocks : bool
+        Whether some pattern reads clocks, so that a node that leaves matters.
+    closed : tuple of (int, frozenset of str)
+        The patterns with a closed topology, by number, those beside last, and its nodes.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[CompiledPattern],
+        limits: Limits,
+        *,
+        events_max: int | None = None,
+        beside: Sequence[CompiledPattern] = (),
+    ) -> None:
+        self.limits = limits
+        self.intake = Intake(limits, contents_max=events_max)
+        self.membership: Membership | None = None
+        self.reads_clocks = any(map(reads_clocks, patterns))
+        everyone = [*patterns, *beside]
+        topologies = [(n, c.pattern.topology) for n, c in enumerate(everyone)]
+        self.closed = tuple(
+            (number, nodes_of(topology))
+            for number, topology in topologies
+            if topology is not None and not topology.open
+        )
+        self._names = [c.name for c in everyone]
+        self._clocks_max = events_max or limits.dots_max
+        self._first: dict[str, Clock] = {}
+
+    # --- does it belong here ---
+
+    def refusing(self, event: Event) -> list[int]:
+        """Return the patterns, by number, whose closed topology lacks the node of an event."""
+        node = home(event.node)
+        return [number for number, nodes in self.closed if node not in nodes]
+
+    def refusal(self, event: Event, numbers: list[int]) -> str:
+        """Return why no pattern takes an event; empty where one does."""
+        if not numbers or len(numbers) < len(self._names):
+            return ""
+        named = f"pattern {self._names[0]}" if len(numbers) == 1 else "any pattern"
+        return (
+            f"the topology of {named} has no node {home(event.node)}; "
+            "`topology open` takes in whoever appears"
+        )
+
+    # --- which event is it ---
+
+    def take(self, event: Event) -> tuple[str, Event]:
+        """Return what an event is (new, duplicate, …), and the event under its name.
+
+        Raises
+        ------
+        EventError
+            If it is ambiguous which run of a node the event, or an entry of its
+            clock, belongs to.
+        """
+        if self.membership is None and ATTRIBUTE not in event.data:
+            status = self._admitted(event)
+            if status is not CONTRADICTION or event.clock[event.node] != 1:
+                return status, event
+            # A counter that is 1 again, with other content, is a restart.
+        event = self.begun().rename(event, self.intake.status)
+        return self._admitted(event), event
+
+    def _admitted(self, event: Event) -> str:
+        return NEW if self.intake.admit((event,), named=True) else self.intake.status(event)
+
+    def arrived(self, event: Event) -> tuple[str, ...]:
+        """Take note of a new event; return the incarnations that are over with it."""
+        if self.membership is None:
+            return ()
+        return self.membership.arrived(event).left
+
+    # --- who is there ---
+
+    def begun(self, new: Event | None = None) -> Membership:
+        """Return the membership; from now on it is kept, `new` not yet taken in."""
+        if self.membership is None:
+            intake = self.intake
+            highest = intake.highest()
+            if new is not None:
+                del highest[new.node]
+            self.membership = Membership(self.limits, clocks_max=self._clocks_max)
+            self.membership.begin(
+                intake.contents.clocks(),
+                firsts=intake.contents.first_contents(),
+                highest=highest,
+            )
+            self._first = {}
+        return self.membership
+
+    def shows_leave(self, event: Event) -> bool:
+        """Begin with a membership if a new event shows that a node left; return whether it does.
+
+        Only asked while there is no membership, which finds that out by itself.
+        """
+        if event.node not in self._first and later_run(event.node) is not None:
+            self.begun(event)
+            return True
+        gone = self._dropped(event)
+        if gone:
+            self.begun().restorer.retire(gone)
+        return bool(gone)
+
+    def _dropped(self, event: Event) -> set[str]:
+        """Return the nodes whose entry a new event shows dropped by its node.
+
+        An entry was dropped if an event has it and one with a higher counter has not,
+        whichever of them arrived first.
+        """
+        node, clock = event.node, event.clock
+        counter = clock[node]
+        first = self._first.get(node)
+        if first is None:
+            self._first[node] = dict.fromkeys(clock, counter)
+            return set()
+        if first.keys() == clock.keys() and counter >= max(first.values()):
+            return set()
+        gone = {name for name in first.keys() - clock.keys() if first[name] < counter}
+        lower = {n: first.get(n) for n in clock if first.get(n, counter + 1) > counter}
+        # Whatever was seen of the node before its first event with an entry lacks the entry.
+        between = self.intake.seen_between
+        gone.update(name for name, upto in lower.items() if between(node, counter, upto))
+        self._first[node] = {**first, **dict.fromkeys(lower, counter)}
+        return gone
+
+    def control(self, control: Control) -> Control:
+        """Take a control event; return it under the names of the incarnations it is about."""
+        if not self.reads_clocks or control.kind not in ("join", "leave", "view"):
+            return control
+        membership = self.begun()
+        names = membership.incarnations.names
+        membership.control(control)
+        if control.kind == "view":
+            members = tuple(dict.fromkeys(names(member)[-1] for member in control.members))
+            return Control("view", members=members)
+        assert control.node is not None
+        return Control(control.kind, node=names(control.node)[-1])
+
+    def look_back(self) -> None:
+        """Take each node's entries from what is kept: the program before read no clocks."""
+        if self.membership is None and self.reads_clocks and not self._first:
+            for node, counter, clock in self.intake.contents.clocks():
+                first = self._first.setdefault(node, {})
+                for name in clock:
+                    first[name] = min(counter, first.get(name, counter))
+            if any(later_run(node) is not None for node in self._first):
+                self.begun()
+
+    # --- state ---
+
+    def state(self) -> dict[str, Any]:
+        """Return what is small of the state: contents and clocks are recorded apart."""
+        membership = self.membership
+        return {
+            "intake": self.intake.state(),
+            "membership": None if membership is None else membership.state(),
+        }
+
+    @property
+    def first(self) -> dict[str, Clock]:
+        """Of each node, by entry, the least counter of an event that has it."""
+        return self._first
+
+    def restore(
+        self,
+        state: dict[str, Any],
+        *,
+        beyond: Iterable[tuple[str, int, bytes]],
+        contents: Iterable[Row],
+        clocks: Iterable[Iterable[Any]],
+        first: Mapping[str, Clock],
+    ) -> None:
+        """Take on a state.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` gave.
+        beyond, contents : iterable
+            As `Intake.restore` takes them.
+        clocks : iterable of iterables
+            Tables of `ClockMemory.rows`, where there is a membership.
+        first : mapping of str to dict
+            What `first` was.
+        """
+        if state["membership"] is not None:
+            self.membership = Membership.restored(state["membership"], clocks, self.limits)
+        self.intake.restore(state["intake"], beyond, contents)
+        self._first = dict(first)
+
+
+__all__ = ["NEW", "Admission", "reads_clocks"]

@@ -1,0 +1,246 @@
+"""Changing the program of an execution that goes on (DESIGN 7).
+
+What was read belongs to the execution and not to a pattern: which dots were seen and
+under which names, who is a member, what waits in a queue. A program that takes the place
+of another one takes all of that over (`Monitor.anew`), and with it the runs of the
+patterns that did not change. A pattern that did begins with no run.
+
+Where the new program has a queue of the same policy and topology, that goes on, with
+other options (`gap`, `idle`, `nodes`, `overflow`, a length) if they are others: what it
+holds is released to the new patterns. Any other queue begins with what was seen as
+released, and a pattern without a queue with the next event. So *before the change* is,
+of a new pattern, what was seen and is not offered to it any more.
+
+Two policies make use of that: to begin anew there, and to let the old patterns finish
+what stands on events from before (`ketal.streaming.job.pattern_migration`). For the latter the old
+program is compiled again, from its text and its parameters, which are in the state.
+Compiled once more it must be what it was: a registered guard of another version, or
+another ketal, may make it something else.
+
+The one rule: an event is before the change or after it, of each pattern, and never both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from ketal.analysis.parameters import text_of
+from ketal.engine.configurations import CheckRun
+from ketal.engine.scopes import PatternRun
+from ketal.errors import KetalError, StateError
+from ketal.model.event import Dot, Event
+from ketal.model.limits import Limits
+from ketal.program import Program, compile
+from ketal.runtime.release import Group
+from ketal.runtime.snapshots import decoded, read_event
+from ketal.runtime.state_records import Recorder, Records
+
+
+@dataclass(frozen=True)
+class Before:
+    """The dots that were seen before a change and that a new pattern is not offered.
+
+    Attributes
+    ----------
+    seen : mapping of str to (int, set of int)
+        Of each node the counter up to which all was seen, and those seen beyond.
+    pending : set of Dot
+        Those among them that the new pattern may yet be offered.
+    """
+
+    seen: Mapping[str, tuple[int, frozenset[int]]]
+    pending: frozenset[Dot] = frozenset()
+
+    @classmethod
+    def of(
+        cls, seen: Mapping[str, tuple[int, Iterable[int]]], pending: Iterable[Dot] = ()
+    ) -> Before:
+        """Return what `Intake.seen` says was seen, without what is pending."""
+        own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
+        return cls(own, frozenset(pending))
+
+    def __contains__(self, dot: object) -> bool:
+        if not isinstance(dot, Dot):
+            return False
+        upto, beyond = self.seen.get(dot.node, (0, ()))
+        return (dot.counter <= upto or dot.counter in beyond) and dot not in self.pending
+
+    def state(self) -> Any:
+        """Return it as plain data."""
+        seen = {node: [upto, sorted(beyond)] for node, (upto, beyond) in self.seen.items()}
+        return [seen, sorted(map(list, self.pending))]
+
+    @classmethod
+    def restored(cls, state: Any) -> Before:
+        """Return what `state` said."""
+        seen, pending = state
+        return cls.of(seen, (Dot(*dot) for dot in pending))
+
+
+def standing(run: PatternRun) -> Iterator[Event]:
+    """Yield the events that a verdict of a `find` to come may stand on, of those offered to it."""
+    for scope in run.scopes.values():
+        inner = scope.run
+        if isinstance(inner, CheckRun):
+            continue
+        for index in inner.by_state.values():
+            for partial in index:
+                yield from (seen.event for _, seen in partial.taken)
+        yield from (seen.event for _, seen in inner.firsts.waiting.values())
+        if inner.kept is not None:
+            breakers = inner.kept.breakers
+            yield from (s.event for place, s in inner.kept.events.items() if place not in breakers)
+
+
+# --- what the execution keeps ---
+
+
+def unchanged_patterns(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the patterns whose marks (name → description) have one fingerprint."""
+    return [n for n in now if n in saved and saved[n]["fingerprint"] == now[n]["fingerprint"]]
+
+
+class SavedQueue(NamedTuple):
+    """A queue as it was saved; `Group.fits` says what it fits."""
+
+    state: dict[str, Any]
+    withheld: list[list[Any]]
+    kind: list[Any]
+    options: list[Any]
+    names: list[str]
+
+
+def begin_anew(
+    recorder: Recorder, read: Records, unchanged: Collection[str], membered: Any
+) -> None:
+    """Put the state of an execution into parts of another program.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Of the parts, which are fresh.
+    read : Records
+        The state.
+    unchanged : collection of str
+        The patterns that go on with their runs.
+    membered : callable
+        As for `Recorder.restore`.
+    """
+    recorder.restore_admission(read, membered)
+    recorder.admission.look_back()
+    membered()
+    events = {number: read_event(row) for number, row in read.numbered("held")}
+    table = [events.get(number) for number in range(max(events, default=-1) + 1)]
+    saved = [SavedQueue(state, withheld, *fits) for state, withheld, fits in read.all("queue")]
+    for group in recorder.queues.groups:
+        queue = _fitting(group, saved)
+        if queue is None:
+            _begin(group, recorder, read.one("core")["watermark_us"])
+            continue
+        group.ordering.restore(queue.state, table)  # type: ignore[arg-type]
+        if group.ordering.options != queue.options:
+            group.ordering.refit()
+        group.withheld = {Dot(*dot) for dot in queue.withheld}
+        refused = read.numbered("refused", min(queue.names))
+        group.refused = {Dot(*dot): None for _, dot in refused}
+    told = {(what, Dot(*dot)): None for _, (what, dot) in read.numbered("told")}
+    recorder.queues.restore(read.one("core")["queues"], told)
+    recorder.restore_patterns(read, unchanged)
+
+
+def _fitting(group: Group, saved: Sequence[SavedQueue]) -> SavedQueue | None:
+    """Return the queue that goes on as this one, if there is one."""
+    kind, options, names = group.fits()
+    fitting = [queue for queue in saved if queue.kind == kind]
+    same = [queue for queue in fitting if queue.options == options]
+    own = [queue for queue in same or fitting if set(queue.names) & set(names)]
+    return next(iter(own or same or fitting), None)
+
+
+def _begin(group: Group, recorder: Recorder, watermark_us: int | None) -> None:
+    """Let a queue begin in the middle of an execution: what was seen counts as released."""
+    admission, ordering = recorder.admission, group.ordering
+    if watermark_us is not None:
+        ordering.advance(watermark_us)
+    seen = admission.intake.seen()
+    ordering.begin(seen)
+    if admission.membership is not None:
+        for node in seen:
+            if not admission.membership.is_live(node):
+                ordering.leave(node)
+
+
+# --- the program of a state ---
+
+
+def records_of(state: bytes | Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+    """Return the records of a snapshot; of records, they themselves."""
+    return decoded(state) if isinstance(state, bytes) else state
+
+
+def saved_program(state: bytes | Mapping[bytes, bytes]) -> Program:
+    """Return the program of a state, compiled again.
+
+    Raises
+    ------
+    StateError
+        As `compiled_again`, or if this is no state.
+    """
+    saved = Records(records_of(state)).one("program")
+    fingerprints = {name: mark["fingerprint"] for name, mark in saved["marks"].items()}
+    return compiled_again(saved.get("source", ""), fingerprints)
+
+
+def written(program: Program) -> str:
+    """Return what a program was compiled from, as text; empty for one that had no source."""
+    if program.source is None:
+        return ""
+    limits = program.compiled[0].limits
+    return json.dumps(
+        {
+            "text": program.source.text,
+            "name": program.source.name,
+            "params": {name: text_of(value) for name, value in program.params.items()},
+            "limits": asdict(limits),
+            "patterns": list(program.names),
+        },
+        sort_keys=True,
+    )
+
+
+def compiled_again(said: str, fingerprints: Mapping[str, str]) -> Program:
+    """Return the program that `written` wrote.
+
+    Parameters
+    ----------
+    said : str
+        What `written` returned.
+    fingerprints : mapping of str to str
+        Those that its patterns had.
+
+    Raises
+    ------
+    StateError
+        If it cannot be compiled any more, or is not what it was.
+    """
+    if not said:
+        raise StateError(
+            "the saved state does not hold the text of its patterns: they were compiled from none"
+        )
+    try:
+        row = json.loads(said)
+        limits = Limits.named(row["limits"])
+        whole = compile(row["text"], name=row["name"], limits=limits, **row["params"])
+    except KetalError as fault:
+        raise StateError(f"the saved state's patterns do not compile any more: {fault}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
+    for name, fingerprint in fingerprints.items():
+        if whole[name].fingerprint != fingerprint:
+            guards = ", ".join(g.name for g in whole[name].one.registered)
+            why = f"a registered guard of it ({guards})" if guards else "ketal itself"
+            raise StateError(f"pattern {name} is not what the saved state has: {why} changed")
+    return whole.only(row["patterns"])

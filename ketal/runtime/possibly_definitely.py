@@ -1,0 +1,405 @@
+"""`possibly` and `definitely`: is the verdict in some, or in every, linear extension? (DESIGN 4)
+
+The linear extensions of an execution are the paths through the lattice of its
+consistent cuts (Cooper and Marzullo, "Consistent detection of global
+predicates", 1991). What a pattern has come to at a cut is the state of its runs
+there; two paths that meet in one cut with one state go on alike, so each pair
+of cut and state is visited once. Only states without a verdict are followed:
+the verdict is possible if some step out of one brings it, and definite if none
+of them reaches the end.
+
+`mode possibly` and `mode definitely` in a pattern ask the same of each scope
+(`in_mode`). What a scope's run is offered orders no other scope, so its lattice
+is that of its own events, and where each node has a copy, of the node's events,
+by which it learns of others.
+
+The one rule: the answer is exact, or `cuts_max` is named.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.configurations import CheckRun, Configuration, Machine, Seen
+from ketal.engine.losses import ScopeName
+from ketal.engine.partial_matches import Partial
+from ketal.engine.scopes import Kept, PatternRun, one
+from ketal.errors import SettingError
+from ketal.model import syntax
+from ketal.model.event import Event, checked_log
+from ketal.model.limits import Limits
+from ketal.model.verdicts import (
+    NO_SCOPE,
+    FrozenMapping,
+    Match,
+    Overflow,
+    RunVerdict,
+    ScopeKey,
+    Violation,
+)
+from ketal.operators.causal_order import canonical
+from ketal.program import Program, checked_program
+from ketal.runtime.snapshots import copy_run
+
+Cut = tuple[int, ...]
+
+
+def possibly(program: Program, log: Any, *, limits: Limits | None = None) -> bool:
+    """Return whether some linear extension gives the pattern's verdict.
+
+    Parameters
+    ----------
+    program : Program
+        One pattern; the verdict of a check is a violation, of a find a match.
+    log : Log or iterable of Event
+        One finite execution.
+    limits : Limits, optional
+        `cuts_max` bounds the work.
+
+    Raises
+    ------
+    SettingError
+        If the program holds several patterns, or `cuts_max` is reached.
+    TypeError
+        If an argument is of another class than it must be.
+    """
+    return _Lattice(checked_program(program).one, log, limits).explore()[0]
+
+
+def definitely(program: Program, log: Any, *, limits: Limits | None = None) -> bool:
+    """Return whether every linear extension gives the pattern's verdict.
+
+    Parameters and errors are those of `possibly`.
+    """
+    return _Lattice(checked_program(program).one, log, limits).explore()[1]
+
+
+class _Scopes(PatternRun):
+    """Finds which events each scope is offered, and offers them to nobody."""
+
+    def __init__(self, compiled: CompiledPattern, limits: Limits) -> None:
+        super().__init__(compiled, limits, listing=False)
+        self.offered: dict[ScopeName, list[Event]] = {}
+
+    def _step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+        self.offered.setdefault(name, []).append(event)
+        return []
+
+
+def _listed_returns(compiled: CompiledPattern) -> syntax.Returns | None:
+    returns = compiled.pattern.returns
+    return None if returns is not None and returns.count else returns
+
+
+def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | None, RunVerdict]]:
+    """Yield what a pattern with a `mode` says of a finite execution, and count it.
+
+    Of each scope that is one verdict at most. Where every linear extension gives
+    one, it is that of the canonical one; else that of the extension that gives one
+    first, by the number of events of the scope.
+
+    Parameters
+    ----------
+    run : PatternRun
+        The pattern, offered nothing yet; its counts are added to.
+    events : iterable of Event
+        The execution, its clocks restored.
+
+    Yields
+    ------
+    (Event or None, verdict)
+        With the event that is the last of the verdict in canonical order; None for
+        an overflow (`cuts_max`), which says that a scope was not judged.
+    """
+    execution = canonical(events)
+    scopes = _Scopes(run.compiled, run.limits)
+    scopes.process(execution)
+    for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
+        setattr(run.counts, name, getattr(scopes.counts, name))
+    place = {event.dot: number for number, event in enumerate(execution)}
+    for scope, offered in scopes.offered.items():
+        shown = scopes.key_of(scope)
+        dots = {event.dot for event in offered}
+        if run.compiled.pattern.deployment is not None:
+            node = dict(shown)["node"]
+            dots |= {event.dot for event in execution if event.node == node}
+        lattice = _Lattice(
+            run.compiled, [e for e in execution if e.dot in dots], run.limits, scope=shown,
+            execution=run.execution,
+        )  # fmt: skip
+        try:
+            verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
+        except SettingError:
+            run.counts.overflows += 1
+            yield None, lattice.overflow()
+            continue
+        if verdict is None:
+            continue
+        run.counts.matches += isinstance(verdict, Match)
+        run.counts.violations += isinstance(verdict, Violation)
+        limit = run.compiled.pattern.limit
+        returns = run.compiled.pattern.returns
+        listed = limit is None or run.counts.matches <= limit
+        if run.listing and listed and not (returns is not None and returns.count):
+            said = verdict.events if isinstance(verdict, Match) else (verdict.event,)
+            yield execution[max(place[dot] for dot in said)], verdict
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    """What a pattern has come to at a cut; equal states are one object.
+
+    Attributes
+    ----------
+    key : hashable
+        What tells it from other states.
+    run : PatternRun
+        A run in this state, of which copies go on.
+    steps : dict of (int, int) to _State or None
+        Where events lead, by their place and number; None where one brings the verdict.
+    """
+
+    key: Any
+    run: PatternRun
+    steps: dict[tuple[int, int], _State | None] = field(default_factory=dict)
+
+
+class _Lattice:
+    """The consistent cuts of an execution, with the states of one pattern's runs.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    log : iterable of Event
+        The execution, or what matters of it to a scope.
+    limits : Limits or None
+        `cuts_max` bounds the work.
+    scope : ScopeKey, optional
+        The scope whose verdict is asked for; without, that of any.
+    execution : str
+        The execution's name where a log holds several.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledPattern,
+        log: Iterable[Event],
+        limits: Limits | None,
+        *,
+        scope: ScopeKey | None = None,
+        execution: str = "",
+    ) -> None:
+        self.scope = None if scope is None else FrozenMapping(scope)
+        self.execution = execution
+        self.compiled = compiled
+        # `return count` and `limit` say what is listed of the answer, not what is asked.
+        plain = replace(compiled.pattern, returns=_listed_returns(compiled), limit=None)
+        self._listed = compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
+        self.limits = Limits.given(limits, compiled.limits)
+        self.events = canonical({event.dot: event for event in checked_log(log)}.values())
+        self.nodes = sorted({event.node for event in self.events})
+        self.lines: dict[str, list[Event]] = {node: [] for node in self.nodes}
+        for event in self.events:
+            self.lines[event.node].append(event)
+        for line in self.lines.values():
+            line.sort(key=lambda event: event.counter)
+        self._counters = {n: [e.counter for e in line] for n, line in self.lines.items()}
+        self._needs = [self._needed(self.lines[node]) for node in self.nodes]
+        self._states: dict[Any, _State] = {}
+
+    def answer(self, definitely: bool) -> Match | Violation | None:
+        """Return a verdict of the scope that every, or some, linear extension gives."""
+        self._last: Match | Violation | None = None
+        possible, definite = self.explore(first=not definitely)
+        if definitely:
+            return self._canonical() if definite else None
+        return self._last if possible else None
+
+    def _canonical(self) -> Match | Violation | None:
+        run = self._fresh()
+        for event in self.events:
+            if self._verdict(run, event):
+                break
+        return self._last
+
+    def overflow(self) -> Overflow:
+        """Say that the scope was not judged."""
+        return Overflow(
+            pattern=self.compiled.name,
+            fingerprint=self.compiled.fingerprint,
+            scope=self.scope or NO_SCOPE,
+            execution=self.execution,
+            limit="cuts_max",
+            given_up="the answer for this scope, which has too many consistent cuts",
+        )
+
+    def explore(self, *, first: bool = False) -> tuple[bool, bool]:
+        """Return (possibly, definitely); with `first`, stop at the first verdict."""
+        if self.compiled.order_independent:
+            run = self._fresh()
+            decided = any(self._verdict(run, event) for event in self.events)
+            return decided, decided
+        start = self._interned(self._fresh())
+        level: dict[Cut, dict[_State, None]] = {(0,) * len(self.nodes): {start: None}}
+        possible = False
+        visited = 1
+        for _ in self.events:
+            below: dict[Cut, dict[_State, None]] = {}
+            for cut, states in level.items():
+                for place in self._ready(cut):
+                    there = (*cut[:place], cut[place] + 1, *cut[place + 1 :])
+                    reached = below.setdefault(there, {})
+                    visited -= len(reached)
+                    for state in states:
+                        target = self._step(state, place, cut[place])
+                        if target is not None:
+                            reached[target] = None
+                            continue
+                        possible = True
+                        if first:
+                            return True, False
+                    visited += len(reached)
+                    if visited > self.limits.cuts_max:
+                        raise SettingError(
+                            f"more than {self.limits.cuts_max} consistent cuts and states "
+                            "(limit cuts_max)"
+                        )
+            level = {cut: states for cut, states in below.items() if states}
+            self._evict(level.values())
+        return possible, possible and not level
+
+    def _ready(self, cut: Cut) -> list[int]:
+        """Return the places of the nodes whose next event has all that it knows in the cut."""
+        return [
+            place
+            for place, needs in enumerate(self._needs)
+            if cut[place] < len(needs) and all(cut[p] >= n for p, n in needs[cut[place]])
+        ]
+
+    def _needed(self, line: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
+        """Return, for each event of a node, what it needs beyond what the one before it needs.
+
+        That is how many events of other nodes are to be in a cut before it, by the places of the
+        nodes. A hole in the counters holds nothing back.
+        """
+        needed: list[tuple[tuple[int, int], ...]] = []
+        known: dict[int, int] = {}
+        for event in line:
+            needs = {
+                place: bisect_right(self._counters[node], event.clock.get(node, 0))
+                for place, node in enumerate(self.nodes)
+                if node != event.node
+            }
+            needed.append(tuple((p, n) for p, n in needs.items() if n > known.get(p, 0)))
+            known = {p: max(n, known.get(p, 0)) for p, n in needs.items()}
+        return needed
+
+    def _step(self, state: _State, place: int, number: int) -> _State | None:
+        """Return the state after an event of a node; None if it brings the verdict."""
+        event = place, number
+        if event not in state.steps:
+            run = self._fresh(state.run.machine)
+            copy_run(state.run, run)
+            decided = self._verdict(run, self.lines[self.nodes[place]][number])
+            state.steps[event] = None if decided else self._interned(run)
+        return state.steps[event]
+
+    def _interned(self, run: PatternRun) -> _State:
+        """Return the one state that is equal to that of a run."""
+        key = self._key(run)
+        return self._states.setdefault(key, _State(key, run))
+
+    def _evict(self, level: Iterable[dict[_State, None]]) -> None:
+        """Evict what no state of the level is or leads to; only the states of a level have steps.
+
+        So where a step leads to is always the one state that is equal to it.
+        """
+        here = {state for states in level for state in states}
+        for state in self._states.values():
+            if state not in here:
+                state.steps.clear()
+        targets = (target for state in here for target in state.steps.values() if target)
+        self._states = {state.key: state for state in (*here, *targets)}
+
+    def _fresh(self, machine: Machine | None = None) -> PatternRun:
+        listing = self.scope is not None
+        return PatternRun(
+            self._listed, self.limits, execution=self.execution, listing=listing, machine=machine
+        )
+
+    def _verdict(self, run: PatternRun, event: Event) -> bool:
+        if self.scope is None:
+            before = run.counts.violations + run.counts.matches
+            run.process((event,))
+            return run.counts.violations + run.counts.matches > before
+        for verdict in one(run.process((event,))):
+            if isinstance(verdict, Match | Violation) and verdict.scope == self.scope:
+                mark = self.compiled.fingerprint
+                self._last = msgspec.structs.replace(verdict, fingerprint=mark)
+                return True
+        return False
+
+    # --- what tells states apart ---
+
+    def _key(self, run: PatternRun) -> Any:
+        scopes = []
+        for scope in run.scopes.values():
+            if self.scope is not None and scope.mapping != self.scope:
+                continue
+            inner: Any
+            if isinstance(scope.run, CheckRun):
+                configurations = sorted(map(self._configuration, scope.run.configurations))
+                inner = (scope.run.halted, *configurations)
+            else:
+                inner = tuple(
+                    sorted(self._partial(p) for i in scope.run.by_state.values() for p in i)
+                )
+                if scope.run.kept is not None:
+                    kept = scope.run.kept.events.values()
+                    inner = (inner, tuple(sorted(map(self._seen, kept))))
+            scopes.append((repr(scope.key), self._places(scope.places), inner))
+        return tuple(sorted(scopes)), self._learning(run)
+
+    def _learning(self, run: PatternRun) -> Any:
+        """Return what the copies of nodes know, and what they may yet learn, in its order."""
+        if run.compiled.pattern.deployment is None:
+            return ()
+        copies = run.copies
+        if self.scope is not None:
+            node = dict(self.scope)["node"]
+            copies = {node: copies[node]} if node in copies else {}
+        known = {node: copy.known for node, copy in copies.items()}
+        kept = sorted((k for line in run.kept.values() for k in line.values()), key=_number)
+        if self.scope is not None and known:
+            (only,) = known.values()
+            kept = [k for k in kept if k.event.counter > only.get(k.event.node, 0)]
+        dots = tuple(k.event.dot for k in kept)
+        return tuple((n, tuple(sorted(k.items()))) for n, k in sorted(known.items())), dots
+
+    def _places(self, count: int) -> int:
+        return count if self.compiled.window_events is not None else 0
+
+    def _seen(self, seen: Seen | None) -> tuple[Any, ...]:
+        return () if seen is None else (seen.node, seen.counter, self._places(seen.place))
+
+    def _configuration(self, c: Configuration) -> tuple[Any, ...]:
+        history: tuple[Any, ...] = ()
+        if c.history is not None:
+            parts = (c.history.first, c.history.last, c.history.join)
+            history = tuple(tuple(sorted(part.items())) for part in parts)
+        return c.state, self._seen(c.prior), tuple(map(self._seen, c.bound)), history, c.bars
+
+    def _partial(self, p: Partial) -> tuple[Any, ...]:
+        taken = tuple((step, *self._seen(seen)) for step, seen in p.taken)
+        return self._configuration(p.configuration), taken
+
+
+def _number(kept: Kept) -> int:
+    return kept.number

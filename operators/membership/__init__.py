@@ -1,0 +1,1 @@
+"""Who takes part: incarnations, and clocks that shrink when a node leaves."""

@@ -1,0 +1,441 @@
+"""Clocks that shrink when a node leaves, and how they are restored (DESIGN 5).
+
+The clocks of "Implementation of causal control operators to detect distributed
+events" (section IV.C) lose the entry of a node when it leaves. The log still
+says what was known. The **closure** of an event e of node m is the entry-wise
+maximum of e's clock and of the closures of the events that e directly knows,
+which are its predecessor on m and, for each entry Q: c of its clock, the event
+Q@c. A **restored clock** is the clock with the closure's entries of the nodes
+that left. An entry that is there but too low is raised as well: whoever has not
+yet dropped X can learn from someone who has, and then its own entry of X is old.
+
+`Restorer` does so for events in their order of release, `restored` for a finite
+log; `obvious_restored` raises clocks until nothing is left to raise.
+
+Why a hold-back queue may look at clocks that are not restored: let an event be
+released when its predecessor and every Q@c of its clock have been. By induction
+over the releases, the whole past of each of these has been released. The past
+of e is they and their pasts, for knowledge reaches e in no other way. So a
+dropped entry makes no event ready too early, and restoring at release finds
+every closure that it needs. A clock that is not restored names a part of that
+past only, so it makes no event wait for more.
+
+What the log does not carry cannot be restored: where a node takes a message of
+a sender whose entry it has dropped, and its clock names nothing that knew that
+message, the two events are concurrent. A membership service with view synchrony
+delivers a node's messages before the view without it, or never.
+
+The one rule: an execution in which no entry was dropped comes back as it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.limits import DEFAULT, Limits
+from ketal.operators.membership.clock_memory import Clock, ClockMemory
+
+
+class Restorer:
+    """Restores the clocks of events that are handed over in their order of release.
+
+    Parameters
+    ----------
+    memory : ClockMemory
+        The closures of what was released.
+    retired : set of str
+        The nodes that left; shared, and added to by `retire` only. A node counts as
+        retired, too, once another node drops its entry: between two events of one
+        node, neighbours by counter, an entry disappears for no other reason, and the
+        announcement may come later than the clocks it explains.
+    entries_max : int
+        How many entries a restored clock may have.
+
+    Attributes
+    ----------
+    raised : int
+        Events that were given another clock.
+    doubtful : int
+        Events whose clock may still be too low, because an event that they
+        directly know was never released (lost, or declared lost), and events that
+        were offered or released with a clock that was found to be too low later.
+    beyond : int
+        The same, because a limit (`clocks_max`, `entries_max`) was reached.
+    """
+
+    def __init__(self, memory: ClockMemory, retired: set[str], entries_max: int) -> None:
+        self.memory = memory
+        self.retired = retired
+        self.entries_max = entries_max
+        self.raised = 0
+        self.doubtful = 0
+        self.beyond = 0
+        self._last: dict[str, int] = {}
+        self._released: dict[str, int] = {}
+        self._doubted: dict[str, int] = {}
+        # Released events that a leave puts in doubt: by node, those whose entry for it is lower
+        # than the closure's; and those of whose past something was missing.
+        self._low: dict[str, int] = {}
+        self._incomplete = 0
+        self._cut = False  # whether the last closure lacks entries for which there was no room
+
+    def begin(self, highest: Mapping[str, int]) -> None:
+        """Take in how far each node had come before anybody left."""
+        self._last = dict(highest)
+
+    @property
+    def in_doubt(self) -> int:
+        """How many events may have been released with a clock that is too low."""
+        return self.doubtful + self.beyond
+
+    def state(self) -> list[Any]:
+        """Return the state as plain data, that of the memory apart."""
+        counts = [self.raised, self.doubtful, self.beyond]
+        return [
+            *counts,
+            dict(self._last),
+            dict(self._released),
+            dict(self._doubted),
+            dict(self._low),
+            self._incomplete,
+        ]
+
+    def load(self, state: list[Any]) -> None:
+        """Take over a state that `state` gave."""
+        self.raised, self.doubtful, self.beyond, last, released, doubted, low, incomplete = state
+        self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
+        self._low, self._incomplete = dict(low), incomplete
+
+    def retire(self, names: Iterable[str]) -> None:
+        """Restore the entries of nodes that left from now on.
+
+        What was released before with an entry that is too low is in doubt, and so is what
+        was released before all of its past had come.
+        """
+        fresh = set(names) - self.retired
+        if fresh:
+            self.retired |= fresh
+            self.doubtful += sum(self._low.pop(name, 0) for name in fresh) + self._incomplete
+            self._incomplete = 0
+
+    def restore(self, event: Event) -> Event:
+        """Return an event that is released with its clock restored; remember it for later ones."""
+        node, counter = event.node, event.clock[event.node]
+        missing = self._close(event)
+        out = self.remembered(event)
+        if counter > self._released.get(node, 0):
+            # Another queue may release it once more; it is counted once.
+            self._released[node] = counter
+            self.raised += out is not event
+            closure = self.memory.closure(node, counter) or {}
+            for name in closure if closure is not event.clock else ():
+                if closure[name] > out.clock.get(name, 0):
+                    self._low[name] = self._low.get(name, 0) + 1
+            if missing and not self._doubt(out, missing):
+                self._incomplete += 1
+        return out
+
+    def found_low(self, event: Event) -> None:
+        """Hear that an event was offered with a lower clock than `restore` now gave it."""
+        node, counter = event.node, event.clock[event.node]
+        if counter > self._doubted.get(node, 0):
+            # Another queue may find it once more, and it may be in doubt already.
+            self._doubted[node] = counter
+            self.doubtful += 1
+
+    def so_far(self, event: Event) -> Event:
+        """Return the event with its clock restored as far as is known now, and remember that.
+
+        No entry is too high. What arrives later may raise it, until `restore`.
+        """
+        self._close(event)
+        return self.remembered(event)
+
+    def remembered(self, event: Event) -> Event:
+        """Return an event as `restore` or `so_far` returned it last."""
+        closure = self.memory.closure(event.node, event.clock[event.node])
+        return event if closure is None else self.read(event, closure)
+
+    def low(self, event: Event, arrived: Event | None = None) -> bool:
+        """Return whether the clock, as it was restored, may lack something of a node that left.
+
+        A clock that came with an entry for the node was not shrunk. One without may
+        lack it as long as its past is not all there: events of the node that left,
+        and of those that knew of it, may still be in flight.
+
+        Parameters
+        ----------
+        event : Event
+            With its clock as it was restored.
+        arrived : Event, optional
+            As it came; default as it was restored.
+        """
+        clock, last = event.clock, self._last
+        others = [n for n in self.retired if n != event.node]
+        if any(clock.get(n, 0) < last.get(n, 0) for n in others):
+            return True
+        came = clock if arrived is None else arrived.clock
+        lacks = any(n not in came for n in others)
+        return lacks and not self.memory.is_final(event.node, clock[event.node])
+
+    def _close(self, event: Event) -> list[Dot]:
+        """Keep the closure of an event; return what is missing to it."""
+        node, clock = event.node, event.clock
+        counter = clock[node]
+        self._cut = False
+        if self.memory.is_final(node, counter):
+            return []
+        fresh = self.memory.closure(node, counter) is None
+        closure, missing, growing = self._closure(node, counter, clock)
+        self.beyond += fresh and self._cut
+        self.memory.close(node, counter, clock, closure, final=not (missing or growing))
+        if counter > self._last.get(node, 0):
+            self._last[node] = counter
+        return missing
+
+    def read(self, event: Event, closure: Clock) -> Event:
+        """Return the event with the entries of retired nodes taken from its closure."""
+        clock = event.clock
+        if closure is clock:
+            return event
+        retired = self.retired
+        if not any(closure.get(n, 0) > clock.get(n, 0) for n in retired):
+            return event
+        # In the order of the closure: that of a set depends on hashes.
+        higher = {n: c for n, c in closure.items() if n in retired and c > clock.get(n, 0)}
+        return msgspec.structs.replace(event, clock={**clock, **higher})
+
+    def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot], bool]:
+        """Return the closure of a clock, which direct causes are missing, and whether it may grow.
+
+        What came while nobody had left has its whole clock, and no closure.
+        """
+        memory = self.memory
+        missing: list[Dot] = []
+        growing = False
+        closure = clock
+        below = memory.below(node, counter)
+        before: Clock = {}
+        if below is not None:
+            at, came, closed = below
+            before = closed or came
+            closure = self._joined(closure, before, node)
+            growing = closed is not None and not memory.is_final(node, at)
+            if not came.keys() <= clock.keys():
+                self.retire(came.keys() - clock.keys())
+        above = memory.above(node, counter)
+        if above is not None and not clock.keys() <= above.keys():
+            self.retire(clock.keys() - above.keys())
+        if counter > 1 and (below is None or at < counter - 1):
+            missing.append(Dot(node, counter - 1))
+        # What the predecessor knew is in its closure, so only news are looked up.
+        for other, known in clock.items():
+            if known > before.get(other, 0) and other != node:
+                learned = memory.closure(other, known)
+                if learned is not None:
+                    growing = growing or not memory.is_final(other, known)
+                else:
+                    learned = memory.get(other, known)
+                if learned is None:
+                    missing.append(Dot(other, known))
+                    below = memory.below(other, known)
+                    learned = {} if below is None else below[2] or below[1]
+                closure = self._joined(closure, learned, node)
+        return closure, missing, growing
+
+    def _joined(self, closure: Clock, other: Clock, node: str) -> Clock:
+        higher = {n: c for n, c in other.items() if c > closure.get(n, 0) and n != node}
+        if not higher:
+            return closure
+        room = self.entries_max - len(closure)
+        if len(higher) > room and len(higher.keys() - closure.keys()) > room:
+            # By name, so that what is given up depends on no hash.
+            fresh = sorted(higher.keys() - closure.keys())[max(0, room) :]
+            for name in fresh:
+                del higher[name]
+            self._cut = True
+        return {**closure, **higher}
+
+    def _doubt(self, event: Event, missing: list[Dot]) -> bool:
+        """Count an event of whose past something is missing, if it may lack what that knew."""
+        if not self.low(event):
+            return False
+        self._doubted[event.node] = event.clock[event.node]
+        evicted = self.memory.evicted
+        if any(dot.counter <= evicted.get(dot.node, 0) for dot in missing):
+            self.beyond += 1
+        else:
+            self.doubtful += 1
+        return True
+
+
+def in_question(
+    memory: ClockMemory, seen: Mapping[str, tuple[int, list[int]]]
+) -> list[tuple[str, int, Clock]]:
+    """Return the events kept whose clock may have to be raised, as they arrived.
+
+    Those of whose past not everything was seen; those that show less than an event
+    that they directly know, before anybody was said to have left; and what comes
+    after any of these. The clocks of all others are whole.
+
+    Parameters
+    ----------
+    memory : ClockMemory
+    seen : mapping of str to (int, list of int)
+        Of each node the counter up to which all was seen, and those seen beyond; what
+        is kept and not in there is passed over.
+    """
+    upto = {node: upto for node, (upto, _) in seen.items()}
+    kept = [
+        (node, counter, clock)
+        for node, counter, clock in memory.items()
+        if node in seen and (counter <= upto[node] or counter in seen[node][1])
+    ]
+    first: dict[str, int] = {}
+    for node, counter, clock in kept:
+        whole = all(c <= upto.get(n, 0) for n, c in clock.items())
+        if not whole or _shows_less(memory, node, counter, clock):
+            first[node] = min(counter, first.get(node, counter))
+    if not first:
+        return []
+    return [item for item in kept if any(item[2].get(n, 0) >= c for n, c in first.items())]
+
+
+def _shows_less(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
+    """Return whether a clock lacks what one of the events shows that it directly knows."""
+    before = memory.get(node, counter - 1) or {}
+    known = [before]
+    known += [memory.get(n, c) or {} for n, c in clock.items() if c > before.get(n, 0)]
+    return any(clock.get(n, 0) < c for one in known for n, c in one.items())
+
+
+def present_order(events: Iterable[Event]) -> list[Event]:
+    """Return distinct events in an order that respects program order and the entries present.
+
+    The canonical order of shrunk clocks does not: a clock that loses an entry
+    has a smaller sum than its causes. Clocks that know each other in a circle
+    are no execution; there the least event in canonical order goes first.
+    """
+    lines: dict[str, list[Event]] = {}
+    for event in events:
+        lines.setdefault(event.node, []).append(event)
+    for line in lines.values():
+        # From the end, so that the next one is popped.
+        line.sort(key=lambda e: e.counter, reverse=True)
+    waiting: dict[str, list[tuple[int, str]]] = {}
+    out: list[Event] = []
+    ready = sorted(lines, reverse=True)
+    while True:
+        while ready:
+            node = ready.pop()
+            while lines[node]:
+                block = _blocked(lines, lines[node][-1])
+                if block is not None:
+                    heapq.heappush(waiting.setdefault(block[0], []), (block[1], node))
+                    break
+                out.append(lines[node].pop())
+                queue = waiting.get(node)
+                ahead = lines[node][-1].counter if lines[node] else None
+                while queue and (ahead is None or queue[0][0] < ahead):
+                    ready.append(heapq.heappop(queue)[1])
+        heads = [line[-1] for line in lines.values() if line]
+        if not heads:
+            return out
+        first = min(heads, key=canonical_key)
+        out.append(lines[first.node].pop())
+        waiting = {}
+        ready = sorted((node for node, line in lines.items() if line), reverse=True)
+
+
+def _blocked(lines: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
+    """Return an entry of the event that names an event which is still to come."""
+    for node, counter in event.clock.items():
+        line = lines.get(node)
+        if line and node != event.node and line[-1].counter <= counter:
+            return node, counter
+    return None
+
+
+def dropped(events: Sequence[Event]) -> set[str]:
+    """Return the nodes whose entry some node dropped between two of its events."""
+    out: set[str] = set()
+    last: dict[str, Clock] = {}
+    for event in events:
+        node, clock = event.node, event.clock
+        before = last.get(node)
+        last[node] = clock
+        if before is not None:
+            if before[node] > clock[node]:
+                # A log that is not in the order of each node is put in order first.
+                return dropped(sorted(events, key=lambda e: e.counter))
+            if not before.keys() <= clock.keys():
+                out |= before.keys() - clock.keys()
+    return out
+
+
+def restored_with_doubts(
+    events: Iterable[Event], left: Collection[str] = (), *, limits: Limits = DEFAULT
+) -> tuple[list[Event], int]:
+    """Return the events of a finite execution with their clocks restored.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Distinct events, in any order.
+    left : collection of str
+        Every node that some `ketal.leave`, `ketal.view` or later incarnation of the log
+        shows to have left: `Membership.retired`, after the log was read.
+    limits : Limits
+        `clock_entries_max` bounds a restored clock.
+
+    Returns
+    -------
+    list of Event
+        In the order given. Nodes whose entry was dropped without a word count as
+        having left, wherever in the log that was.
+    int
+        How many of the clocks may still be too low.
+    """
+    events = list(events)
+    retired = {*left, *dropped(events)}
+    if not retired:
+        return events, 0
+    restorer = Restorer(ClockMemory(len(events) + 1), retired, limits.clock_entries_max)
+    for event in present_order(events):
+        restorer.restore(event)
+    return [restorer.remembered(event) for event in events], restorer.in_doubt
+
+
+def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:
+    """Return the events that `restored_with_doubts` does: raise clocks until none is too low."""
+    events = list(events)
+    retired = set(left)
+    closures = {e.dot: dict(e.clock) for e in events}
+    for event in events:
+        before = [f for f in events if f.node == event.node and f.counter < event.counter]
+        if before:
+            retired |= max(before, key=lambda f: f.counter).clock.keys() - event.clock.keys()
+    changed = True
+    while changed:
+        changed = False
+        for event in events:
+            mine = closures[event.dot]
+            for f in events:
+                if f.counter <= event.clock.get(f.node, 0) and f.dot != event.dot:
+                    for name, counter in closures[f.dot].items():
+                        if name != event.node and counter > mine.get(name, 0):
+                            mine[name] = counter
+                            changed = True
+    return [
+        msgspec.structs.replace(
+            e,
+            clock=e.clock
+            | {n: c for n, c in closures[e.dot].items() if n in retired and n != e.node},
+        )
+        for e in events
+    ]

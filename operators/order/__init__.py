@@ -1,0 +1,1 @@
+"""Orders of release: the hold-back queue and its policies."""

@@ -1,0 +1,1 @@
+"""Domains of a topology, and the order they keep."""

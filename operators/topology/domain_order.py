@@ -1,0 +1,266 @@
+"""Causal order within domains: what waits for what, and what is given up.
+
+From Quaireau and Laumay, "Ensuring applicative causal ordering in autonomous mobile
+computing", section 4.3: leaving an edge out of the graph relaxes causality where it has
+no meaning. The domains are those of the other edges (`domains`). Two events are
+*joined* if a → b and they are of one node, or of nodes that have a domain in common,
+whichever message made a part of b's past. The pairs a → b that no chain of joined
+events leads across are given up, and no others.
+
+A queue needs no chains. An event waits for its *near* nodes, those with which
+its own has a domain in common, as far as its clock names their events; entries
+of other nodes are not read. Transitive all the same: let a, m, b be a chain.
+b's clock names m, of a near node, so m was released before b; and m waited for
+a. That a lost event waited for nothing is the one gap in this, which `Reach`
+closes.
+
+The one rule: the full clocks decide what happened before what, the domains only
+which of it is waited for.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from ketal.errors import PatternError
+from ketal.model.event import Dot, Event, happened_before
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.syntax import Topology
+from ketal.operators.topology.domains import Domains, domains, home, nodes_of, reopened
+
+Pair: TypeAlias = tuple[Dot, Dot]
+"""(a, b) where a → b."""
+
+
+def nodes_sharing_domain(groups: Domains) -> dict[str, frozenset[str]]:
+    """Return for each node the nodes with which it has a domain in common."""
+    out: dict[str, frozenset[str]] = {}
+    for domain in groups:
+        for node in domain:
+            out[node] = out.get(node, frozenset()) | domain
+    return out
+
+
+def joined(a: Event, b: Event, around: Mapping[str, frozenset[str]]) -> bool:
+    """Return whether a → b is one step of a chain: of one node, or within one domain.
+
+    Parameters
+    ----------
+    a, b : Event
+        Two events.
+    around : mapping of str to frozenset of str
+        What `near` gave.
+    """
+    one, other = home(a.node), home(b.node)
+    return happened_before(a, b) and (one == other or one in around.get(other, ()))
+
+
+def obvious_given_up(events: Iterable[Event], topology: Topology) -> set[Pair]:
+    """Return the pairs a → b that no chain joins, by closing the joined pairs transitively.
+
+    Of a finite execution of nodes that the topology knows, in any order; a chain leads through
+    its events only.
+    """
+    execution = list(events)
+    around = nodes_sharing_domain(domains_of(topology))
+    chained = {(a.dot, b.dot) for a in execution for b in execution if joined(a, b, around)}
+    for middle in execution:
+        into = [a for a, b in chained if b == middle.dot]
+        onwards = [b for a, b in chained if a == middle.dot]
+        chained.update((a, b) for a in into for b in onwards)
+    ordered = {(a.dot, b.dot) for a in execution for b in execution if happened_before(a, b)}
+    return ordered - chained
+
+
+@functools.lru_cache(maxsize=64)
+def domains_of(topology: Topology, limits: Limits = DEFAULT) -> Domains:
+    """Return the domains of a topology; the search for them is done once.
+
+    Raises
+    ------
+    PatternError
+        If a limit is passed (K213, K214).
+    """
+    return domains(
+        topology.edges,
+        limits.topology_nodes_max,
+        steps_max=limits.topology_steps_max,
+        span=topology.span,
+    )
+
+
+def gives_up(topology: Topology, limits: Limits = DEFAULT) -> bool:
+    """Return whether some message along an edge can make a pair that is given up.
+
+    Only one along a relaxed edge can, between nodes that have no domain in common.
+    """
+    around = nodes_sharing_domain(domains_of(topology, limits))
+    return any(
+        edge.relaxed and home(edge.target) not in around.get(home(edge.source), ())
+        for edge in topology.edges
+    )
+
+
+class Reach:
+    """How far an event's waiting reaches: which entries of its clock a queue reads.
+
+    Parameters
+    ----------
+    groups : Domains
+        The domains; an event of a node that is in none waits for its own node only.
+    ranges_max : int
+        How many ranges of lost dots are remembered. Beyond, the two lowest of a node
+        become one: what lies between them counts as lost too, so that more is waited
+        for, and still nothing that causal order does not wait for.
+
+    Attributes
+    ----------
+    lost : dict of str to list of (int, int)
+        The dots that count as released because they were declared lost, as ranges.
+    """
+
+    def __init__(self, groups: Domains, ranges_max: int = DEFAULT.lost_max) -> None:
+        self.lost: dict[str, list[tuple[int, int]]] = {}
+        self.ranges_max = ranges_max
+        self._ranges = 0
+        self._near: Mapping[str, frozenset[str]] | None = nodes_sharing_domain(groups)
+
+    def widen(self, groups: Domains | None) -> None:
+        """Replace the domains by those of the widened topology; None: one domain of all nodes.
+
+        Domains only grow, so no waiting event becomes ready by it; released events stay
+        released.
+        """
+        self._near = None if groups is None else nodes_sharing_domain(groups)
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether there is one domain of all nodes."""
+        return self._near is None
+
+    def note_lost(self, node: str, first: int, last: int) -> None:
+        """Record dots as declared lost, before any event is released for them.
+
+        A lost event waited for nothing, so the chains that led through it are read from
+        the clock of each event after it: the lost event's near nodes count as theirs.
+        """
+        ranges = self.lost.setdefault(node, [])
+        if ranges and ranges[-1][1] + 1 >= first:
+            ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
+            return
+        ranges.append((first, last))
+        self._ranges += 1
+        if self._ranges > self.ranges_max:
+            most = max(self.lost.values(), key=len)
+            if len(most) > 1:
+                most[:2] = [(most[0][0], most[1][1])]
+                self._ranges -= 1
+
+    def _is_lost(self, node: str, counter: int) -> bool:
+        ranges = self.lost.get(node)
+        at = 0 if ranges is None else bisect_right(ranges, counter, key=lambda r: r[0])
+        return ranges is not None and at > 0 and counter <= ranges[at - 1][1]
+
+    def nodes(self, event: Event) -> frozenset[str]:
+        """Return the nodes, by their homes, whose entries are read."""
+        clock = event.clock
+        if self._near is None:
+            return frozenset(map(home, clock))
+        own = home(event.node)
+        around = self._near.get(own, frozenset((own,)))
+        if not self.lost:
+            return around
+        left = [n for n in clock if self._is_lost(n, clock[n])]
+        while through := [n for n in left if home(n) in around]:
+            left = [n for n in left if n not in through]
+            around = around.union(*(self._near.get(home(n), ()) for n in through))
+        return around
+
+    def clock(self, event: Event) -> dict[str, int]:
+        """Return the entries of an event's clock that are read."""
+        if self._near is None:
+            return event.clock
+        around = self.nodes(event)
+        return {node: counter for node, counter in event.clock.items() if home(node) in around}
+
+    def state(self) -> Any:
+        """Return the lost dots as plain data."""
+        return {node: [list(r) for r in ranges] for node, ranges in self.lost.items()}
+
+    def restore(self, state: Any) -> None:
+        """Restore what `state` returned."""
+        self.lost = {node: [(first, last) for first, last in r] for node, r in state.items()}
+        self._ranges = sum(map(len, self.lost.values()))
+
+
+class Territory:
+    """The nodes of a topology on a stream, and how far waiting reaches there.
+
+    Parameters
+    ----------
+    topology : Topology
+        The pattern's topology.
+    limits : Limits
+        `topology_nodes_max`, `topology_steps_max` and `lost_max`.
+    whole : bool
+        Whether all of its nodes are one domain, whatever the edges.
+
+    Raises
+    ------
+    PatternError
+        If the domains pass a limit.
+    """
+
+    def __init__(
+        self, topology: Topology, limits: Limits = DEFAULT, *, whole: bool = False
+    ) -> None:
+        self.topology = topology
+        self.limits = limits
+        groups = (nodes_of(topology),) if whole else domains_of(topology, limits)
+        self.reach = Reach(groups, limits.lost_max)
+        self.newcomers: list[str] = []
+        self._known = nodes_of(topology)
+        self._met: set[str] = set()
+
+    def meet(self, event: Event) -> tuple[bool, str]:
+        """Add nodes that are new, where the topology is open.
+
+        Returns
+        -------
+        (bool, str)
+            Whether domains have grown, and which limit the search for them passed,
+            if any: then there is one domain of all nodes from now on, and nothing is
+            given up any more.
+        """
+        if not self.topology.open or event.clock.keys() <= self._met:
+            return False, ""
+        self._met.update(event.clock)
+        fresh = sorted({home(node) for node in event.clock} - self._known)
+        return (True, self._take_in(fresh)) if fresh else (False, "")
+
+    def _take_in(self, fresh: Iterable[str]) -> str:
+        for node in fresh:
+            self.newcomers.append(node)
+            self.topology = reopened(self.topology, node)
+        self._known = nodes_of(self.topology)
+        if self.reach.reads_all:
+            return ""
+        try:
+            self.reach.widen(domains_of(self.topology, self.limits))
+        except PatternError as error:
+            self.reach.widen(None)
+            passed = {"K213": "topology_nodes_max", "K214": "topology_steps_max"}
+            return passed[error.diagnostics[0].code]
+        return ""
+
+    def state(self) -> Any:
+        """Return the nodes that were added, as plain data."""
+        return self.newcomers
+
+    def restore(self, state: Any) -> None:
+        """Restore what `state` returned."""
+        if state:
+            self._take_in(state)

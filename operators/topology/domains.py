@@ -1,0 +1,296 @@
+"""Domains of a topology: how far causal order reaches.
+
+From Quaireau and Laumay, "Ensuring applicative causal ordering in autonomous
+mobile computing", section 4.1: who may send to whom is a directed graph; the
+domain of an edge (p, q) is p, q and every r on an elementary path from p to q,
+and it is kept if no edge's domain strictly contains it. Their theorem: causal
+delivery within each domain gives it globally (`ketal.clocks.domain_stamps` plays it).
+Section 4.3: an edge that the author calls `relaxed` is left out of the graph.
+
+Whether r lies on an elementary path is NP-complete in directed graphs, so
+`domains` searches: a path p → r and a path r → q that share nothing but r. A
+vertex that every path of one side needs is taken from the other side; where the
+two shortest paths still meet, the search branches on who gets the vertex. Few
+real topologies branch at all; `topology_steps_max` bounds those that do.
+`obvious_domains` enumerates every elementary path.
+
+A relaxed edge makes no domain and lies on no path, and that is all it does:
+`domain_order` defines what that gives up.
+
+The one rule: exact or an error, never reachability instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from ketal.errors import PatternError, Span, pattern_error
+from ketal.model.limits import DEFAULT
+from ketal.model.syntax import Topology, TopologyEdge
+from ketal.model.values import base_node
+
+Domains: TypeAlias = tuple[frozenset[str], ...]
+"""The domains of a topology, sorted by their members."""
+
+
+# --- nodes ------------------------------------------------------------------
+
+
+def home(node: str) -> str:
+    """Return a node's name in the topology: `A#2`, an incarnation of `A`, is `A`."""
+    return base_node(node)
+
+
+def nodes_of(topology: Topology) -> frozenset[str]:
+    """Return the nodes of a topology, by their homes, those on relaxed edges included."""
+    return frozenset(end for edge in topology.edges for end in _ends(edge))
+
+
+def _ends(edge: TopologyEdge) -> tuple[str, str]:
+    return home(edge.source), home(edge.target)
+
+
+def reopened(topology: Topology, node: str) -> Topology:
+    """Return an open topology with a new node added.
+
+    Parameters
+    ----------
+    topology : Topology
+        An open one.
+    node : str
+        Who appeared; a node that is known changes nothing. Another may exchange
+        messages with every known node: the topology does not restrict it, so no pair of
+        its events is given up.
+
+    Returns
+    -------
+    Topology
+        The edges between known nodes are what they were, `relaxed` included, so domains
+        only grow. Its domains may pass `topology_nodes_max`, which `domains` reports.
+    """
+    assert topology.open, "a closed topology rejects events of unknown nodes"
+    name = home(node)
+    known = nodes_of(topology)
+    if name in known:
+        return topology
+    new = [edge for n in sorted(known) for edge in (TopologyEdge(name, n), TopologyEdge(n, name))]
+    return Topology((*topology.edges, *new), open=True, span=topology.span)
+
+
+# --- domains ----------------------------------------------------------------
+
+
+def obvious_domains(edges: Iterable[TopologyEdge]) -> Domains:
+    """Return the domains of a topology by enumerating every elementary path."""
+    ends = _ordered(edges)
+
+    def paths(path: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
+        if path[-1] == target:
+            yield path
+            return
+        for source, successor in ends:
+            if source == path[-1] and successor not in path:
+                yield from paths((*path, successor), target)
+
+    return _maximal({frozenset().union(*paths((p,), q)) for p, q in ends})
+
+
+def domains(
+    edges: Iterable[TopologyEdge],
+    nodes_max: int = DEFAULT.topology_nodes_max,
+    *,
+    steps_max: int = DEFAULT.topology_steps_max,
+    span: Span | None = None,
+) -> Domains:
+    """Return the domains of a topology (the Definition of section 4.1), exactly.
+
+    Parameters
+    ----------
+    edges : iterable of TopologyEdge
+        The edges; relaxed ones count as nodes of the topology and as nothing else.
+    nodes_max, steps_max : int
+        The limits `topology_nodes_max` and `topology_steps_max`.
+    span : Span, optional
+        Where the topology stands, for the errors.
+
+    Returns
+    -------
+    tuple of frozenset of str
+        Sorted by their members. A node on relaxed edges only is in none.
+
+    Raises
+    ------
+    PatternError
+        If a limit is passed; the message names it.
+    """
+    edges = tuple(edges)
+    nodes = sorted({end for edge in edges for end in _ends(edge)})
+    if len(nodes) > nodes_max:
+        raise pattern_error(
+            "K213",
+            f"the topology has {len(nodes)} nodes; the limit topology_nodes_max is {nodes_max}",
+            span,
+            hint="limit topology_nodes_max; a topology without relaxed edges may be left out, "
+            "it holds back what causal order holds back",
+        )
+    graph = _ChannelGraph(nodes, _ordered(edges), steps_max, span)
+    return _maximal({graph.names(domain) for domain in graph.domains()})
+
+
+def _ordered(edges: Iterable[TopologyEdge]) -> list[tuple[str, str]]:
+    """Return the ends of the edges that carry order; a node's own events need no edge."""
+    ends = {_ends(edge) for edge in edges if not edge.relaxed}
+    return sorted((p, q) for p, q in ends if p != q)
+
+
+def _maximal(sets: set[frozenset[str]]) -> Domains:
+    return tuple(sorted((d for d in sets if not any(d < other for other in sets)), key=sorted))
+
+
+class _ChannelGraph:
+    """A directed graph whose sets of vertices are the bits of an integer."""
+
+    def __init__(
+        self, nodes: list[str], ends: list[tuple[str, str]], steps_max: int, span: Span | None
+    ) -> None:
+        self.nodes = nodes
+        number = {node: i for i, node in enumerate(nodes)}
+        self.ends = [(1 << number[p], 1 << number[q]) for p, q in ends]
+        self.successors = [0] * len(nodes)
+        self.predecessors = [0] * len(nodes)
+        for p, q in self.ends:
+            self.successors[p.bit_length() - 1] |= q
+            self.predecessors[q.bit_length() - 1] |= p
+        self.steps_max = steps_max
+        self.steps = 0
+        self.span = span
+
+    def names(self, vertices: int) -> frozenset[str]:
+        return frozenset(self.nodes[v.bit_length() - 1] for v in _bits(vertices))
+
+    def domains(self) -> set[int]:
+        """Return the domain of each edge, except of those that lie in another's."""
+        everything = (1 << len(self.nodes)) - 1
+        jobs = []
+        for p, q in self.ends:
+            after = _reach(p, everything & ~q, self.successors)
+            before = _reach(q, everything & ~p, self.predecessors)
+            jobs.append((after & before | p | q, p, q, after, before))
+        # The widest first: an edge whose vertices in question lie in a domain that is
+        # known cannot add one, and most edges of a dense graph are of that kind.
+        jobs.sort(key=lambda job: (-job[0].bit_count(), job))
+        masks: set[int] = set()
+        for widest, p, q, after, before in jobs:
+            if any(not widest & ~domain for domain in masks):
+                continue
+            domain = p | q
+            for r in _bits(widest & ~domain):
+                if not r & domain:
+                    domain |= self._through(p, r, q, after, before)
+            masks.add(domain)
+        return masks
+
+    def _through(self, p: int, r: int, q: int, first: int, second: int) -> int:
+        """Return an elementary path p → r → q as its vertices; 0 if there is none.
+
+        `first` holds the vertices that the path p → r may use, `second` those of
+        r → q. A vertex is on one of the two at most, so removing a contested one
+        from either side, in turn, misses no solution.
+        """
+        choices = [(first, second)]
+        while choices:
+            self._count()
+            first, second = choices.pop()
+            while True:
+                first = self._between(p, r, first)
+                second = self._between(r, q, second)
+                if not first or not second:
+                    break
+                one = self._shortest(p, r, first)
+                two = self._shortest(r, q, second)
+                if one & two == r:
+                    return one | two
+                if other := self._shortest(r, q, second & ~one | r):
+                    return one | other
+                if other := self._shortest(p, r, first & ~two | r):
+                    return other | two
+                needed_first = self._needed(p, r, first, one) & second
+                needed_second = self._needed(r, q, second, two) & first
+                if needed_first & needed_second:
+                    break
+                if not needed_first | needed_second:
+                    contested = next(_bits(one & two & ~r))
+                    choices.append((first & ~contested, second))
+                    choices.append((first, second & ~contested))
+                    break
+                second &= ~needed_first
+                first &= ~needed_second
+        return 0
+
+    def _count(self) -> None:
+        self.steps += 1
+        if self.steps > self.steps_max:
+            raise _too_hard(self.steps_max, self.span)
+
+    def _between(self, a: int, b: int, allowed: int) -> int:
+        """Return the vertices of `allowed` on walks from a to b; 0 if there are none."""
+        ahead = _reach(a, allowed, self.successors)
+        return ahead & _reach(b, allowed, self.predecessors) if ahead & b else 0
+
+    def _shortest(self, a: int, b: int, allowed: int) -> int:
+        """Return the vertices of a shortest path from a to b; 0 if there is none."""
+        layers = [a]
+        seen = a
+        while not layers[-1] & b:
+            layer = 0
+            for v in _bits(layers[-1]):
+                layer |= self.successors[v.bit_length() - 1]
+            layer &= allowed & ~seen
+            if not layer:
+                return 0
+            seen |= layer
+            layers.append(layer)
+        path = last = b
+        for layer in reversed(layers[:-1]):
+            last = next(_bits(layer & self.predecessors[last.bit_length() - 1]))
+            path |= last
+        return path
+
+    def _needed(self, a: int, b: int, allowed: int, path: int) -> int:
+        """Return the inner vertices that every path from a to b needs; all lie on `path`."""
+        needed = 0
+        for v in _bits(path & ~a & ~b):
+            if not _reach(a, allowed & ~v, self.successors) & b:
+                needed |= v
+        return needed
+
+
+def _too_hard(steps_max: int, span: Span | None) -> PatternError:
+    return pattern_error(
+        "K214",
+        f"the domains of this topology take more than {steps_max:,} steps of search; "
+        "the limit is topology_steps_max",
+        span,
+        hint="limit topology_steps_max; whether a node lies on an elementary path is "
+        "NP-complete: mark edges as relaxed, or leave the topology out",
+    )
+
+
+def _bits(vertices: int) -> Iterator[int]:
+    while vertices:
+        least = vertices & -vertices
+        yield least
+        vertices ^= least
+
+
+def _reach(start: int, allowed: int, step: list[int]) -> int:
+    """Return the vertices reached from `start` by `step` within `allowed`, itself included."""
+    seen = left = start
+    while left:
+        least = left & -left
+        left ^= least
+        new = step[least.bit_length() - 1] & allowed & ~seen
+        seen |= new
+        left |= new
+    return seen

@@ -1,0 +1,452 @@
+"""A streaming job: one file, or flags, as one checked value (INTERFACE, "A streaming job's file").
+
+The one rule: a job that is made can be started. What is unknown, of a wrong kind, or of a part
+that is not there yet is refused here, before Kafka is asked anything. `${NAME}` stands for the
+environment in `[kafka.properties]` alone, and what it stood for is shown nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ketal.errors import SettingError
+from ketal.logs.source import Source, load_config, near
+from ketal.model.limits import DEFAULT, Limits
+from ketal.streaming.folders import state_folder
+
+PORT = 9092
+"""Where Kafka is if no port is named."""
+ENGINES = ("process", "spark")
+STARTS = ("earliest", "latest")
+ON_CHANGE = ("stop", "fresh", "drain")
+KEYS = {
+    "kafka": (
+        "bootstrap_servers",
+        "group_id",
+        "start",
+        "properties",
+        "call_timeout_ms",
+        "lost_after_ms",
+    ),
+    "output": ("verdicts", "rejected"),
+    "state": ("store", "commit_interval_ms"),
+    "time": ("lateness_ms", "idle_ms"),
+    "spark": ("key_groups", "trigger_ms", "batch_messages_max", "jars"),
+}
+"""Table → its keys; `[source]` and `[limits]` are those of every log."""
+_FOR_FILES = ("regex", "delimiter", "rebuild")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where verdicts go, or where state is.
+
+    Parameters
+    ----------
+    kind : str
+        `kafka`, `file` or `stdout`; of state `kafka` or `dir`.
+    name : str
+        The topic or the path; empty for standard output.
+    """
+
+    kind: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return "-" if self.kind == "stdout" else f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What runs.
+
+    Parameters
+    ----------
+    pattern : str
+        The pattern file.
+    params : mapping of str to str
+        The values of the patterns' parameters, each as `--set` takes it.
+    topics : sequence of str
+        What is read.
+    bootstrap_servers, group_id, start
+        Where Kafka is, who reads, and where it begins if nothing is committed.
+    group_id_given : bool
+        Whether the group was named; else it is called as the pattern file is.
+    properties : mapping
+        Of kafka-python's clients; it may hold passwords.
+    source : Source
+        How a message becomes an event.
+    verdicts, rejected : Target
+        Where they go.
+    state : Path
+        The folder of snapshots.
+    changelog : str or None
+        The topic that holds the state where several consumers share the job.
+    keyed_by : str or None
+        The attribute whose value decides about the partition of a message.
+    commit_interval_ms : int
+        The least time between two commits.
+    lateness_ms, idle_ms : int
+        How far events may be behind the latest one of their partition; how long a partition
+        without messages holds time back.
+    call_timeout_ms, lost_after_ms : int
+        How long a call of Kafka's may take; how long it is tried to reach it again.
+    limits : Limits
+        Which limits hold.
+    until_end : bool
+        Whether to stop at the ends that the partitions had at the start.
+    on_change : str
+        What to do if the saved state is of another program: `stop`, `fresh` or `drain`.
+    metrics_port : int or None
+        Where to serve metrics.
+    metrics_host : str
+        At which address of this machine; empty: at every one.
+    engine : str
+        `process` or `spark`.
+    key_groups, trigger_ms : int
+        Of Spark: into how many groups partitions are hashed; the least time between two batches.
+    batch_messages_max : int
+        Of Spark: how many messages a batch reads at most.
+    jars : tuple of Path
+        Of Spark: its Kafka connector, where that is not to be downloaded.
+    """
+
+    pattern: str
+    topics: Sequence[str]
+    bootstrap_servers: str
+    group_id: str
+    group_id_given: bool = True
+    params: Mapping[str, str] = field(default_factory=dict)
+    start: str = "earliest"
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    source: Source = field(default_factory=Source)
+    verdicts: Target = Target("stdout")
+    rejected: Target = Target("stdout")
+    state: Path = Path()
+    changelog: str | None = None
+    keyed_by: str | None = None
+    commit_interval_ms: int = 500
+    lateness_ms: int = 5_000
+    idle_ms: int = 30_000
+    call_timeout_ms: int = 30_000
+    lost_after_ms: int = 120_000
+    limits: Limits = DEFAULT
+    until_end: bool = False
+    on_change: str = "stop"
+    metrics_port: int | None = None
+    metrics_host: str = ""
+    engine: str = "process"
+    key_groups: int = 16
+    trigger_ms: int = 1_000
+    batch_messages_max: int = 500_000
+    jars: tuple[Path, ...] = ()
+
+    @property
+    def store(self) -> Target:
+        """Where the state is."""
+        if self.changelog is None:
+            return Target("dir", str(self.state))
+        return Target("kafka", self.changelog)
+
+    @property
+    def outputs(self) -> tuple[Target, ...]:
+        """Each place that something is written to, once."""
+        return tuple(dict.fromkeys((self.verdicts, self.rejected)))
+
+
+def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
+    """Return the job of a file, or of flags alone.
+
+    Parameters
+    ----------
+    config : str or None
+        The TOML file; its relative paths are relative to its folder.
+    flags : mapping
+        `pattern`, `engine`, `bootstrap_servers`, `group_id`, `topics`, `to`, `state` and the
+        fields of `Job` that only flags have; None where one was not given.
+
+    Raises
+    ------
+    SettingError
+        If something is unknown, wrong or missing.
+    """
+    if config is None:
+        return _job({}, flags, Source(), DEFAULT, Path())
+    read = load_config(config)
+    try:
+        return _job(read.document, flags, read.source, read.limits, Path(config).parent)
+    except SettingError as fault:
+        raise SettingError(f"{config}: {fault}") from None
+
+
+def _job(
+    document: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    source: Source,
+    limits: Limits,
+    base: Path,
+) -> Job:
+    tables = {name: _Table(document, name) for name in KEYS}
+    kafka, output, state, time = (tables[n] for n in ("kafka", "output", "state", "time"))
+    _refuse_variables(document, ())
+    engine = flags.get("engine") or document.get("engine", "process")
+    if engine not in ENGINES:
+        raise SettingError(f"there is no engine {engine!r}{near(str(engine), ENGINES)}")
+    pattern = flags.get("pattern") or _from(base, _text("pattern", document.get("pattern")))
+    if not pattern:
+        raise SettingError('no pattern: `pattern = "FILE"` in the file, or `ketal stream PATTERN`')
+    topics = _topics(flags.get("topics") or source.topics)
+    named = flags.get("group_id") or kafka.text("group_id")
+    group_id = named or Path(pattern).stem
+    if not group_id.isprintable() or len(group_id) > 200:
+        raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
+    _check_source(source)
+    changelog, folder = _store(flags.get("state"), state.text("store"), base, group_id)
+    if changelog is not None and source.keyed_by is None:
+        raise SettingError(
+            "the state store kafka:TOPIC is for several consumers, which need the attribute that "
+            "the topics are keyed by: [source] keyed_by. Without it choose dir:PATH: one consumer "
+            "reads all partitions"
+        )
+    verdicts = _target(flags.get("to"), output.text("verdicts"), base, "verdicts") or Target(
+        "stdout"
+    )
+    rejected = _target(None, output.text("rejected"), base, "rejected") or verdicts
+    for target in (verdicts, rejected):
+        if target.kind == "kafka" and target.name in topics:
+            raise SettingError(f"the topic {target.name} is read and written: it would never end")
+        if target.kind == "kafka" and target.name == changelog:
+            raise SettingError(f"the topic {changelog} holds the state: it takes no verdicts")
+    if changelog in topics:
+        raise SettingError(f"the topic {changelog} holds the state: it is no input")
+    start = kafka.text("start") or "earliest"
+    if start not in STARTS:
+        raise SettingError(f"[kafka] start must be earliest or latest, not {start!r}")
+    on_change = flags.get("on_change") or "stop"
+    if on_change not in ON_CHANGE:
+        raise SettingError(f"there is no --on-change {on_change!r}{near(on_change, ON_CHANGE)}")
+    if engine == "spark":
+        _check_spark(changelog, on_change)
+    if flags.get("metrics_host") and flags.get("metrics_port") is None:
+        raise SettingError("--metrics-host says where --metrics-port is served; give the port too")
+    return Job(
+        pattern=pattern,
+        topics=topics,
+        bootstrap_servers=_servers(
+            flags.get("bootstrap_servers") or kafka.text("bootstrap_servers") or "localhost"
+        ),
+        group_id=group_id,
+        group_id_given=named is not None,
+        params=_params(document.get("params", {})),
+        start=start,
+        properties=_properties(kafka.values.get("properties", {})),
+        source=source,
+        verdicts=verdicts,
+        rejected=rejected,
+        state=folder,
+        changelog=changelog,
+        keyed_by=source.keyed_by,
+        commit_interval_ms=state.number("commit_interval_ms", 500, 1),
+        lateness_ms=time.number("lateness_ms", 5_000, 0),
+        idle_ms=time.number("idle_ms", 30_000, 1),
+        call_timeout_ms=kafka.number("call_timeout_ms", 30_000, 1_000),
+        lost_after_ms=kafka.number("lost_after_ms", 120_000, 0),
+        limits=limits,
+        until_end=bool(flags.get("until_end")),
+        on_change=on_change,
+        metrics_port=flags.get("metrics_port"),
+        metrics_host=flags.get("metrics_host") or "",
+        engine=engine,
+        key_groups=tables["spark"].number("key_groups", 16, 1),
+        trigger_ms=tables["spark"].number("trigger_ms", 1_000, 1),
+        batch_messages_max=tables["spark"].number("batch_messages_max", 500_000, 1),
+        jars=_jars(tables["spark"].values.get("jars", []), base),
+    )
+
+
+class _Table:
+    """One table of the file; every key of it is known."""
+
+    def __init__(self, document: Mapping[str, Any], name: str) -> None:
+        values = document.get(name, {})
+        if not isinstance(values, dict):
+            raise SettingError(f"{name} must be a table, [{name}]")
+        for key in values:
+            if key not in KEYS[name]:
+                raise SettingError(f"[{name}] has no key {key!r}{near(key, KEYS[name])}")
+        self.name = name
+        self.values: dict[str, Any] = values
+
+    def text(self, key: str) -> str | None:
+        return _text(f"[{self.name}] {key}", self.values.get(key))
+
+    def number(self, key: str, default: int, least: int) -> int:
+        value = self.values.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise SettingError(
+                f"[{self.name}] {key} must be an integer of {least} or more, not {value!r}"
+            )
+        return value
+
+
+def _text(what: str, value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise SettingError(f"{what} must be text that is not empty, not {value!r}")
+    return value
+
+
+def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
+    """Say where `${NAME}` would be taken as it is written."""
+    if keys[:2] == ("kafka", "properties"):
+        return
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _refuse_variables(inner, (*keys, str(key)))
+    elif isinstance(value, str) and _VARIABLE.search(value):
+        raise SettingError(
+            f"{'.'.join(keys)}: ${{NAME}} is read from the environment in [kafka.properties] only"
+        )
+
+
+def _check_spark(changelog: str | None, on_change: str) -> None:
+    """Refuse what Spark does otherwise."""
+    if on_change == "drain":
+        raise SettingError(
+            "--on-change drain is for the engine process; the engine spark takes stop or fresh, "
+            "and a second job with another group_id and [state] store runs the new patterns "
+            "beside the old ones"
+        )
+    if changelog is not None:
+        raise SettingError(
+            "the state of the engine spark is its checkpoint: [state] store dir:PATH"
+        )
+
+
+def _check_source(source: Source) -> None:
+    if source.format not in (None, "jsonl"):
+        raise SettingError(
+            f"[source] format {source.format}: a message is one JSON object, format jsonl"
+        )
+    for name in _FOR_FILES:
+        if getattr(source, name) is not None:
+            raise SettingError(f"[source] {name} is for files, and a message is one JSON object")
+    if source.keyed_by is not None and (
+        not isinstance(source.keyed_by, str) or not source.keyed_by
+    ):
+        raise SettingError(f"[source] keyed_by names an attribute, not {source.keyed_by!r}")
+
+
+def _topics(given: object) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise SettingError(f"[source] topics must be a list of names, not {given!r}")
+    if not given:
+        raise SettingError('no topics: `topics = ["NAME"]` in [source], or --input NAME')
+    for name in given:
+        if not isinstance(name, str) or not _TOPIC.fullmatch(name):
+            raise SettingError(f"{name!r} is no name of a topic: letters, digits, . _ - make one")
+    if len(set(given)) < len(given):
+        raise SettingError("a topic is named twice")
+    return tuple(given)
+
+
+def _servers(text: str) -> str:
+    """Return Kafka's addresses, each with a port: Java's clients want one, and others guess it."""
+    servers = [server.strip() for server in text.split(",")]
+    if not all(servers):
+        raise SettingError(f"[kafka] bootstrap_servers is HOST:PORT,..., not {text!r}")
+    bare = [":" not in server.rpartition("]")[2] for server in servers]
+    return ",".join(
+        f"{server}:{PORT}" if lacks else server for server, lacks in zip(servers, bare, strict=True)
+    )
+
+
+def _params(table: object) -> dict[str, str]:
+    """Return the values of parameters as `--set` takes them."""
+    if not isinstance(table, dict):
+        raise SettingError("params must be a table, [params]")
+    for name, value in table.items():
+        if not isinstance(value, str | int | float | bool):
+            raise SettingError(f'[params] {name} must be as `w = "30 s"`, a number or a boolean')
+    return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in table.items()}
+
+
+def _jars(given: object, base: Path) -> tuple[Path, ...]:
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise SettingError(f"[spark] jars must be a list of files, not {given!r}")
+    for one in given:
+        if not (base / one).is_file():
+            raise SettingError(f"[spark] jars: there is no file {base / one}")
+    return tuple(base / one for one in given)
+
+
+def _from(base: Path, path: str | None) -> str:
+    return "" if path is None else str(base / path)
+
+
+def _target(flag: str | None, setting: str | None, base: Path, what: str) -> Target | None:
+    text = flag or setting
+    if text is None:
+        return None
+    kind, colon, name = text.partition(":")
+    if text == "-":
+        return Target("stdout")
+    if kind == "kafka" and colon and _TOPIC.fullmatch(name):
+        return Target("kafka", name)
+    if kind == "file" and colon and name:
+        return Target("file", name if flag else _from(base, name))
+    raise SettingError(f"the output of {what} is kafka:TOPIC, file:PATH or -, not {text!r}")
+
+
+def _store(
+    flag: str | None, setting: str | None, base: Path, group_id: str
+) -> tuple[str | None, Path]:
+    """Return the topic of the state, where it is in one, and its folder."""
+    text = flag or setting
+    default = state_folder() / "stream" / _SAFE.sub("_", group_id)
+    if text is None:
+        return None, default
+    kind, colon, name = text.partition(":")
+    if kind == "kafka" and colon and _TOPIC.fullmatch(name):
+        return name, default
+    if kind != "dir" or not name:
+        raise SettingError(f"the state store is dir:PATH or kafka:TOPIC, not {text!r}")
+    return None, Path(name) if flag else base / name
+
+
+def _properties(table: object) -> dict[str, Any]:
+    """Return the properties, with the environment put in."""
+    if not isinstance(table, dict):
+        raise SettingError("kafka.properties must be a table, [kafka.properties]")
+    out: dict[str, Any] = {}
+    for name, value in _flat(table):
+        if not isinstance(value, str | int | float | bool):
+            raise SettingError(f"[kafka.properties] {name} must be text, a number or a boolean")
+        out[name] = _VARIABLE.sub(lambda m: _variable(m[1], name), value) if (  # noqa: B023
+            isinstance(value, str)
+        ) else value  # fmt: skip
+    return out
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield keys with their values; TOML makes tables of a key with dots and no quotes."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _variable(variable: str, name: str) -> str:
+    if variable not in os.environ:
+        raise SettingError(
+            f"[kafka.properties] {name}: the environment has no variable {variable!r}"
+        )
+    return os.environ[variable]

@@ -1,0 +1,137 @@
+"""From a Kafka message to an event.
+
+A message's value is one JSON object, read as a line of a log is; its key and its headers are there
+for `[source] fields`, as `kafka.key` and `kafka.header.NAME`, and so is the time that Kafka has for
+it, `kafka.timestamp`, in the unit that times of the source have. The one rule: a message that is no
+event is a rejection that names topic, partition and offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ketal.errors import EventError
+from ketal.logs.jsonl import brief_reason, decoded, may_hold_control
+from ketal.logs.shape import KAFKA, Item, Shape
+from ketal.logs.source import TIME_UNITS, Source
+from ketal.model.event import Event, decode_event, decode_events
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Rejected
+
+_FAULTS = (ValueError, TypeError, RecursionError, EventError)
+
+
+def place_of(record: Any) -> str:
+    """Return where a record was read: `topic/partition/offset`."""
+    return f"{record.topic}/{record.partition}/{record.offset}"
+
+
+def short(limits: Limits) -> int:
+    """Return up to which length, in bytes, no message breaks a limit."""
+    # An entry of a clock takes five bytes at least.
+    return min(5 * limits.clock_entries_max, limits.line_bytes_max)
+
+
+class Reader:
+    """Reads messages.
+
+    Parameters
+    ----------
+    source : Source
+        Where the fields are.
+    limits : Limits
+        `line_bytes_max` bounds a message.
+    """
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self._shape = Shape(source, limits=limits, kafka=True)
+        self._plain = self._shape.plain
+        self._bytes_max = limits.line_bytes_max
+        self._short = short(limits)
+        outside = [path[1:] for path in self._shape.paths.values() if path[0] == KAFKA]
+        self._wants_key = ("key",) in outside
+        self._wants_timestamp = ("timestamp",) in outside
+        self._units = TIME_UNITS[source.time_unit]
+        self._headers = {path[1] for path in outside if path[0] == "header"}
+
+    def item(self, record: Any) -> Item | Rejected:
+        """Return what a message is: an event, a control event, or why it is neither.
+
+        Parameters
+        ----------
+        record : ConsumerRecord
+            The message.
+        """
+        value = record.value
+        if (
+            self._plain
+            and value is not None
+            and len(value) <= self._short
+            and not may_hold_control(value)
+        ):
+            try:
+                return decode_event(value)
+            except _FAULTS:
+                pass  # The slow way finds the reason.
+        try:
+            return self._item(record)
+        except EventError as fault:
+            return Rejected(place=place_of(record), reason=brief_reason(_of_message(fault.reason)))
+
+    def events(self, values: Sequence[bytes | None]) -> list[Event] | None:
+        """Return the events of messages; None if one is none, or has to be looked at by `item`.
+
+        Parameters
+        ----------
+        values : sequence of (bytes or None)
+            The messages' values.
+        """
+        if not self._plain or None in values:
+            return None
+        if max(map(len, values)) > self._short:  # type: ignore[arg-type]
+            return None
+        if may_hold_control(b" ".join(values)):  # type: ignore[arg-type]
+            return None
+        return decode_events(values)  # type: ignore[arg-type]
+
+    def _item(self, record: Any) -> Item:
+        value = record.value
+        if value is None:
+            raise EventError("the message has no value (a tombstone)")
+        if len(value) > self._bytes_max:
+            raise EventError(
+                f"the message has {len(value)} bytes; line_bytes_max is {self._bytes_max}"
+            )
+        return decoded(value, self._shape, self._outside(record))
+
+    def _outside(self, record: Any) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        if self._wants_key and record.key is not None:
+            out["key"] = _text(record.key, "key")
+        if self._wants_timestamp and record.timestamp >= 0:  # else it has none
+            out["timestamp"] = record.timestamp * self._units / 1_000
+        headers = {
+            name: _text(value, f"header {name}")
+            for name, value in record.headers
+            if name in self._headers and value is not None
+        }
+        if headers:
+            out["header"] = headers
+        return out
+
+
+def _text(value: bytes, what: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as fault:
+        raise EventError(
+            f"the message's {what} is not valid UTF-8 (byte {fault.start + 1})"
+        ) from None
+
+
+def _of_message(reason: str) -> str:
+    """Return what is said of a line of a file as said of a message, without hints about files."""
+    if not reason.startswith("the line "):
+        return reason
+    return "the message " + reason.removeprefix("the line ").partition(" (")[0]

@@ -1,0 +1,224 @@
+"""A job's figures, as Prometheus text (exposition format 0.0.4) and for a line on a terminal.
+
+The engine writes them, about once a second; the server's threads read what was rendered last, so
+that a scrape never touches the engine. The one rule: a counter only grows while the process lives,
+and a figure that is not known yet is left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ketal.errors import SettingError
+from ketal.model.verdicts import Verdict
+from ketal.runtime.deduplication import Tally
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass
+class Hooks:
+    """What the engine tells whoever runs it.
+
+    Parameters
+    ----------
+    say : callable
+        Shows a verdict on standard output.
+    flush : callable
+        Hands over what was shown.
+    tell : callable
+        Says what happened, in a sentence.
+    look : callable
+        Called about once a second, with the figures.
+    """
+
+    say: Callable[[Verdict], None]
+    flush: Callable[[], None]
+    tell: Callable[[str], None]
+    look: Callable[[Figures], None] = field(default=lambda figures: None)
+
+
+class Figures:
+    """What a job is doing."""
+
+    def __init__(self) -> None:
+        self.verdicts: Counter[tuple[str, str]] = Counter()
+        """How many of a kind, of a pattern; a rejection is of none."""
+        self.commits = 0
+        self.commit_s = 0.0
+        self.restarts = 0
+        self.consumed = 0
+        self.rate = 0.0
+        self.lag: dict[str, int] = {}
+        self.events: dict[str, int] = {}
+        self.live_runs = 0
+        self.watermark_s: float | None = None
+        self.parts: tuple[int, int] | None = None
+        self.text = ""
+        self._last: tuple[float, int] | None = None
+
+    def verdict(self, kind: str, pattern: str | None, number: int = 1) -> None:
+        """Count verdicts of a kind."""
+        self.verdicts[kind, pattern or ""] += number
+
+    def committed(self, took_s: float) -> None:
+        """Count a commit, and how long it took."""
+        self.commits += 1
+        self.commit_s += took_s
+
+    def look(
+        self,
+        *,
+        now_s: float,
+        messages: int,
+        control: int,
+        lag: Mapping[str, int],
+        monitors: Sequence[Any],
+        watermark_s: float | None,
+        parts: tuple[int, int] | None = None,
+    ) -> None:
+        """Take the figures of now, and render them."""
+        if self._last is not None and now_s > self._last[0]:
+            # After a return to the last commit there are fewer than before.
+            new = max(0, messages - self._last[1])
+            self.rate = new / (now_s - self._last[0])
+            self.consumed += new
+        else:
+            self.consumed = messages
+        self._last = (now_s, messages)
+        self.lag = dict(lag)
+        tally = Tally()
+        for monitor in monitors:
+            tally.add(monitor.tally)
+        self.events = {**tally.to_dict(), "control": control}
+        self.live_runs = sum(monitor.live_runs for monitor in monitors)
+        self.watermark_s = watermark_s
+        self.parts = parts
+        self.text = self._rendered()
+
+    def line(self) -> str:
+        """Return the figures as one line for people."""
+        kinds: Counter[str] = Counter()
+        for (kind, _), number in self.verdicts.items():
+            kinds[kind] += number
+        found = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()))
+        parts = [
+            f"{self.consumed:,} messages",
+            f"{self.rate:,.0f}/s",
+            f"lag {sum(self.lag.values()):,}",
+            f"held back {self.events.get('held_back', 0):,}",
+            f"live runs {self.live_runs:,}",
+            found or "no verdicts",
+        ]
+        if self.parts is not None:
+            parts.insert(0, "{} of {} parts".format(*self.parts))
+        return " · ".join(parts)
+
+    def _rendered(self) -> str:
+        out: list[str] = []
+
+        def metric(name: str, kind: str, about: str, *values: tuple[str, float]) -> None:
+            out.append(f"# HELP ketal_{name} {about}")
+            out.append(f"# TYPE ketal_{name} {kind}")
+            for labels, value in values:
+                shown = repr(value) if isinstance(value, float) else value
+                out.append(f"ketal_{name}{labels} {shown}")
+
+        metric("messages_total", "counter", "Messages consumed.", ("", self.consumed))
+        metric("messages_per_second", "gauge", "Messages consumed each second.", ("", self.rate))
+        metric(
+            "records",
+            "gauge",
+            "What became of the messages of this execution.",
+            *((_label("outcome", k), n) for k, n in self.events.items() if k != "read"),
+        )
+        metric(
+            "verdicts_total",
+            "counter",
+            "Verdicts, those included that a return to the last commit undid.",
+            *(
+                (_label("verdict", kind, pattern=pattern), n)
+                for (kind, pattern), n in sorted(self.verdicts.items())
+            ),
+        )
+        metric(
+            "lag_messages",
+            "gauge",
+            "Messages of a partition that are not consumed yet.",
+            *((_label("partition", k), n) for k, n in sorted(self.lag.items())),
+        )
+        held = self.events.get("held_back", 0)
+        metric("held_back_events", "gauge", "Events that wait for others.", ("", held))
+        metric("live_runs", "gauge", "Check runs and partial matches.", ("", self.live_runs))
+        metric("commits_total", "counter", "Commits.", ("", self.commits))
+        metric("commit_seconds_total", "counter", "Time in commits.", ("", self.commit_s))
+        metric("restarts_total", "counter", "Returns to the last commit.", ("", self.restarts))
+        if self.parts is not None:
+            metric("parts", "gauge", "Parts of the job that this process has.", ("", self.parts[0]))
+        if self.watermark_s is not None:
+            metric("watermark_seconds", "gauge", "The watermark.", ("", self.watermark_s))
+        return "\n".join([*out, ""])
+
+
+def _label(name: str, value: str, **more: str) -> str:
+    """Return labels; one that is empty is as one that is not there."""
+    given = {name: value, **more}
+    labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in given.items() if v)
+    return f"{{{labels}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class MetricsServer:
+    """Serves the figures at `/metrics`.
+
+    Parameters
+    ----------
+    figures : Figures
+        What is served.
+    port : int
+        Where; 0 takes a free one.
+    host : str
+        At which address of this machine; empty for all.
+
+    Raises
+    ------
+    SettingError
+        If the port is taken, or the address is none of this machine's.
+    """
+
+    def __init__(self, figures: Figures, port: int, host: str = "") -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                found = self.path.partition("?")[0] in ("/", "/metrics")
+                body = figures.text.encode() if found else b"there is /metrics\n"
+                self.send_response(200 if found else 404)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except (OSError, OverflowError) as fault:
+            why = getattr(fault, "strerror", None) or fault
+            at = f"port {port} of {host}" if host else f"port {port}"
+            raise SettingError(f"metrics cannot be served on {at}: {why}") from None
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,149 @@
+"""What `[kafka.properties]` may say: properties of kafka-python's clients, each of its kind.
+
+kafka-python takes whatever it is given: a number that is none fails in the midst of a call, and a
+word that it does not know is ignored, so that a typo in `security_protocol` would speak in the
+clear. So they are looked at before any client is made. Of what kind a property is, its default
+says; the few that have none are text, or sizes in bytes.
+
+The one rule: a value is shown nowhere, for it may be a password.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer
+
+from ketal.errors import SettingError
+from ketal.logs.source import near
+
+OURS = frozenset(
+    {
+        "allow_auto_create_topics", "acks", "api_version", "auto_commit_interval_ms",
+        "auto_offset_reset", "bootstrap_servers", "consumer_timeout_ms",
+        "default_offset_commit_callback", "enable_auto_commit", "enable_idempotence", "group_id",
+        "group_instance_id", "isolation_level", "kafka_client", "key_deserializer",
+        "key_serializer", "metric_reporters", "partition_assignment_strategy", "partitioner",
+        "retries", "sasl_oauth_token_provider", "selector", "socket_options", "ssl_context",
+        "transactional_id", "value_deserializer", "value_serializer",
+    }
+)  # fmt: skip
+"""Properties that the job sets itself, or that no file can hold."""
+TOKEN_ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
+TOKEN_ID = "sasl_oauthbearer_client_credentials_client_id"
+TOKEN_SECRET = "sasl_oauthbearer_client_credentials_client_secret"
+TOKEN_SCOPE = "sasl_oauthbearer_scope"
+TOKENS = (TOKEN_ENDPOINT, TOKEN_ID, TOKEN_SECRET, TOKEN_SCOPE)
+"""What kafka-python has no properties for: Java's names, with `_` for `.`."""
+WORDS = {
+    "client_dns_lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    "compression_type": ("gzip", "snappy", "lz4", "zstd"),
+    "sasl_mechanism": ("AWS_MSK_IAM", "GSSAPI", "OAUTHBEARER", "PLAIN", "SCRAM-SHA-256",
+                       "SCRAM-SHA-512"),
+    "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+}  # fmt: skip
+"""Property → the words that it may be."""
+LEAST = {"max_poll_records": 1}
+"""The least number that makes sense, where that is not 0."""
+FILES = ("ssl_cafile", "ssl_certfile", "ssl_crlfile", "ssl_keyfile")
+
+
+def check_properties(properties: Mapping[str, Any]) -> None:
+    """Refuse what kafka-python does not know, what the job sets itself, and values of no sense.
+
+    Raises
+    ------
+    SettingError
+        Naming the property, never its value.
+    """
+    defaults = {
+        **KafkaConsumer.DEFAULT_CONFIG,
+        **KafkaProducer.DEFAULT_CONFIG,
+        **dict.fromkeys(TOKENS),
+    }
+    known = sorted(defaults.keys() - OURS)
+    for name, value in properties.items():
+        place = f"[kafka.properties] {name}"
+        if name in OURS:
+            raise SettingError(f"{place} is set by ketal itself, or not in a file")
+        if name not in known:
+            hint = near(name.replace(".", "_"), known)
+            raise SettingError(f"[kafka.properties] kafka-python has no {name!r}{_short(hint)}")
+        _check_kind(place, value, _kind(name, defaults[name]), LEAST.get(name, 0))
+        if name in WORDS and value not in WORDS[name]:
+            raise SettingError(
+                f"{place} is none of the words that it may be\n  hint: {', '.join(WORDS[name])}"
+            )
+        if name in FILES and not os.path.isfile(value):
+            raise SettingError(
+                f"{place} names no file\n  hint: a path in it is relative to where ketal is started"
+            )
+    _check_login(properties)
+
+
+def _check_login(properties: Mapping[str, Any]) -> None:
+    """Refuse SASL without a mechanism, and a mechanism without what it goes by."""
+    mechanism = properties.get("sasl_mechanism")
+    needs: tuple[str, ...] = ()
+    if str(properties.get("security_protocol")).startswith("SASL"):
+        needs = ("sasl_mechanism",)
+    if mechanism == "OAUTHBEARER":
+        needs = (TOKEN_ENDPOINT, TOKEN_ID, TOKEN_SECRET)
+    elif mechanism == "PLAIN" or str(mechanism).startswith("SCRAM"):
+        needs = ("sasl_plain_username", "sasl_plain_password")
+    for name in needs:
+        if name not in properties:
+            what = mechanism or properties["security_protocol"]
+            raise SettingError(
+                f"[kafka.properties] {what} needs {name}\n  hint: all of {', '.join(needs)}"
+            )
+    endpoint = properties.get(TOKEN_ENDPOINT, "https:")
+    if not endpoint.startswith(("http:", "https:")):
+        raise SettingError(
+            f"[kafka.properties] {TOKEN_ENDPOINT} is no http: or https: URL\n  hint: it is where "
+            "the authorization server gives tokens"
+        )
+
+
+def _short(hint: str) -> str:
+    return (
+        hint if "did you mean" in hint else "; its names are those of KafkaConsumer, as ssl_cafile"
+    )
+
+
+def _kind(name: str, default: object) -> type:
+    if default is None:
+        return int if name.endswith("_bytes") else str
+    return type(default)
+
+
+def _check_kind(place: str, value: object, kind: type, least: int) -> None:
+    """Refuse a value of another kind; an integer does where a number with a point does."""
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise SettingError(f"{place} must be a boolean\n  hint: true or false, without quotes")
+    elif kind is str:
+        if not isinstance(value, str) or not value:
+            raise SettingError(f"{place} must be text that is not empty\n  hint: put it in quotes")
+    elif isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SettingError(
+            f"{place} must be an integer of {least} or more\n  hint: write it without quotes"
+        )
+
+
+@contextlib.contextmanager
+def refused_as_settings(properties: Mapping[str, Any]) -> Iterator[None]:
+    """Have what kafka-python raises while a client is made be a fault of the settings."""
+    try:
+        yield
+    except (AssertionError, RuntimeError, TypeError, ValueError) as fault:
+        said = f"{type(fault).__name__}: {fault}"
+        if any(isinstance(v, str) and v in said for v in properties.values()):
+            said = type(fault).__name__
+        raise SettingError(
+            f"kafka-python makes no client of these settings ({said})\n  hint: look at [kafka] "
+            "bootstrap_servers (HOST:PORT,...; -b) and [kafka.properties]"
+        ) from None

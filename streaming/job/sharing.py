@@ -1,0 +1,131 @@
+"""Whether several consumers may share a job, and the watch over what makes that right (DESIGN 7).
+
+Consumers share partition numbers: whoever has number p reads partition p of every topic, and holds
+the state of the scopes in it. That gives the whole's answer if each scope is in one number, which
+`[source] keyed_by` promises: every message is in the partition that the value of that attribute
+says, in each topic the same. So each pattern must be partitioned by that attribute, alone or among
+others, and must be one that runs in parts (`ketal.streaming.job.distribution`).
+
+The one rule: the promise is watched. A value in two partitions ends the job, and nothing that is
+wrong because of it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ketal.errors import SettingError
+from ketal.model.event import Event
+from ketal.model.values import Key, keyed
+from ketal.program import Program
+from ketal.runtime.monitor import Monitor
+from ketal.streaming.job.distribution import partition_by, unfit
+from ketal.streaming.job.file import Job
+
+Read = Callable[[Event], Any]
+
+
+def check_shared(job: Job, program: Program) -> None:
+    """Refuse a job that several consumers would run otherwise than one.
+
+    Parameters
+    ----------
+    job : Job
+        What is to run; a job of one consumer is always fine.
+    program : Program
+        Its patterns.
+
+    Raises
+    ------
+    SettingError
+        Saying which pattern, why, and what to choose.
+    """
+    why = None if job.changelog is None else not_shared(job, program)
+    if why is not None:
+        raise SettingError(
+            f'several consumers: {why}, or `store = "dir:PATH"`: one consumer reads all partitions'
+        )
+
+
+def not_shared(job: Job, program: Program) -> str | None:
+    """Return why several consumers cannot share a job, and what to choose; None if they can."""
+    for compiled in program.compiled:
+        why = unfit(compiled)
+        if why is not None:
+            return f"pattern {compiled.name} {why}"
+        names = [name for name, _ in compiled.partition]
+        if job.keyed_by not in names:
+            common = partition_by(program)
+            choose = f"keyed_by = {common[0]!r}" if common else "patterns partitioned alike"
+            return (
+                f"the topics are keyed by {job.keyed_by} ([source] keyed_by), and pattern "
+                f"{compiled.name} is partitioned by {', '.join(names)}, so that one scope would be "
+                f"in several partitions: choose {choose}"
+            )
+    return None
+
+
+class Watch:
+    """Remembers in which partition number each value of `keyed_by` was seen.
+
+    Parameters
+    ----------
+    job : Job
+        Names the attribute.
+    program : Program
+        Its patterns read the attribute.
+
+    Notes
+    -----
+    It lives as long as the process, and knows what this process has read, and which scopes were
+    live in the parts that it has taken up. Of more than `placed_max` values the one that came first
+    is forgotten.
+    """
+
+    def __init__(self, job: Job, program: Program) -> None:
+        assert job.keyed_by is not None
+        self._name = job.keyed_by
+        self._read: Read = dict(program.compiled[0].partition)[job.keyed_by]
+        self._max = job.limits.placed_max
+        self._numbers: dict[Key, int] = {}
+
+    def saw(self, event: Event, topic: str, number: int, offset: int) -> None:
+        """Take the place of an event.
+
+        Raises
+        ------
+        SettingError
+            If its value was seen in a partition of another number.
+        """
+        key = keyed(self._read(event))
+        if key is not None and not self._fits(key, number):
+            raise self._elsewhere(key, number, f"{topic}/{number}/{offset}")
+
+    def restored(self, monitor: Monitor, number: int) -> None:
+        """Take the live scopes of a part that was taken up.
+
+        Raises
+        ------
+        SettingError
+            If the value of one was seen in a partition of another number.
+        """
+        for scope in monitor.live_scopes():
+            key = keyed(scope.get(self._name))
+            if key is not None and not self._fits(key, number):
+                raise self._elsewhere(key, number, f"the saved state of part {number}")
+
+    def _fits(self, key: Key, number: int) -> bool:
+        if self._numbers.setdefault(key, number) != number:
+            return False
+        if len(self._numbers) > self._max:
+            del self._numbers[next(iter(self._numbers))]
+        return True
+
+    def _elsewhere(self, key: Key, number: int, place: str) -> SettingError:
+        return SettingError(
+            f"{place}: the scope {self._name} = {key[1]!r} is in partition {number} and in "
+            f"partition {self._numbers[key]}: the topics are not keyed by {self._name}; have the "
+            'producers key them so, or choose `store = "dir:PATH"`, with which one consumer reads '
+            "all partitions"
+        )

@@ -1,0 +1,1 @@
+"""A Java and jars for machines that have none."""

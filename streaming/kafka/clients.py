@@ -1,0 +1,372 @@
+"""Kafka's clients, and what a job must know of them (kafka-python 3.0.12).
+
+Six traps, each with its answer here or in `member`:
+
+1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
+   broker dies inside a transaction: `within` gives every such call a deadline.
+2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
+   transaction of its successor: `producer_of` makes those errors fatal.
+3. A producer that failed once is of no use: it is discarded with all state.
+4. Listeners of a consumer run on its own thread: `member` says how that is made safe.
+5. A consumer that joins its group anew because its leader saw other metadata forgets that it does
+   if `poll` returns meanwhile, and is given nothing ever after: `keep_joining` reminds it.
+6. `group_metadata` is of the moment. Once heartbeats find that the group has given the consumer
+   up, it is that of no member, generation -1, and offsets that are sent with it are not fenced:
+   `member` notes it when partitions are assigned, and commits as that one.
+
+The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
+a place that the topic no longer has, which is saved state that does not fit; anything else, after
+which clients and state are made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import kafka
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import errors as faults
+from kafka.admin import ConfigResource
+from kafka.cluster import collect_hosts
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+from ketal.errors import KetalError, SettingError
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.properties import refused_as_settings
+from ketal.streaming.kafka.tokens import Tokens
+
+T = TypeVar("T")
+
+TESTED_VERSION = "3.0.12"
+TRANSACTION_TIMEOUT_MS = 10_000
+CLOSE_TIMEOUT_S = 2
+SLICE_S, LISTENS_S = 0.1, 1.0
+POLL_RECORDS_MAX = 4_000
+
+_OF_SETTINGS = (
+    faults.IncompatibleBrokerVersion,
+    faults.InvalidTopicError,
+    faults.KafkaConfigurationError,
+    faults.MessageSizeTooLargeError,
+    faults.RecordListTooLargeError,
+    faults.SaslAuthenticationFailedError,
+    faults.UnsupportedSaslMechanismError,
+    faults.UnsupportedVersionError,
+)
+OUT_OF_RANGE = (
+    faults.LogTruncationError,
+    faults.NoOffsetForPartitionError,
+    faults.OffsetOutOfRangeError,
+)
+CLIENT_ERRORS = (faults.KafkaError, OSError, TimeoutError)
+"""What a client raises; a deadline that passed is a TimeoutError."""
+
+
+class StoppedError(Exception):
+    """The job was asked to end while it waited for Kafka."""
+
+
+class LostError(KetalError):
+    """Kafka is lost for good, or another process has taken over."""
+
+
+def properties_of(job: Job, client: Any) -> dict[str, Any]:
+    """Return the properties of the job that a class of kafka-python's has."""
+    given = {k: v for k, v in job.properties.items() if k in client.DEFAULT_CONFIG}
+    if job.properties.get("sasl_mechanism") == "OAUTHBEARER":
+        given["sasl_oauth_token_provider"] = Tokens(job.properties)
+    return given
+
+
+def consumer_of(job: Job, *, committed_only: bool = True) -> Any:
+    """Return a consumer of the job's group.
+
+    It may be assigned partitions, or subscribe. The group then assigns ranges: consumers of topics
+    with equally many partitions have the same numbers of each.
+    """
+    return _consumer(job, job.group_id, committed_only)
+
+
+def reader_of(job: Job, *, committed_only: bool = True) -> Any:
+    """Return a consumer that is of no group: it is assigned partitions, and commits nothing."""
+    return _consumer(job, None, committed_only)
+
+
+def asker_of(job: Job) -> Any:
+    """Return a consumer that is asked where partitions end, whatever is committed there."""
+    return reader_of(job, committed_only=False)
+
+
+def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
+    given = {
+        "bootstrap_timeout_ms": job.call_timeout_ms,
+        "metrics_enabled": False,
+        "max_poll_records": POLL_RECORDS_MAX,
+        **properties_of(job, KafkaConsumer),
+    }
+    with refused_as_settings(job.properties):
+        return KafkaConsumer(
+            bootstrap_servers=job.bootstrap_servers,
+            group_id=group_id,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            isolation_level="read_committed" if committed_only else "read_uncommitted",
+            partition_assignment_strategy=[RangePartitionAssignor],
+            **given,
+        )
+
+
+def topic_setting(job: Job, topic: str, name: str) -> str:
+    """Return what a topic is set to."""
+    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
+    resource = ConfigResource("TOPIC", topic, [name])
+    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+        said = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+    if name not in said:  # That it was refused is dropped by kafka-python.
+        raise faults.TopicAuthorizationFailedError(topic)
+    return str(said[name]["value"])
+
+
+def check_visible(job: Job, topic: str) -> None:
+    """Raise if a topic is one that the user may not see; that it may not exist is no reason."""
+    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
+    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+        (said,) = admin.describe_topics([topic])
+    if faults.for_code(said["error_code"]) is faults.TopicAuthorizationFailedError:
+        raise faults.TopicAuthorizationFailedError(topic)
+
+
+def group_offsets(job: Job) -> dict[Any, Any]:
+    """Return what the job's group has committed, of whichever topics."""
+    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
+    until_s = time.monotonic() + job.call_timeout_ms / 1e3
+    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+        while True:
+            try:
+                found: dict[Any, Any] = admin.list_group_offsets({job.group_id: None})
+                return dict(found[job.group_id])
+            except faults.KafkaError as fault:
+                # On a new Kafka the first group makes the topic of offsets come to be.
+                if not fault.retriable or time.monotonic() > until_s:
+                    raise
+            time.sleep(SLICE_S)
+
+
+def listens(servers: str) -> bool:
+    """Return whether somebody takes a connection at one of Kafka's addresses."""
+    for host, port, _ in collect_hosts(servers):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((host, port), timeout=LISTENS_S),
+        ):
+            return True
+    return False
+
+
+def transactional_id(job: Job) -> str:
+    """Return the transactional id of a job, or what those of its consumers begin with."""
+    return f"ketal-{job.group_id}"
+
+
+def producer_of(job: Job, transactional_id: str) -> Any:
+    """Return a producer with transactions, begun by `init_transactions`, which fences others."""
+    given = {
+        "bootstrap_timeout_ms": job.call_timeout_ms,
+        "max_block_ms": job.call_timeout_ms,
+        "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+        "metrics_enabled": False,
+        "linger_ms": 5,
+        **properties_of(job, KafkaProducer),
+    }
+    with refused_as_settings(job.properties):
+        producer = KafkaProducer(
+            bootstrap_servers=job.bootstrap_servers, transactional_id=transactional_id, **given
+        )
+    try:
+        end_when_fenced(producer)
+        producer.init_transactions()
+    except BaseException:
+        close_producer(producer)
+        raise
+    return producer
+
+
+def transaction_timeout_ms(job: Job) -> int:
+    """Return after which time Kafka gives up a transaction of the job that does not end."""
+    return int(job.properties.get("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS))
+
+
+def end_when_fenced(producer: Any) -> None:
+    """Make errors fatal after which kafka-python would ask for an epoch above its successor's.
+
+    Raises
+    ------
+    SettingError
+        If this kafka-python is none that this is known of.
+    """
+    manager = getattr(producer, "_transaction_manager", None)
+    risky = getattr(manager, "_NEEDS_EPOCH_BUMP_ERRORS", None)
+    fatal = getattr(manager, "_FATAL_ERRORS", None)
+    if not isinstance(risky, frozenset) or not isinstance(fatal, frozenset):
+        raise _unknown_version()
+    manager._NEEDS_EPOCH_BUMP_ERRORS = frozenset()  # type: ignore[union-attr]
+    manager._FATAL_ERRORS = fatal | risky  # type: ignore[union-attr]
+
+
+def keep_joining(consumer: Any) -> None:
+    """Have a consumer that has begun to join its group go on with it until it is a member.
+
+    Its own flag for that is set only where the group asked for it; where metadata changed, what it
+    compares is equal again as soon as it has been elected leader. A listener calls this whenever
+    partitions are taken away, for that is how joining begins.
+
+    Raises
+    ------
+    SettingError
+        If this kafka-python is none that this is known of.
+    """
+    coordinator = getattr(consumer, "_coordinator", None)
+    if not hasattr(coordinator, "rejoin_needed"):
+        raise _unknown_version()
+    coordinator.request_rejoin()  # type: ignore[union-attr]
+
+
+def _unknown_version() -> SettingError:
+    return SettingError(
+        f"kafka-python {kafka.__version__} is another than {TESTED_VERSION}, with which "
+        "transactions are safe: pip install 'ketal[stream]'"
+    )
+
+
+def close_producer(producer: Any) -> None:
+    """Discard a producer, whatever state it is in."""
+    sender = producer._sender
+    with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
+        producer.close(timeout=CLOSE_TIMEOUT_S)
+    # A flush that fails leaves its thread behind, which would try again and again.
+    with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
+        sender.force_close()
+
+
+def close_consumer(consumer: Any) -> None:
+    """Discard a consumer, whatever state it is in."""
+    with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
+        consumer.close(autocommit=False, timeout_ms=1_000 * CLOSE_TIMEOUT_S)
+
+
+def within(
+    timeout_s: float,
+    what: str,
+    call: Callable[..., T],
+    *args: Any,
+    enough: Callable[[], bool] = lambda: False,
+) -> T:
+    """Call a function that may hang; wait for it only so long.
+
+    Parameters
+    ----------
+    timeout_s : float
+        How long.
+    what : str
+        What it does.
+    call, args
+        The function, and what it is called with.
+    enough : callable
+        Returns whether to wait no longer; it is asked again and again while the call lasts.
+
+    Raises
+    ------
+    TimeoutError
+        If it has not returned by then. Its thread is left to itself: the client that it hangs in
+        is to be closed.
+    StoppedError
+        If it has not returned and `enough` said so; the same holds.
+    """
+    result: list[T] = []
+    fault: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(call(*args))
+        except BaseException as error:
+            fault.append(error)
+
+    thread = threading.Thread(target=run, name=f"ketal {what}", daemon=True)
+    thread.start()
+    until_s = time.monotonic() + timeout_s
+    while thread.is_alive() and (left_s := until_s - time.monotonic()) > 0:
+        thread.join(min(left_s, SLICE_S))
+        if thread.is_alive() and enough():
+            raise StoppedError(what)
+    if fault:
+        raise fault[0]
+    if not result:
+        raise TimeoutError(f"{what} took more than {timeout_s:g} s")
+    return result[0]
+
+
+_RIGHTS = (
+    faults.TopicAuthorizationFailedError,
+    faults.GroupAuthorizationFailedError,
+    faults.TransactionalIdAuthorizationFailedError,
+    faults.AuthorizationError,
+)
+
+
+def _lacking(job: Job, error: BaseException) -> str | None:
+    """Return what the user has no right to, if that is what an error says.
+
+    Where a transaction lacks one, kafka-python raises a KafkaError that names the class.
+    """
+    by_name = str(error) if type(error) is faults.KafkaError else ""
+    for kind in _RIGHTS:
+        if isinstance(error, kind) or kind.__name__ in by_name:
+            break
+    else:
+        return None
+    if kind is faults.TopicAuthorizationFailedError:
+        # One without a name is about the offsets of what is read.
+        topics = error.args[0] if error.args and not by_name else job.topics
+        return f"topic {topics if isinstance(topics, str) else ', '.join(sorted(topics))}"
+    if kind is faults.GroupAuthorizationFailedError:
+        return f"group {job.group_id}"
+    if kind is faults.TransactionalIdAuthorizationFailedError:
+        return f"transactional id {transactional_id(job)}" + ("-*" if job.changelog else "")
+    return f"{type(error).__name__} {error}"
+
+
+def of_settings(job: Job, error: BaseException) -> SettingError | None:
+    """Return what to raise if an error is one that no second try can mend."""
+    for one in causes(error):
+        if (lacking := _lacking(job, one)) is not None:
+            return SettingError(
+                f"Kafka refuses, as not allowed: {lacking} ({one})\n"
+                "  hint: give the user of [kafka.properties] the rights that docs/streaming.md "
+                "lists"
+            )
+        if isinstance(one, _OF_SETTINGS):
+            return SettingError(f"Kafka refuses: {type(one).__name__}: {one}")
+        # kafka-python has a class for it, and raises a KafkaError that names it.
+        if faults.InvalidTransactionTimeoutError.__name__ in f"{type(one).__name__} {one}":
+            return SettingError(
+                "[kafka.properties] transaction_timeout_ms: Kafka refuses one that is so long\n"
+                "  hint: its transaction.max.timeout.ms says how long it may be (15 minutes, if "
+                "nothing was set)"
+            )
+    return None
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Return an error and what it came of; it may be its own cause, by way of others."""
+    chain: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and all(one is not seen for seen in chain):
+        chain.append(one)
+        one = one.__cause__ or one.__context__
+    return chain

@@ -1,0 +1,125 @@
+"""The process engine: Kafka topics through monitors, each commit one transaction (DESIGN 7).
+
+The engine runs sessions. A session is one life of clients and state; whatever a client raises ends
+it, and the next one begins where the last commit is: there is no other way to recover. A process
+reads all partitions (`Alone`), or shares them with others of its group (`Member`).
+
+The one rule: what is lost is a session, never a commit.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ketal.errors import StateError
+from ketal.program import Program
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.metrics import Hooks
+from ketal.streaming.job.properties import check_properties
+from ketal.streaming.job.sharing import check_shared
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.clients import CLIENT_ERRORS, OUT_OF_RANGE, LostError, StoppedError
+from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.session import ChangedError, RunningJob
+from ketal.streaming.kafka.single_consumer import Alone
+
+RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
+
+
+class Engine(RunningJob):
+    """A job that runs in this process.
+
+    Parameters
+    ----------
+    job : Job
+        What runs.
+    program : Program
+        The patterns.
+    hooks : Hooks
+        Who is told.
+
+    Raises
+    ------
+    SettingError
+        If Kafka's properties are wrong, or several consumers cannot share the job.
+    """
+
+    def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
+        check_properties(job.properties)
+        check_shared(job, program)
+        super().__init__(job, program, hooks)
+
+    def run(self) -> None:
+        """Run until the stream ends or `stop` is called; all is committed then.
+
+        Raises
+        ------
+        LostError
+            If Kafka is lost for good, or another process took over.
+        StateError
+            If the saved state does not fit.
+        SettingError
+            If the settings are wrong, or a file cannot be written.
+        """
+        try:
+            self._sessions()
+        finally:
+            self.close_outputs()
+
+    def _sessions(self) -> None:
+        """Have one session after the other, until one comes to its end."""
+        wait_s = RETRY_FIRST_S
+        while True:
+            session = Alone(self) if self.job.changelog is None else Member(self)
+            try:
+                session.reach()
+                session.open()
+                if session.consumer is None:
+                    return  # It was stopped while it waited to begin.
+                wait_s = RETRY_FIRST_S
+                session.live()
+                return
+            except ChangedError as reason:
+                self.figures.restarts += 1
+                self.hooks.tell(f"{reason}; going on from the last commit")
+            except OUT_OF_RANGE as error:
+                raise _gone(self.job, error) from None
+            except StoppedError:
+                return
+            except CLIENT_ERRORS as error:
+                self._failed(error)
+            finally:
+                session.close()
+            self._wait(wait_s)
+            if self.stopping:
+                return
+            wait_s = min(2 * wait_s, RETRY_MOST_S)
+
+    def _failed(self, error: BaseException) -> None:
+        """Take note of what a client raised; raise what cannot be mended."""
+        wrong = clients.of_settings(self.job, error)
+        if wrong is not None:
+            raise wrong from None
+        now_s = time.monotonic()
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        if self.failing_since_s is None:
+            self.failing_since_s = now_s
+            self.hooks.tell(f"Kafka at {self.job.bootstrap_servers} failed ({said}); trying again")
+        self.figures.restarts += 1
+        if 1e3 * (now_s - self.failing_since_s) >= self.job.lost_after_ms:
+            raise LostError(
+                f"Kafka at {self.job.bootstrap_servers} is lost since "
+                f"{now_s - self.failing_since_s:.0f} s ([kafka] lost_after_ms): {said}"
+            ) from None
+
+    def _wait(self, wait_s: float) -> None:
+        until_s = time.monotonic() + wait_s
+        while not self.stopping and time.monotonic() < until_s:
+            time.sleep(0.05)
+
+
+def _gone(job: Job, error: BaseException) -> StateError:
+    return StateError(
+        f"the messages that group {job.group_id} is to go on with are no longer in the topic "
+        f"({type(error).__name__}: {error}); take another group_id to start anew"
+    )

@@ -1,0 +1,380 @@
+"""A part of a job: some partitions, and the state of all that was read in them (DESIGN 7).
+
+One consumer has one part, with all partitions of all topics. Several consumers share the partition
+numbers: the part of number p has partition p of every topic, where `keyed_by` sees to it that all
+events of a scope are. A part has its own monitor, watermark, counts and offsets, so that it can go
+from one consumer to another as it is.
+
+Where a part's state is kept between two processes is its store: a folder (`Saved`), or a topic
+(`Changelog`). Both take what changed since the last commit, by name, and give back all of it.
+
+The one rule: parts share nothing; what a part says depends on its own messages alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from kafka import TopicPartition
+
+from ketal.errors import StateError
+from ketal.model.event import Control, Event
+from ketal.model.verdicts import Rejected, Verdict
+from ketal.program import Program
+from ketal.runtime.monitor import BATCH_EVENTS, Monitor
+from ketal.runtime.state_records import Changes
+from ketal.streaming.job.distribution import uses_time
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.messages import Reader, place_of
+from ketal.streaming.job.pattern_migration import Draining, take_up
+from ketal.streaming.job.sharing import Watch
+from ketal.streaming.kafka.watermarks import Watermarks
+
+JOB_PREFIX = b"job/"
+"""Names of records that are the job's and not the monitor's begin so."""
+WATERMARKS, COUNTS, OFFSETS = b"job/watermarks", b"job/counts", b"job/offsets"
+
+Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
+
+
+class Store(Protocol):
+    """Where the state of a part is kept."""
+
+    def write(self, changes: Changes) -> str:
+        """Take what changed, before the transaction; return a name for the offsets to give it."""
+
+    def send(self, producer: Any) -> list[Any]:
+        """Send what belongs into the transaction; return the future of each message."""
+
+    def committed(self, name: str) -> None:
+        """Say that the state of a name is the one that holds."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+@dataclass
+class Counts:
+    """What became of the messages; `messages` is the sum of the monitor's `read` and of these."""
+
+    messages: int = 0
+    control: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the `kafka` object of the summary."""
+        return {"messages": self.messages, "control": self.control}
+
+
+def now_ms() -> float:
+    """Return what the clock says that watermarks go by."""
+    return 1e3 * time.monotonic()
+
+
+class Part:
+    """Some partitions, and the state of what was read in them.
+
+    Parameters
+    ----------
+    job : Job
+        Says how time goes, and which limits hold.
+    program : Program
+        The patterns.
+    positions : mapping of TopicPartition to int
+        What is read next in each partition.
+    store : Store
+        Where the state is kept.
+    watch : Watch, optional
+        Sees a scope that is in two partitions.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        program: Program,
+        positions: Mapping[TopicPartition, int],
+        store: Store,
+        watch: Watch | None = None,
+    ) -> None:
+        self.job = job
+        self.program = program
+        self.positions = dict(positions)
+        self.store = store
+        self.monitor: Monitor | Draining = Monitor(program, limits=job.limits, execution="")
+        self.watermarks = Watermarks(
+            [(p.topic, p.partition) for p in sorted(positions)],
+            lateness_ms=job.lateness_ms,
+            idle_ms=job.idle_ms,
+            now_ms=now_ms(),
+        )
+        self.counts = Counts()
+        self.dirty = False
+        self.name = ""
+        self.said: dict[str, Any] = {}
+        """What the offsets that are committed say of it."""
+        self._timed = uses_time(program)
+        self._reader = Reader(job.source, job.limits)
+        self._watch = watch
+        self._gone: set[bytes] = set()
+
+    # --- state ---
+
+    def restore(self, records: Mapping[bytes, bytes], on_change: str = "stop") -> str:
+        """Take the state that `changes` gave, piece by piece.
+
+        Parameters
+        ----------
+        records : mapping of bytes to bytes
+            The state.
+        on_change : str
+            What to do if it is of another program (`ketal.streaming.job.pattern_migration`).
+
+        Returns
+        -------
+        str
+            What became of a change of the program; empty where there was none.
+
+        Raises
+        ------
+        StateError
+            If it is damaged, of other offsets than those of the part, or of another program, and
+            `on_change` does not help.
+        SettingError
+            If a live scope is in a partition of another number too.
+        """
+        try:
+            counts = Counts(**json.loads(records[COUNTS]))
+            marks = json.loads(records[WATERMARKS])
+            held = {TopicPartition(t, n): offset for t, n, offset in json.loads(records[OFFSETS])}
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"the saved state is damaged: {type(error).__name__} {error}"
+            ) from None
+        # A partition that the job did not read for a while has an offset of its own.
+        known = [one for one in self.positions if one in held]
+        for one in known:
+            if held[one] != self.positions[one]:
+                raise StateError(
+                    f"the saved state is of offset {held[one]} of {one.topic}/{one.partition}, and "
+                    f"committed is {self.positions[one]}: it does not belong to what is committed"
+                )
+        inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
+        self.monitor, told = take_up(
+            self.program, inner, on_change=on_change, limits=self.job.limits, execution=""
+        )
+        # The old patterns have windows, whatever the new ones have.
+        self._timed = self._timed or isinstance(self.monitor, Draining)
+        self.counts = counts
+        self.watermarks.restore(marks)
+        if self._watch is not None:
+            monitor = self.monitor.new if isinstance(self.monitor, Draining) else self.monitor
+            self._watch.restored(monitor, min(self.positions).partition)
+        return told
+
+    def drained(self) -> tuple[str, ...]:
+        """Return the old patterns that are drained, once; the new ones go on alone."""
+        monitor = self.monitor
+        if not isinstance(monitor, Draining) or not monitor.over:
+            return ()
+        self._gone |= monitor.keys
+        self.monitor = monitor.new
+        self._timed = uses_time(self.program)
+        return monitor.names
+
+    def forget(self, names: Iterable[bytes]) -> None:
+        """Have the next changes say that these records are gone, unless they are there anew."""
+        self._gone = set(names)
+
+    def changes(self) -> Changes:
+        """Return what changed since this was last asked, or since the state was restored."""
+        changes: Changes = dict.fromkeys(self._gone)
+        self._gone = set()
+        changes.update(self.monitor.changes())
+        changes[WATERMARKS] = json.dumps(self.watermarks.state()).encode()
+        changes[COUNTS] = json.dumps(self.counts.to_dict()).encode()
+        offsets = [[*one, offset] for one, offset in sorted(self.positions.items())]
+        changes[OFFSETS] = json.dumps(offsets).encode()
+        return changes
+
+    # --- messages ---
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to come in any partition."""
+        return self.watermarks.all_ended
+
+    def wake(self) -> None:
+        """Say that its messages are read from now on; no partition is idle yet."""
+        self.watermarks.wake(now_ms())
+
+    @property
+    def idle(self) -> list[TopicPartition]:
+        """The partitions that hold time back no more, and may bring something yet."""
+        return [TopicPartition(*one) for one in sorted(self.watermarks.idle)]
+
+    def heard(self, partitions: Iterable[TopicPartition]) -> None:
+        """Say that there are messages in these partitions, read or not."""
+        self.dirty = True
+        self.watermarks.heard(((p.topic, p.partition) for p in partitions), now_ms())
+
+    def take(
+        self,
+        one: TopicPartition,
+        records: Sequence[Any],
+        add: Callable[[list[Verdict], Any], None],
+    ) -> int:
+        """Take messages of one partition in turn, until nothing more is to come in any.
+
+        Parameters
+        ----------
+        one : TopicPartition
+            The partition.
+        records : sequence of ConsumerRecord
+            The messages.
+        add : callable
+            Is handed verdicts, and the message that brought them about.
+
+        Returns
+        -------
+        int
+            How many messages were taken.
+
+        Raises
+        ------
+        SettingError
+            If the scope of one is in a partition of another number too.
+        """
+        over, taken = self.watermarks.has_ended(one), 0
+        for begin in range(0, len(records), BATCH_EVENTS):
+            batch = records[begin : begin + BATCH_EVENTS]
+            events = None if over or self._looks_closely else self._events(batch)
+            if events is None:
+                some, over = self._take_each(one, batch, add, over)
+            else:
+                some = len(batch)
+                places = partial(_place_in, batch)
+                for number, verdicts in self.monitor.process(events, places):
+                    add(verdicts, batch[number])
+            taken += some
+            if over and self.ended:
+                break
+        if taken:
+            self.positions[one] = records[taken - 1].offset + 1
+            self.counts.messages += taken
+        return taken
+
+    @property
+    def _looks_closely(self) -> bool:
+        """Whether the time of each event matters, or the partition of its scope."""
+        return self._timed or self._watch is not None
+
+    def _events(self, records: Sequence[Any]) -> list[Event] | None:
+        """Return the events of messages; None where they have to be taken one by one."""
+        return self._reader.events([record.value for record in records])
+
+    def _take_each(
+        self,
+        one: TopicPartition,
+        records: Sequence[Any],
+        add: Callable[[list[Verdict], Any], None],
+        over: bool,
+    ) -> tuple[int, bool]:
+        """Take messages one by one; return how many, and whether their partition is over now."""
+        # What does not change from one event to the next is looked up once: they are many.
+        item_of, feed = self._reader.item, self.monitor.feed
+        closely, taken = self._looks_closely, 0
+        for record in records:
+            taken += 1
+            item = item_of(record)
+            if over:
+                reason = "its partition has ended (ketal.end)"
+                verdicts = self.monitor.reject(Rejected(place=place_of(record), reason=reason))
+            elif isinstance(item, Event):
+                place = f"{record.topic}/{record.partition}/{record.offset}"
+                if closely:
+                    verdicts = self._closely(one, item, place, record.offset)
+                else:
+                    verdicts = feed(item, place=place)
+            elif isinstance(item, Rejected):
+                verdicts = self.monitor.reject(item)
+            else:
+                verdicts = self._control(one, item)
+                over = self.watermarks.has_ended(one)
+            if verdicts:
+                add(verdicts, record)
+            if over and self.ended:
+                break
+        return taken, over
+
+    def _closely(self, one: TopicPartition, event: Event, place: str, offset: int) -> list[Verdict]:
+        """Take an event whose time, or whose scope's partition, matters."""
+        if self._watch is not None:
+            self._watch.saw(event, one.topic, one.partition, offset)
+        verdicts = self.monitor.feed(event, place=place)
+        if self._timed and event.time is not None and self.watermarks.saw(one, float(event.time)):
+            verdicts = verdicts + self.advance()
+        return verdicts
+
+    def _control(self, one: TopicPartition, control: Control) -> list[Verdict]:
+        self.counts.control += 1
+        if control.kind == "watermark":
+            assert control.time is not None
+            self.watermarks.said(one, control.time)
+            return self.advance()
+        if control.kind != "end" or self.watermarks.end(one):
+            return self.monitor.control(control)
+        return self.advance()
+
+    def look(self, behind: Mapping[TopicPartition, int], ask: Ask | None = None) -> list[Verdict]:
+        """Look at the clock: partitions that are idle hold time back no more.
+
+        Parameters
+        ----------
+        behind : mapping of TopicPartition to int
+            How many messages are not read yet, as far as is known.
+        ask : callable, optional
+            Returns which of some partitions have messages that are not read yet; it is asked before
+            one becomes idle.
+        """
+        if not self._timed:
+            return []
+        now = now_ms()
+        waiting = {(one.topic, one.partition) for one, lag in behind.items() if lag}
+        if ask is not None and (quiet := self.watermarks.quiet(waiting, now)):
+            found = ask([TopicPartition(*one) for one in sorted(quiet)])
+            waiting |= {(one.topic, one.partition) for one in found}
+        self.watermarks.look(waiting, now)
+        return self.advance()
+
+    def advance(self) -> list[Verdict]:
+        """Hand the watermark on, if it is a new one."""
+        mark_s = self.watermarks.advanced()
+        if mark_s is None:
+            return []
+        self.dirty = True
+        return self.monitor.advance_time(mark_s)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The summary of INTERFACE, with what became of the messages."""
+        return {**self.monitor.summary, "kafka": self.counts.to_dict()}
+
+
+def _place_in(records: Sequence[Any], number: int) -> str:
+    return place_of(records[number])
+
+
+def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sum of summaries, count by count."""
+    out: dict[str, Any] = {}
+    for summary in summaries:
+        for name, value in summary.items():
+            if isinstance(value, Mapping):
+                out[name] = total([out.get(name, {}), value])
+            else:
+                out[name] = out.get(name, 0) + value
+    return out

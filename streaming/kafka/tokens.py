@@ -1,0 +1,99 @@
+"""Tokens for SASL OAUTHBEARER, by the client credentials grant (RFC 6749, section 4.4; KIP-768).
+
+The names are those of Java's clients, with `_` for `.`: an endpoint, an id, a secret, a scope. A
+token is asked for when a client connects, kept until shortly before it expires, and then asked for
+again. The one rule: neither the secret nor a token is in any message.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import time
+from collections.abc import Mapping
+from http.client import HTTPException, IncompleteRead
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote_plus, urlencode
+from urllib.request import Request, urlopen
+
+from kafka import errors as faults
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from ketal.streaming.job.properties import TOKEN_ENDPOINT, TOKEN_ID, TOKEN_SCOPE, TOKEN_SECRET
+
+ANSWER_S = 10.0
+LIFETIME_S = 60.0
+"""How long a token is kept of which the endpoint does not say how long it is valid."""
+EARLY = 0.8
+"""It is asked for anew after so much of its lifetime, as Java's clients do."""
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Asks an endpoint for tokens.
+
+    Parameters
+    ----------
+    properties : mapping
+        Those of a job; they have been checked.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._url = properties[TOKEN_ENDPOINT]
+        names = (quote_plus(properties[name]) for name in (TOKEN_ID, TOKEN_SECRET))
+        credentials = base64.b64encode(":".join(names).encode()).decode()
+        form = {"grant_type": "client_credentials"}
+        if TOKEN_SCOPE in properties:
+            form["scope"] = properties[TOKEN_SCOPE]
+        self._request = Request(
+            self._url,
+            data=urlencode(form).encode(),
+            headers={"Authorization": f"Basic {credentials}", "Accept": "application/json"},
+        )
+        self._token = ""
+        self._until_s = 0.0
+
+    def token(self) -> str:
+        """Return a token that is valid.
+
+        Raises
+        ------
+        SaslAuthenticationFailedError
+            If the endpoint refuses one, or answers something else.
+        KafkaConnectionError
+            If it is not to be reached.
+        """
+        if time.monotonic() >= self._until_s:
+            began_s = time.monotonic()
+            answer = self._answer()
+            try:
+                token, lifetime_s = answer["access_token"], answer.get("expires_in", LIFETIME_S)
+                lifetime_s = float(lifetime_s)
+            except (KeyError, TypeError, ValueError):
+                token, lifetime_s = None, 0.0
+            if not isinstance(token, str) or not math.isfinite(lifetime_s):
+                raise faults.SaslAuthenticationFailedError(
+                    f"{self._url} answers without an access_token"
+                )
+            self._token = token
+            self._until_s = began_s + EARLY * lifetime_s
+        return self._token
+
+    def _answer(self) -> Any:
+        try:
+            with urlopen(self._request, timeout=ANSWER_S) as response:
+                return json.load(response)
+        except HTTPError as refused:
+            said = f"{self._url} gives no token: {refused.code} {refused.reason}"
+            if refused.code >= 500:
+                raise faults.KafkaConnectionError(said) from None
+            raise faults.SaslAuthenticationFailedError(said) from None
+        except (ValueError, RecursionError):
+            raise faults.SaslAuthenticationFailedError(f"{self._url} answers no JSON") from None
+        except (OSError, IncompleteRead) as fault:
+            raise faults.KafkaConnectionError(f"{self._url}: {fault}") from None
+        except HTTPException as fault:
+            said = f"{self._url} answers no HTTP: {type(fault).__name__}"
+            raise faults.SaslAuthenticationFailedError(said) from None

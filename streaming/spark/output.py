@@ -1,0 +1,74 @@
+"""From the rows of key groups to the verdicts that a user of `detect` sees, and to their counts.
+
+A group says each verdict as JSON, beside what jobs need of it. The columns that are no text are
+read of that JSON in the JVM, where somebody selects them.
+
+What was counted comes in rows of its own (`Group.counted`), each of what a group counted since its
+last one, so that their sum is what all groups counted. Spark has a place for such sums beside the
+rows of a query: `DataFrame.observe`. There they are taken up, and their rows end.
+
+The one rule: what is said beside the JSON is what the JSON says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from ketal.engine.scopes import Counts
+from ketal.program import Program
+from ketal.runtime.deduplication import Tally
+from ketal.streaming.spark.group import COUNTED
+from ketal.streaming.spark.rows import ANY_JSON
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+_READ = "time string, events array<string>, bindings map<string, array<string>>"
+
+_COLLECTED = ("0001-01-03T00:00:00Z", "9999-12-29T00:00:00Z")
+"""Between these Python has a datetime in every time zone; of another one `collect` would fail."""
+
+
+def shown(rows: DataFrame) -> DataFrame:
+    """Return the rows of key groups as verdicts with the columns of INTERFACE."""
+    read = F.from_json("json", _READ, ANY_JSON)
+    at = read["time"].try_cast("timestamp")
+    first, last = (F.lit(one).cast("timestamp") for one in _COLLECTED)
+    return rows.select(
+        *("verdict", "pattern", "id", "execution", "scope"),
+        F.when(at.between(first, last), at).alias("time"),
+        read["events"].alias("events"),
+        read["bindings"].alias("bindings"),
+        "json",
+    )
+
+
+def observed(rows: DataFrame, program: Program, counts: Observation | str) -> DataFrame:
+    """Return the rows that are verdicts; the sums of the others are for Spark to observe.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        The rows of key groups, those of counts among them.
+    program : Program
+        Whose patterns are counted.
+    counts : Observation or str
+        Who observes.
+    """
+    is_counted = F.col("verdict") == COUNTED
+    numbers = F.from_json(F.when(is_counted, F.col("json")), "map<string, bigint>")
+    sums = [
+        F.coalesce(F.sum(F.try_element_at(numbers, F.lit(name))), F.lit(0)).alias(name)
+        for name in _names(program)
+    ]
+    return rows.observe(counts, *sums).where(~is_counted)
+
+
+def _names(program: Program) -> list[str]:
+    """Return what is counted, as `Group.counted` names it."""
+    of_pattern = [item.name for item in fields(Counts) if item.name != "listed"]
+    of_patterns = [f"{pattern}.{name}" for pattern in program.names for name in of_pattern]
+    return [*Tally().to_dict(), "gaps", *of_patterns]

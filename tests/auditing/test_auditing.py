@@ -1,0 +1,542 @@
+"""`ketal.audit` and repair, fault by fault, on logs that fit on a screen."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.auditing.repair import Repair, repaired
+from ketal.auditing.report import CODES, examined
+from ketal.logs import Log, read_log
+from ketal.logs.traces.message_pairing import Messages
+from ketal.model.event import Control
+from tests.property.executions import execution
+from tests.property.memberships import arrival, base, simulate
+
+MATCH = "id=msg,send=type:send,receive=type:recv"
+
+
+def row(node: str, clock: dict[str, Any], type: str = "x", **data: Any) -> dict[str, Any]:
+    return {"node": node, "type": type, "clock": clock, **data}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+def faults(path: Path, rows: list[dict[str, Any]], **options: Any) -> list[tuple[Any, str, str]]:
+    audit = ketal.audit(read_log(write(path, rows)), **options)
+    return [(fault.line, fault.code, fault.dot) for fault in audit.faults]
+
+
+def repair(path: Path, rows: list[dict[str, Any]], match: str | None = None) -> Repair:
+    messages = None if match is None else Messages.of(match)
+    (part,) = examined(read_log(write(path, rows)), messages)
+    return repaired(part)
+
+
+A = [row("a", {"a": 1}, "send", msg=1), row("a", {"a": 2}), row("a", {"a": 3})]
+B = [row("b", {"a": 1, "b": 1}, "recv", msg=1), row("b", {"a": 1, "b": 2})]
+RUN = [*A, *B]
+
+CASES: list[tuple[str, list[dict[str, Any]], list[tuple[int, str, str]]]] = [
+    ("valid", RUN, []),
+    ("shuffled", RUN[::-1], []),
+    ("a line twice", [*RUN, A[2]], []),
+    ("own missing", [A[0], row("a", {"b": 0}), A[2]], [(2, "A001", "a@2")]),
+    ("own missing, alone", [row("a", {"b": 1}), row("b", {"b": 1})], [(1, "A001", "a@1")]),
+    ("no clock", [A[0], {"node": "a", "type": "x"}, A[2], *B], [(2, "A002", "a@2")]),
+    ("negative", [A[0], row("b", {"a": -1, "b": 1}), B[1]], [(2, "A002", "b@1")]),
+    ("text", [A[0], row("a", {"a": "two"}), A[2]], [(2, "A002", "a@2")]),
+    ("not increasing", [A[0], row("a", {"a": 1}, "y"), A[2]], [(2, "A003", "a@2")]),
+    ("not increasing, same content", [A[1], A[0], A[0]], []),
+    ("too large", [A[0], row("a", {"a": 9}), A[2]], [(2, "A003", "a@2")]),
+    ("hole", [A[0], A[2], *B], [(2, "A004", "a@2")]),
+    ("holes", [A[0], row("a", {"a": 5})], [(2, "A004", "a@2")]),
+    ("first lost", [A[1], A[2]], [(1, "A004", "a@1")]),
+    ("two contents", [*A, row("a", {"a": 2}, "y")], [(4, "A005", "a@2")]),
+    ("unknown event", [*A, row("b", {"a": 7, "b": 1})], [(4, "A006", "b@1")]),
+    ("unknown node", [*A, row("b", {"c": 7, "b": 1})], [(4, "A007", "b@1")]),
+    ("two unknown nodes", [row("b", {"b": 1, "x": 2, "y": 2})],
+     [(1, "A007", "b@1"), (1, "A007", "b@1")]),
+    (
+        "a node whose file is missing is one cause",
+        [row("b", {"a": 1, "b": 1}), row("b", {"a": 4, "b": 2}), row("b", {"a": 4, "b": 3})],
+        [(1, "A007", "b@1")],
+    ),
+    ("not transitive", [*A, *B, row("c", {"b": 1, "c": 1})], [(6, "A008", "c@1")]),
+    ("each before the other", [row("a", {"a": 1, "b": 1}), row("b", {"a": 1, "b": 1})],
+     [(1, "A008", "a@1")]),
+    ("backwards", [*A, B[0], row("b", {"b": 2}), row("b", {"a": 2, "b": 3})],
+     [(5, "A010", "b@2")]),
+    (
+        "a clock that was lost is one cause",
+        [
+            *A,
+            *(row("b", {"a": 3, "b": n}) for n in range(1, 7)),
+            *(row("b", {"b": n}) for n in range(7, 12)),
+        ],
+        [(10, "A010", "b@7")],
+    ),
+    (
+        "what a node took over in part is one cause",
+        [
+            *A, *B, row("b", {"a": 3, "b": 3}),
+            row("d", {"d": 1}),
+            *(row("c", {"b": 3, "c": n}) for n in range(1, 5)),
+        ],
+        [(8, "A008", "c@1")],
+    ),
+    (
+        "one entry too many, and back",
+        [*A, *B, row("b", {"a": 3, "b": 3}), *(row("b", {"a": 1, "b": n}) for n in (4, 5, 6))],
+        [(6, "A010", "b@3")],
+    ),
+    (
+        "a reference that is handed on is one cause",
+        [*A, row("b", {"a": 7, "b": 1}), row("c", {"a": 7, "b": 1, "c": 1}),
+         row("b", {"a": 7, "b": 2})],
+        [(4, "A006", "b@1")],
+    ),
+    (
+        "two nodes counted on after their logs were cut off",
+        [row("a", {"a": 2, "b": 9}), row("a", {"a": 1}), row("b", {"b": 1}),
+         row("b", {"a": 9, "b": 2})],
+        [(1, "A006", "a@2"), (4, "A006", "b@2")],
+    ),
+    ("empty clock", [A[0], row("a", {}), A[2]], [(2, "A001", "a@2")]),
+    (
+        "a restart",
+        [*A, row("a", {"a": 1}, "again"), row("a", {"a": 2}, "again"), row("b", {"a": 2, "b": 1}),
+         row("a", {"a": 3}, "again"), row("a", {"a": 4}, "again")],
+        [(4, "A011", "a#2@1")],
+    ),
+    (
+        "two restarts",
+        [row("a", {"a": n}, f"run {run}") for run in (1, 2, 3) for n in (1, 2, 3)],
+        [(4, "A011", "a#2@1"), (7, "A011", "a#3@1")],
+    ),
+    (
+        "a run of one event",
+        [*A, row("a", {"a": 1}, "again")],
+        [(4, "A005", "a@1")],
+    ),
+]  # fmt: skip
+
+
+def line_of(node: str, *counters: int) -> list[dict[str, Any]]:
+    return [row(node, {node: n}, at=place) for place, n in enumerate(counters)]
+
+
+LOOK_ALIKES: list[tuple[str, list[dict[str, Any]], list[tuple[int, str, str]]]] = [
+    # Each row of the table of docs/audit.md: two faults that give one log.
+    ("lost, or the last one miscounted", line_of("a", 1, 3, 4), [(2, "A004", "a@2")]),
+    ("which of two, by the lines", line_of("a", 1, 3, 3, 4), [(2, "A003", "a@2")]),
+    ("which of two, the later line", line_of("a", 3, 1, 3), [(3, "A003", "a@2")]),
+    ("last one miscounted, or there twice", line_of("a", 1, 2, 2), [(3, "A005", "a@2")]),
+    (
+        "last one miscounted, it learned something",
+        [*A, *B, row("b", {"a": 3, "b": 2})],
+        [(6, "A003", "b@2")],
+    ),
+    ("used twice, and a lost one", line_of("a", 1, 2, 2, 4), [(3, "A003", "a@3")]),
+    ("two lost", line_of("a", 1, 3, 6), [(2, "A004", "a@2"), (3, "A004", "a@4")]),
+    ("one miscounted", line_of("a", 1, 6, 3), [(2, "A003", "a@2")]),
+    (
+        "too low, or too much before",
+        [*A, *B, *(row("b", {"a": a, "b": n}) for n, a in ((3, 2), (4, 1), (5, 2)))],
+        [(7, "A010", "b@4")],
+    ),
+    (
+        "each before the other",
+        [row("b", {"a": 1, "b": 1}), row("a", {"a": 1, "b": 1})],
+        [(1, "A008", "b@1")],
+    ),
+    (
+        "one lost event that two refer to, nobody knows of them",
+        [*A, row("b", {"a": 5, "b": 1}), row("c", {"a": 5, "c": 1}), row("d", {"a": 6, "d": 1})],
+        [(4, "A006", "b@1"), (6, "A006", "d@1")],
+    ),
+    (
+        "one lost event that is handed on, and an earlier one",
+        [*A, row("d", {"a": 4, "d": 1}), row("b", {"a": 5, "b": 1}), row("b", {"a": 5, "b": 2})],
+        [(4, "A006", "d@1")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "expected"), LOOK_ALIKES, ids=[case[0] for case in LOOK_ALIKES]
+)
+def test_what_is_named_where_two_faults_look_the_same(
+    tmp_path: Path, name: str, rows: list[dict[str, Any]], expected: list[tuple[int, str, str]]
+) -> None:
+    assert faults(tmp_path / "log.jsonl", rows) == expected
+    # It could be the other one, so nothing is changed; but for one fault against two.
+    done = repair(tmp_path / "log.jsonl", rows)
+    assert bool(done.changed) is (name == "one miscounted")
+
+
+def two_nodes(own: dict[int, int]) -> list[dict[str, Any]]:
+    """Return 20 events of a, of which b learns each third; some own entries are others."""
+    rows = []
+    for n in range(1, 21):
+        rows.append(row("a", {"a": own.get(n, n)}, at=n))
+        if n % 3 == 0:
+            rows.append(row("b", {"a": n, "b": n // 3}))
+    return rows
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {5: 100, 6: 107},
+        {9: 3, 10: 4},
+        {5: 100, 6: 2, 7: 108, 12: 1},
+        {n: 30 + n * n for n in (2, 3, 4, 8, 9, 10, 11, 12, 15, 16, 18, 19)},
+    ],
+    ids=["too large", "too low", "both", "more than half"],
+)
+def test_own_entries_that_are_wrong_side_by_side(tmp_path: Path, own: dict[int, int]) -> None:
+    """Each is one fault with its line: fewer than the holes that they seem to leave."""
+    rows = two_nodes(own)
+    found = faults(tmp_path / "log.jsonl", rows)
+    lines = [at for at, one in enumerate(rows, 1) if one.get("at") in own]
+    assert found == [(at, "A003", f"a@{n}") for at, n in zip(lines, sorted(own), strict=True)]
+    # No other reading has so few, so they are corrected.
+    done = repair(tmp_path / "log.jsonl", rows)
+    assert (len(done.changed), done.left) == (len(own), ())
+    assert [item.clock for item in done.items] == [one["clock"] for one in two_nodes({})]  # type: ignore[union-attr]
+
+
+def test_more_wrong_own_entries_of_one_node_than_are_tried_one_by_one(tmp_path: Path) -> None:
+    wrong = {30 + 30 * k: 450 + 7 * k for k in range(12)}
+    rows = line_of("a", *(wrong.get(n, n) for n in range(1, 401)))
+    found = faults(tmp_path / "log.jsonl", rows)
+    assert found == [(n, "A003", f"a@{n}") for n in wrong]
+
+
+def test_own_entries_that_are_too_low_are_no_restart(tmp_path: Path) -> None:
+    """1 and 2 are there several times, and as many others are missing."""
+    rng = random.Random(7)
+    wrong = {n: 1 + n % 2 for n in rng.sample(range(3, 40), 12)}
+    found = faults(tmp_path / "log.jsonl", line_of("a", *(wrong.get(n, n) for n in range(1, 41))))
+    assert found == [(n, "A003", f"a@{n}") for n in sorted(wrong)]
+
+
+def test_two_faults_may_look_like_two_others(tmp_path: Path) -> None:
+    """An event stamped as the one before it, and a lost one; or two own entries too low."""
+    counters = [*range(1, 9), 8, 9, *range(11, 21)]
+    found = faults(tmp_path / "log.jsonl", line_of("a", *counters))
+    assert found == [(9, "A005", "a@8"), (11, "A004", "a@10")]
+
+
+def test_of_a_shuffled_file_only_own_entries_tell_like_events_apart(tmp_path: Path) -> None:
+    """One event lost, one without an own entry, and nothing was learned between them."""
+    rows = line_of("a", *(n for n in range(1, 25) if n not in (7, 18)))
+    rows += [row("b", {"a": 24, "b": n}) for n in range(1, 20)]
+    random.Random(2).shuffle(rows)
+    bare = {**row("a", {}, at=99), "clock": {"b": 0}}
+    rows.insert(11, bare)
+    found = faults(tmp_path / "log.jsonl", rows)
+    assert [(line, code) for line, code, _ in found if code == "A001"] == [(12, "A001")]
+    # It is taken for the first of the two; the other one is the hole.
+    behind = next(n for n, one in enumerate(rows, 1) if one["clock"].get("a") == 19)
+    assert [(line, code, dot) for line, code, dot in found if code != "A001"] == [
+        (behind, "A004", "a@18")
+    ]
+    assert not repair(tmp_path / "log.jsonl", rows).changed
+
+
+@pytest.mark.parametrize(("rows", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_faults(
+    tmp_path: Path, rows: list[dict[str, Any]], expected: list[tuple[int, str, str]]
+) -> None:
+    assert faults(tmp_path / "log.jsonl", rows) == expected
+
+
+def test_each_unknown_reference_of_an_event_is_named(tmp_path: Path) -> None:
+    """Two log files were forgotten, and the log of a third node is cut off."""
+    rows = [row("b", {"b": 1, "x": 2, "y": 2, "a": 4}), A[0]]
+    audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
+    assert [(fault.code, fault.message) for fault in audit.faults] == [
+        ("A006", "b@1 refers to a@4, but the last event of a in the log is a@1"),
+        ("A007", "b@1 refers to x@2, but no event of x is in the log"),
+        ("A007", "b@1 refers to y@2, but no event of y is in the log"),
+    ]
+    assert len(repair(tmp_path / "log.jsonl", rows).left) == 3
+
+
+def test_every_code_has_a_case_and_a_page() -> None:
+    seen = {code for _, _, expected in CASES for _, code, _ in expected}
+    assert seen | {"A009"} == set(CODES)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "audit.md").read_text()
+    assert [code for code in CODES if f"## {code}" not in page] == []
+
+
+def test_a_receive_that_does_not_know_its_send(tmp_path: Path) -> None:
+    rows = [*A, row("b", {"b": 1}, "recv", msg=1), row("b", {"b": 2})]
+    assert faults(tmp_path / "log.jsonl", rows) == []
+    found = faults(tmp_path / "log.jsonl", rows, match_messages=MATCH)
+    assert found == [(4, "A009", "b@1")]
+
+
+def test_ambiguous_messages_are_counted_not_guessed(tmp_path: Path) -> None:
+    rows = [*A, row("a", {"a": 4}, "send", msg=1), row("b", {"b": 1}, "recv", msg=1)]
+    rows += [row("b", {"b": 2}, "recv", msg=2)]
+    audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)), match_messages=MATCH)
+    assert audit.clean
+    assert audit.statistics.messages == {
+        "pairs": 0, "unreceived": 0, "unsent": 1, "ambiguous": 1,
+    }  # fmt: skip
+
+
+def test_entries_of_a_node_that_left_are_not_backwards(tmp_path: Path) -> None:
+    rows = [A[0], row("b", {"a": 1, "b": 1}), {"type": "ketal.leave", "node": "a"}]
+    rows += [row("b", {"b": 2}), row("c", {"b": 2, "c": 1}), row("c", {"b": 2, "c": 2})]
+    audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
+    assert audit.clean
+    # All that b@2 knew is in the past of c, also what its clock leaves out.
+    assert audit.statistics.concurrent_pairs == 0
+    view = [*rows[:2], {"type": "ketal.view", "members": ["b", "c"]}, *rows[3:]]
+    assert faults(tmp_path / "log.jsonl", view) == []
+    without = [line for line in rows if line["type"] != "ketal.leave"]
+    assert [code for _, code, _ in faults(tmp_path / "log.jsonl", without)] == ["A010"]
+
+
+def test_an_old_entry_that_a_message_brought_back_is_no_fault(tmp_path: Path) -> None:
+    """c has dropped a's entry, and receives from d, which has not, and knows less of a."""
+    rows = [
+        *A,
+        row("c", {"a": 3, "c": 1}), row("d", {"a": 1, "d": 1}),
+        row("c", {"c": 2}), row("c", {"a": 1, "d": 1, "c": 3}), row("c", {"a": 1, "d": 1, "c": 4}),
+        row("d", {"a": 1, "c": 4, "d": 2}),
+        {"type": "ketal.leave", "node": "a"},
+    ]  # fmt: skip
+    audit = ketal.audit(read_log(write(tmp_path / "log.jsonl", rows)))
+    assert audit.clean, str(audit)
+    # What was known once is known: all of a is before the last event of d.
+    assert audit.statistics.longest_chain == 3 + 5
+    # Too much it cannot know, though a has left.
+    beyond = [*A, row("c", {"a": 4, "c": 1}), row("c", {"a": 1, "c": 2}), rows[-1]]
+    assert faults(tmp_path / "log.jsonl", beyond) == [(4, "A006", "c@1")]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_entries_that_nodes_dropped_are_no_faults(seed: int) -> None:
+    """Random executions with nodes that leave, clocks that shrink, and messages in flight."""
+    rng = random.Random(seed)
+    run = simulate(rng, restarts=False, events_max=40)
+    items: list[Any] = [*run.stamped, *(Control("leave", node=name) for name in run.left)]
+    audit = ketal.audit(Log.of(rng.sample(items, len(items))))
+    assert audit.clean, str(audit)
+    # The numbers are those of the clocks with all entries.
+    whole, found = ketal.audit(run.true).statistics, audit.statistics
+    assert (found.concurrent_pairs, found.longest_chain) == (
+        whole.concurrent_pairs,
+        whole.longest_chain,
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_restarts_are_all_that_is_said_of_executions_with_restarts(seed: int) -> None:
+    rng = random.Random(seed)
+    run = simulate(rng, restarts=True, events_max=40)
+    nodes = [event.node for event in run.true]
+    again = {base(node) for node in nodes if "#" in node}
+    left = [Control("leave", node=name) for name in run.left if base(name) not in again]
+    expected = sorted({node for node in nodes if "#" in node})
+    # A run of one event is a dot that is used twice.
+    short = any(nodes.count(node) == 1 for node in nodes if base(node) in again)
+    audit = ketal.audit(Log.of([*run.stamped, *left]))
+    assert short or sorted(f.dot for f in audit.faults) == [f"{node}@1" for node in expected]
+    shuffled = [run.stamped[item] for item in arrival(rng, run) if isinstance(item, int)]
+    audit = ketal.audit(Log.of([*shuffled, *left]))
+    assert short or [fault.code for fault in audit.faults] == ["A011"] * len(expected)
+
+
+def test_runs_that_the_log_names_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    again = [row("a", {"a": n}, "again") for n in (1, 2, 3)]
+    other = [row("b", {"a": 3, "b": 1}), row("b", {"a": 3, "b": 2})]
+    assert faults(path, [*A, *other[:1], *again, *other[1:]]) == [(5, "A011", "a#2@1")]
+    # By a name, by a number, or by control events.
+    names = [row("a#2", {"a#2": n}, "again") for n in (1, 2, 3)]
+    assert faults(path, [*A, *names]) == []
+    numbered = [{**one, "incarnation": 2} for one in again]
+    assert faults(path, [*A, *numbered, row("b", {"a": 3, "b": 1})]) == []
+    for control in (
+        {"type": "ketal.leave", "node": "a"},
+        {"type": "ketal.join", "node": "a"},
+        {"type": "ketal.view", "members": ["b"]},
+    ):
+        assert faults(path, [*A, *other[:1], control, *again, *other[1:]]) == []
+
+
+def test_a_restart_in_files_one_after_the_other(tmp_path: Path) -> None:
+    """The lines of other nodes may stand before those of the node that started again."""
+    b = [row("b", {"a": 3, "b": 1}), row("b", {"a": 2, "b": 2}), row("b", {"a": 3, "b": 3})]
+    again = [row("a", {"a": n}, "again") for n in (1, 2, 3)]
+    files = [write(tmp_path / "b.jsonl", b), write(tmp_path / "a.jsonl", [*A, *again])]
+    audit = ketal.audit(read_log(*files))
+    assert [(f.file, f.line, f.code) for f in audit.faults] == [(str(files[1]), 4, "A011")]
+    assert audit.statistics.inversions == 5
+
+
+def test_faults_beside_a_restart_are_named(tmp_path: Path) -> None:
+    again = [row("a", {"a": n}, "again") for n in (1, 2, 4, 5)]
+    lost = [row("c", {"c": 1}), row("c", {"c": 3})]
+    assert faults(tmp_path / "log.jsonl", [*A, *again, *lost]) == [
+        (4, "A011", "a#2@1"),
+        (6, "A004", "a#2@3"),
+        (9, "A004", "c@2"),
+    ]
+
+
+def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    rows = [row("a", {"a": n}, f"run {run}", n=n) for run in (1, 2) for n in range(1, 30)]
+    rows += [row("b", {"a": 9, "b": n}) for n in range(1, 9)]
+    rng.shuffle(rows)
+    last = max(n for n, one in enumerate(rows, 1) if one["clock"] == {"a": 1})
+    path = write(tmp_path / "log.jsonl", rows)
+    (part,) = examined(read_log(path), None)
+    assert [(f.code, f.event.line) for f in part.execution.findings] == [("A011", last)]
+    done = repaired(part)
+    assert [change.code for change in done.left] == ["A011"]
+    assert not done.changed
+    # What was not judged is in the log as it was.
+    assert [item.clock for item in done.items] == [one["clock"] for one in rows]  # type: ignore[union-attr]
+    assert ketal.audit(read_log(path)).statistics.events == len(rows)
+
+
+def test_random_executions_are_clean_in_any_order() -> None:
+    rng = random.Random(4)
+    for _ in range(300):
+        events = execution(rng, events_max=20)
+        audit = ketal.audit(events)
+        assert audit.clean, (events, str(audit))
+        pairs = [(x, y) for i, x in enumerate(events) for y in events[i + 1 :]]
+        before = [ketal.model.event.happened_before(y, x) for x, y in pairs]
+        assert audit.statistics.inverted_pairs == sum(before)
+        concurrent = sum(ketal.model.event.concurrent(x, y) for x, y in pairs)
+        assert audit.statistics.concurrent_pairs == concurrent
+
+
+def test_statistics_of_a_chain(tmp_path: Path) -> None:
+    numbers = ketal.audit(read_log(write(tmp_path / "log.jsonl", RUN[::-1]))).statistics
+    assert (numbers.nodes, numbers.events, numbers.longest_chain) == (2, 5, 3)
+    assert (numbers.concurrent_pairs, numbers.ordered_pairs) == (4, 6)
+    assert numbers.concurrency_ratio == 0.4
+    assert (numbers.inversions, numbers.held_back_max) == (2, 4)
+
+
+def test_the_limit_has_a_name() -> None:
+    events = [ketal.Event(node="a", type="x", clock={"a": n}) for n in (1, 2, 3)]
+    with pytest.raises(ketal.SettingError, match="events_max"):
+        ketal.audit(events, limits=ketal.Limits(events_max=2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["id=x", "id=x,send=type:a", "id=x,send=type,receive=type:b", "nonsense", "idd=x",
+     "id=x,id=y,send=type:a,receive=type:b", "id=,send=type:a,receive=type:b"],
+)  # fmt: skip
+def test_messages_that_cannot_be_matched(text: str) -> None:
+    with pytest.raises(ketal.SettingError):
+        ketal.audit([], match_messages=text)
+
+
+def test_fields_of_messages() -> None:
+    match = Messages.of(r"id=msg.id+node,send=data.kind:s*|out\,1,receive=kind:in")
+    event = ketal.Event(node="a", type="x", clock={"a": 1}, data={"msg": {"id": 7}, "kind": "sent"})
+    assert match.name(event) == ("7", "a")
+    assert match.send(event)
+    assert not match.receive(event)
+
+
+# --- repair -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "clock"),
+    [
+        ([A[0], row("a", {"b": 0}), A[2]], 2, {"a": 2}),
+        ([A[0], row("a", {"a": 9}), A[2]], 2, {"a": 2}),
+        ([row("a", {"a": n - (n == 2)}, f"{n}") for n in range(1, 20)], 2, {"a": 2}),
+        ([*A, *B, row("b", {"b": 3, "ghost": 4}), row("b", {"a": 1, "b": 4})],
+         6, {"a": 1, "b": 3}),
+        ([*A, *B, row("b", {"b": 3}), row("b", {"a": 1, "b": 4})], 6, {"a": 1, "b": 3}),
+        ([*A, *B, row("b", {"a": 1, "b": 3, "ghost": 4}), row("b", {"a": 1, "b": 4})],
+         6, {"a": 1, "b": 3}),
+    ],
+)  # fmt: skip
+def test_what_is_unambiguous_is_repaired(
+    tmp_path: Path, rows: list[dict[str, Any]], line: int, clock: dict[str, int]
+) -> None:
+    done = repair(tmp_path / "log.jsonl", rows)
+    assert [(change.line, done.left) for change in done.changed] == [(line, ())]
+    item = done.items[line - 1]
+    assert isinstance(item, ketal.Event)
+    assert item.clock == clock
+    assert ketal.audit([e for e in done.items if isinstance(e, ketal.Event)]).clean
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [A[0], A[2]],
+        [*A, row("a", {"a": 2}, "y")],
+        # Three lines say little about the order of the file.
+        [A[0], row("a", {"a": 1}, "y"), A[2]],
+        [*A, row("b", {"a": 7, "b": 1})],
+        # What b@2 knew of a lies between what it knew before and after.
+        [*A, B[0], row("b", {"b": 2}), row("b", {"a": 3, "b": 3})],
+    ],
+)
+def test_what_is_ambiguous_is_left_and_said(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    done = repair(tmp_path / "log.jsonl", rows)
+    assert not done.changed
+    assert len(done.left) == 1
+    assert list(done.items) == list(read_log(tmp_path / "log.jsonl"))
+
+
+def test_clocks_are_rebuilt_from_messages(tmp_path: Path) -> None:
+    rows = [*A, row("b", {"b": 1}, "recv", msg=1), row("b", {"b": 2}), row("b", {"b": 3})]
+    done = repair(tmp_path / "log.jsonl", rows, MATCH)
+    assert [change.line for change in done.changed] == [4, 5, 6]
+    clocks = [item.clock for item in done.items if isinstance(item, ketal.Event)][3:]
+    assert clocks == [{"a": 1, "b": n} for n in (1, 2, 3)]
+
+
+def test_nodes_that_never_merged_a_clock_are_rebuilt(tmp_path: Path) -> None:
+    """Every event of a random run forgets what its node received; the messages know it."""
+    rng = random.Random(5)
+    truth: list[dict[str, Any]] = []
+    clocks: dict[str, dict[str, int]] = {"a": {}, "b": {}, "c": {}}
+    sent: list[tuple[int, dict[str, int]]] = []
+    for moment in range(120):
+        node = rng.choice("abc")
+        clock = clocks[node]
+        if sent and rng.random() < 0.4:
+            number, past = sent.pop(rng.randrange(len(sent)))
+            for name, value in past.items():
+                clock[name] = max(value, clock.get(name, 0))
+            clock[node] = clock.get(node, 0) + 1
+            truth.append(row(node, dict(clock), "recv", msg=number))
+        else:
+            clock[node] = clock.get(node, 0) + 1
+            truth.append(row(node, dict(clock), "send", msg=moment))
+            sent.append((moment, dict(clock)))
+    spoilt = [{**one, "clock": {one["node"]: one["clock"][one["node"]]}} for one in truth]
+    done = repair(tmp_path / "log.jsonl", spoilt, MATCH)
+    assert [i.clock for i in done.items if isinstance(i, ketal.Event)] == [
+        one["clock"] for one in truth
+    ]
+    assert not done.left

@@ -1,0 +1,152 @@
+"""Repair: what was changed is what it was, and what is left is all that is still wrong."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.auditing.repair import Repair, repaired
+from ketal.auditing.report import Examined, examined
+from ketal.logs import Log, read_log, write_jsonl
+from ketal.logs.traces.message_pairing import Messages
+from ketal.model.event import Event
+from tests.auditing.explaining import log_of
+from tests.auditing.injecting import FAULTS, MATCH, Rig, inject, restarted
+from tests.auditing.test_injected import NUMBERS, real_log
+from tests.property.executions import execution
+
+
+def repaired_file(path: Path, match: str | None) -> tuple[Examined, Repair, Path]:
+    """Repair a log by way of files, as the command does."""
+    messages = None if match is None else Messages.of(match)
+    (part,) = examined(read_log(path), messages)
+    done = repaired(part)
+    corrected = path.with_name("corrected.jsonl")
+    write_jsonl(done.items, corrected)
+    return part, done, corrected
+
+
+def check(rig: Rig, path: Path) -> tuple[int, int]:
+    """Repair a spoilt log, and hold it against the log as it was before."""
+    rig.write(path)
+    match = MATCH if rig.sender else None
+    _, done, corrected = repaired_file(path, match)
+    # No record was lost, and each has its line.
+    order = rig.order()
+    assert len(done.items) == len(order)
+    for change in done.changed:
+        item, index = done.items[change.line - 1], order[change.line - 1]
+        assert isinstance(item, Event)
+        assert item.clock == rig.clean[index], str(change)
+    again = ketal.audit(read_log(corrected), match_messages=match)
+    still = sorted((fault.line, fault.code) for fault in again.faults)
+    assert still == sorted((change.line, change.code) for change in done.left)
+    assert done.left or again.clean
+    return len(done.changed), len(done.left)
+
+
+def run_of_messages(rng: random.Random, count: int) -> list[Event]:
+    """Return an execution in which each event sends one message, receives one, or neither."""
+    clocks: dict[str, dict[str, int]] = {name: {} for name in "abcd"}
+    sent: list[dict[str, int]] = []
+    events = []
+    for _ in range(count):
+        node = rng.choice("abcd")
+        clock = clocks[node]
+        receives = bool(sent) and rng.random() < 0.3
+        if receives:
+            for name, value in sent.pop(rng.randrange(len(sent))).items():
+                clock[name] = max(value, clock.get(name, 0))
+        clock[node] = clock.get(node, 0) + 1
+        events.append(Event(node, "x", dict(clock)))
+        if not receives and rng.random() < 0.6:
+            sent.append(dict(clock))
+    return events
+
+
+@pytest.mark.parametrize("messages", [False, True], ids=["clocks only", "messages"])
+def test_random_executions_with_faults_put_in(tmp_path: Path, messages: bool) -> None:
+    rng = random.Random(f"repair {messages}")
+    changed = left = clean = 0
+    for _ in range(150):
+        events = execution(rng, events_max=60, linear=True)
+        if messages:
+            events = run_of_messages(rng, 50)
+        if len(events) < 10:
+            continue
+        rig = Rig(events, rng, messages=messages)
+        for kind in rng.sample(sorted(FAULTS), 3):
+            inject(rig, kind, rng.randint(1, 2))
+        counts = check(rig, tmp_path / "spoilt.jsonl")
+        changed, left = changed + counts[0], left + counts[1]
+        clean += not counts[1]
+    assert min(changed, left, clean) > 10, (changed, left, clean)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_real_logs_with_faults_put_in(shared_data: Path, tmp_path: Path, name: str) -> None:
+    events = list(real_log(shared_data, name))
+    rig = Rig(events, random.Random(name), messages=True)
+    for kind in FAULTS:
+        inject(rig, kind, max(1, len(events) // 200))
+    changed, left = check(rig, tmp_path / "spoilt.jsonl")
+    assert changed + left > (len(events) > 8)
+
+
+@pytest.mark.parametrize("name", ["simpledb", "reliable-broadcast", "facebook"])
+def test_runs_of_a_node_that_started_again_get_names(
+    shared_data: Path, tmp_path: Path, name: str
+) -> None:
+    events = list(real_log(shared_data, name))
+    node = events[len(events) // 2].node
+    spoilt, line = restarted(events, node, 4)
+    write_jsonl(spoilt, tmp_path / "spoilt.jsonl")
+    part, done, corrected = repaired_file(tmp_path / "spoilt.jsonl", None)
+    assert [finding.code for finding in part.execution.findings] == ["A011"]
+    assert not done.left
+    assert [change.line for change in done.changed if change.code] == [line]
+    again = ketal.audit(read_log(corrected))
+    assert again.clean
+    assert again.statistics == ketal.audit(spoilt).statistics
+    nodes = {event.node for event in read_log(corrected)}
+    assert nodes == {event.node for event in events} | {f"{node}#2"}
+
+
+def test_repairing_twice_is_repairing_once(shared_data: Path, tmp_path: Path) -> None:
+    events = list(real_log(shared_data, "simpledb"))
+    rig = Rig(events, random.Random(5))
+    for kind in FAULTS:
+        inject(rig, kind, 2)
+    rig.write(tmp_path / "spoilt.jsonl")
+    _, first, corrected = repaired_file(tmp_path / "spoilt.jsonl", None)
+    (part,) = examined(read_log(corrected), None)
+    second = repaired(part)
+    assert not second.changed
+    assert second.items == first.items
+    assert [c.code for c in second.left] == [c.code for c in first.left]
+
+
+def test_what_would_make_another_fault_is_not_written() -> None:
+    """The event without a dot may be c@2; then it, and not c@3, is the first to know b@2."""
+    rows: list[tuple[str, dict[str, int]]] = [
+        ("b", {"b": 1}), ("c", {"b": 2, "c": 3}), ("c", {"b": 2}), ("c", {"b": 2, "c": 1}),
+    ]  # fmt: skip
+    (part,) = examined(log_of((node, clock, {}) for node, clock in rows), None)
+    done = repaired(part)
+    assert not done.changed
+    assert [item.clock for item in done.items] == [clock for _, clock in rows]  # type: ignore[union-attr]
+    assert sorted(change.code for change in done.left) == sorted(
+        finding.code for finding in part.execution.findings
+    )
+    assert any("contradicts other events" in change.message for change in done.left)
+
+
+def test_duplicates_are_left_out_and_counted() -> None:
+    events = [Event("a", "x", {"a": n}) for n in (1, 2)]
+    (part,) = examined(Log.of([*events, events[0]]), None)
+    done = repaired(part)
+    assert (done.items, done.duplicates) == (tuple(events), 1)
+    assert not done.changed

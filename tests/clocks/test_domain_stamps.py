@@ -1,0 +1,217 @@
+"""One matrix clock per domain, at message delivery to processes: the paper's theorem."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.clocks.domain_stamps import (
+    Action,
+    MessageHistory,
+    arrive,
+    deliverable,
+    global_stamp_bytes,
+    overtakings,
+    send,
+    simulate,
+    stamp_bytes,
+    started,
+)
+from ketal.model.syntax import Topology
+from ketal.operators.topology.domains import Domains, domains
+from tests.operators.test_domains import random_topology, topology
+
+randoms = st.randoms(use_true_random=False)
+
+
+def everybody(where: Topology) -> Domains:
+    """Return the domain of one global matrix clock."""
+    return (frozenset(end for x in where.edges for end in (x.source, x.target)),)
+
+
+def ordered(where: Topology) -> list[tuple[str, str]]:
+    return [(x.source, x.target) for x in where.edges if not x.relaxed]
+
+
+def schedule(rng: random.Random, edges: list[tuple[str, str]], sends_max: int = 14) -> list[Action]:
+    """Return sends along the edges, and arrivals in any order; everything arrives."""
+    out: list[Action] = []
+    travelling: list[int] = []
+    prompt = rng.choice((0.3, 0.5, 0.7))
+    for number in range(rng.randint(1, sends_max)):
+        while travelling and rng.random() < prompt:
+            # The latest first, more often than not: that is what overtakes.
+            index = -1 if rng.random() < 0.6 else rng.randrange(len(travelling))
+            out.append(travelling.pop(index))
+        out.append(rng.choice(edges))
+        travelling.append(number)
+    rng.shuffle(travelling)
+    return out + travelling
+
+
+def delivered(history: MessageHistory) -> list[int]:
+    return [moment.number for moment in history.moments if moment.did == "delivered"]
+
+
+def paths(edges: list[tuple[str, str]], source: str, target: str) -> Iterator[tuple[str, ...]]:
+    """Yield the elementary paths from `source` to `target`."""
+    left: list[tuple[str, ...]] = [(source,)]
+    while left:
+        path = left.pop()
+        if path[-1] == target:
+            yield path
+        else:
+            left += [(*path, q) for p, q in edges if p == path[-1] and q not in path]
+
+
+def race(path: tuple[str, ...]) -> list[Action]:
+    """Return a slow message from end to end, and a chain of fast ones that overtakes it."""
+    chain: list[Action] = []
+    for number, hop in enumerate(itertools.pairwise(path), 1):
+        chain += [hop, number]
+    return [(path[0], path[-1]), *chain, 0]
+
+
+# --- the protocol ------------------------------------------------------------------
+
+
+def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
+    groups = domains(topology("p>q q>r p>r q>s s>q").edges)
+    assert [sorted(d) for d in groups] == [["p", "q", "r"], ["q", "s"]]
+    q, message = send(started("q", groups), "s", 0)
+    assert [sorted(d) for d in message.stamps] == [["q", "s"]]
+    assert q.sent[frozenset("qs")] == {("q", "s"): 1}
+    assert q.sent[frozenset("pqr")] == {}
+
+
+def test_a_message_that_overtakes_is_held_back() -> None:
+    groups = domains(topology("p>q q>r p>r").edges)
+    p, slow = send(started("p", groups), "r", 0)
+    p, told = send(p, "q", 1)
+    q, (first,) = arrive(started("q", groups), told)
+    assert first == told
+    assert q.sent[frozenset("pqr")] == {("p", "r"): 1, ("p", "q"): 1}
+    q, fast = send(q, "r", 2)
+    r, out = arrive(started("r", groups), fast)
+    assert out == ()
+    assert r.waiting == (fast,)
+    assert not deliverable(r, fast)
+    r, out = arrive(r, slow)
+    assert out == (slow, fast)
+    assert r.waiting == ()
+
+
+def test_a_relaxed_edge_carries_no_stamp_unless_its_ends_share_a_domain() -> None:
+    groups = domains(topology("p>q~ q>r").edges)
+    assert send(started("p", groups), "q", 0)[1].stamps == {}
+    groups = domains(topology("p>q~ p>r r>q q>p").edges)
+    assert send(started("p", groups), "q", 0)[1].stamps != {}
+
+
+def test_overtakings_are_seen() -> None:
+    assert overtakings(simulate((), race(("p", "q", "r")))) == {(0, 2)}
+    assert overtakings(simulate((), [("p", "q"), ("p", "q"), 1])) == {(0, 1)}
+    assert overtakings(simulate((), [("p", "q"), ("r", "q"), 1, 0])) == set()
+
+
+# --- the theorem -------------------------------------------------------------------
+
+
+@given(randoms)
+def test_the_theorem(rng: random.Random) -> None:
+    """Causal delivery within each domain gives it globally, and everything is delivered."""
+    where = random_topology(rng, 6)
+    actions = schedule(rng, ordered(where))
+    history = simulate(domains(where.edges), actions)
+    assert overtakings(history) == set()
+    assert sorted(delivered(history)) == list(range(len(history.messages)))
+
+
+def test_the_theorem_on_many_topologies() -> None:
+    overtaken = 0
+    for seed in range(1_500):
+        rng = random.Random(seed)
+        where = random_topology(rng, 6)
+        actions = schedule(rng, ordered(where))
+        assert overtakings(simulate(domains(where.edges), actions)) == set(), seed
+        overtaken += bool(overtakings(simulate((), actions)))
+    # The schedules are such that it takes a protocol.
+    assert overtaken > 700
+
+
+@given(randoms)
+def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.Random) -> None:
+    where = random_topology(rng, 6)
+    actions = schedule(rng, ordered(where))
+    assert (
+        simulate(domains(where.edges), actions).moments
+        == simulate(everybody(where), actions).moments
+    )
+
+
+@given(randoms)
+def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> None:
+    """What is given up needs a relaxed edge: without theirs no chain is overtaken."""
+    where = random_topology(rng, 6, relaxed=0.4)
+    strict = set(ordered(where))
+    actions = schedule(rng, [(x.source, x.target) for x in where.edges])
+    history = simulate(domains(where.edges), actions)
+    assert sorted(delivered(history)) == list(range(len(history.messages)))
+    messages = tuple(m for m in history.messages if (m.sender, m.receiver) in strict)
+    numbers = {m.number for m in messages}
+    moments = tuple(m for m in history.moments if m.number in numbers)
+    assert overtakings(MessageHistory(messages, moments)) == set()
+
+
+def test_with_one_domain_taken_away_a_violation_is_found() -> None:
+    """Exactly where an elementary path of an edge then lies in no domain."""
+    broken = 0
+    for seed in range(400):
+        rng = random.Random(seed)
+        where = random_topology(rng, 5)
+        edges = ordered(where)
+        groups = domains(where.edges)
+        for gone in groups:
+            rest = tuple(domain for domain in groups if domain != gone)
+            bare = [
+                path
+                for edge in edges
+                for path in paths(edges, *edge)
+                if not any(domain.issuperset(path) for domain in rest)
+            ]
+            for path in bare:
+                last = len(path) - 1
+                assert (0, last) in overtakings(simulate(rest, race(path)))
+                assert overtakings(simulate(groups, race(path))) == set()
+            if not bare:
+                # The others cover its paths between them.
+                assert overtakings(simulate(rest, schedule(rng, edges))) == set()
+            broken += bool(bare)
+    assert broken > 400
+
+
+# --- sizes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "edge", "expected"),
+    [
+        ("p>q q>r", ("p", "q"), 2**2 * 8),
+        ("p>q q>r p>r", ("q", "r"), 3**2 * 8),
+        # q and r share {a, q, r} and {q, r, s}: two stamps.
+        ("a>q q>r a>r r>s q>s", ("q", "r"), (3**2 + 3**2) * 8),
+        ("p>q~ q>r", ("p", "q"), 0),
+    ],
+)
+def test_stamp_bytes(text: str, edge: tuple[str, str], expected: int) -> None:
+    assert stamp_bytes(domains(topology(text).edges), *edge) == expected
+
+
+def test_one_global_matrix_clock_is_one_domain() -> None:
+    where = topology("p>q q>r r>s")
+    assert stamp_bytes(everybody(where), "p", "q") == global_stamp_bytes(4) == 4**2 * 8

@@ -1,0 +1,1034 @@
+"""Automata: minterms, the minimal canonical table, fingerprints, limits, warnings (DESIGN 4, 6)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, Ways
+from ketal.compiler.minterms import Theory
+from ketal.compiler.pipeline import compile_pattern
+from ketal.compiler.predicates import evaluate
+from ketal.errors import Diagnostic, PatternError, SettingError
+from ketal.model.event import Event
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.values import arguments_match
+from tests.cases import e, p
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def one(*statements: str, order: str = "CausalOrder", **knobs: Any) -> CompiledPattern:
+    """Compile a pattern over the events A, B, C, D and N of `tests.cases`."""
+    return ketal.compile(p(*statements, order=order, **knobs)).one
+
+
+@contextmanager
+def quick(seconds: float = 5) -> Iterator[None]:
+    """Fail where what is inside stalls; the bound on its work is far above what it takes."""
+    start = time.process_time()
+    yield
+    assert time.process_time() - start < seconds
+
+
+# --- minterms ------------------------------------------------------------------------
+
+
+def held(compiled: CompiledPattern, event: Event, state: int = 0) -> frozenset[int]:
+    """Return which guards on the edges from a state hold of an event."""
+    mask = compiled.mask(event)
+    automaton = compiled.automaton
+    return frozenset(v for v in automaton.enabled[state] if evaluate(automaton.formulas[v], mask))
+
+
+def test_minterms_are_disjoint_and_complete_over_random_events() -> None:
+    """In each state each event is in exactly one minterm of each group, or satisfies no guard."""
+    judged = 0
+    local = ("absent", "all", "deployment", "localhost", "references", "relational")
+    for seed in range(400):
+        rng = random.Random(seed)
+        file = pattern_file(rng, without=local)
+        try:
+            compiled = compile_pattern(file, file.patterns[0])
+        except PatternError:
+            continue  # a contradiction, which is refused
+        automaton = compiled.automaton
+        for event in execution(rng, events_max=20):
+            for state in range(len(automaton.table)):
+                guards = held(compiled, event, state)
+                targets = Ways(automaton, state).targets(guards)
+                groups = {group for group, _ in targets}
+                assert len(groups) == len(targets), f"seed {seed}, {event}"
+                taken = {automaton.variants[v].step for v in guards}
+                registered = {group for _, group in automaton.letters}
+                assert groups == {s if s in registered else ANONYMOUS for s in taken}
+                judged += bool(guards)
+    assert judged > 500
+
+
+def holding(minterms: Iterable[tuple[tuple[int, ...], ...]]) -> set[tuple[int, ...]]:
+    """Return minterms of classes of one guard each as sets of guards."""
+    assert all(len(of_class) == 1 for minterm in minterms for of_class in minterm)
+    return {tuple(guard for (guard,) in minterm) for minterm in minterms}
+
+
+def between(*guards: str) -> CompiledPattern:
+    """Compile a choice between guards of one group, each with a future of its own."""
+    steps = [f"S{i} = {guard}" for i, guard in enumerate(guards)]
+    # Only the first letters matter; the events behind them exclude each other.
+    ways = " | ".join(f"S{i} {'Z' * i}Y" for i in range(len(guards)))
+    ends = "".join(f'event {"Z" * i}Y = z == "{i}" && !exists(x);\n' for i in range(len(guards)))
+    return one(*steps, f"check {ways}", letters=f"event E = true;\n{ends}")
+
+
+def first_minterms(compiled: CompiledPattern) -> set[tuple[int, ...]]:
+    """Return the minterms that the initial state tells apart."""
+    automaton = compiled.automaton
+    letters = [automaton.letters[letter] for letter, _ in automaton.table[0]]
+    first = [automaton.minterms[minterm] for minterm, _ in letters]
+    steps = [automaton.variants[v].step for v in range(len(automaton.variants))]
+    return {
+        tuple(sorted(int(automaton.steps[steps[guard]][1:]) for guard in term))
+        for term in holding(first)
+    }
+
+
+def test_each_minterm_is_some_events() -> None:
+    """What no event can satisfy is dropped: here every minterm has its example."""
+    compiled = between("x > 1", "x < 3", 'x == "a"')
+    values: list[Any] = [0, 1, 1.5, 2, 3, 4, "a", "b", True, None]
+    events = [e(f"n@{i}", "t", x=value) for i, value in enumerate(values, 1)]
+    steps = compiled.automaton.steps
+    examples = {
+        tuple(sorted(int(steps[compiled.automaton.variants[v].step][1:]) for v in guards))
+        for event in events
+        if (guards := held(compiled, event))
+    }
+    assert examples == first_minterms(compiled) == {(0,), (1,), (0, 1), (2,)}
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        ("type == 'a' | type == 'b'", {(0,), (1,)}),
+        ("call(* S.a(..)) | call(* S.b(..))", {(0,), (1,)}),
+        ("call(* S.*(..)) | call(* S.b(..))", {(0,), (0, 1)}),
+        ('host("m1") | host("m2")', {(0,), (1,)}),
+        ('host("m*") | host("m2")', {(0,), (0, 1)}),
+        ("x < 1 | x > 2", {(0,), (1,)}),
+        ("x <= 1 | x >= 1", {(0,), (1,), (0, 1)}),
+        ("x < 1 | x < 2", {(0, 1), (1,)}),
+        ("x in [1, 2] | x in [2, 3]", {(0,), (1,), (0, 1)}),
+        ("x == 1 | x == 1.0", {(0, 1)}),
+        ("x == 1 | x == true", {(0,), (1,)}),
+        ("x == '1' | x == 1", {(0,), (1,)}),
+        ("x == 1 | x != 1", {(0,), (1,)}),
+        ("x == 1 | exists(x)", {(1,), (0, 1)}),
+        ("x == 1 | !exists(x)", {(0,), (1,)}),
+        ("x == 1 | y == 1", {(0,), (1,), (0, 1)}),
+        ("x matches /a/ | !(x matches /a/)", {(0,), (1,)}),
+        ("time < 5 | time >= 5 s", {(0,), (1,)}),
+    ],
+)
+def test_unsatisfiable_minterms_are_dropped(guards: str, expected: set[tuple[int, ...]]) -> None:
+    assert first_minterms(between(*guards.replace("'", '"').split(" | "))) == expected
+
+
+def test_a_relation_to_the_prior_event_is_before_or_concurrent_and_not_both() -> None:
+    compiled = one("S = Causal(A)", "T = Conc(A)", "check B (S C | T D)", order="arrival")
+    automaton = compiled.automaton
+    (second,) = [target for _, target in automaton.table[0]]
+    terms = [
+        automaton.minterms[automaton.letters[letter][0]] for letter, _ in automaton.table[second]
+    ]
+    held = {tuple(automaton.steps[automaton.variants[v].step] for v in t) for t in holding(terms)}
+    # Both hold where nothing is prior, which the automaton cannot know.
+    assert held == {("S",), ("T",), ("S", "T")}
+
+
+def test_an_incarnation_is_of_its_host_whatever_else_is_asked_of_it() -> None:
+    guards = ('host("A") && node != "A"', 'host("A") && node matches /#3$/', 'node == "A#2"')
+    compiled = between(*guards)
+    steps = compiled.automaton.steps
+    held_of = {
+        node: {
+            steps[compiled.automaton.variants[v].step]
+            for v in held(compiled, Event(node, "t", {node: 1}))
+        }
+        for node in ("A#2", "A#3", "A")
+    }
+    assert held_of == {"A#2": {"S0", "S2"}, "A#3": {"S0", "S1"}, "A": set()}
+    assert {(0, 2), (0, 1)} <= first_minterms(compiled)
+
+
+def test_the_theory_never_calls_satisfiable_sets_unsatisfiable() -> None:
+    """Any truth of atoms that an event shows is consistent to the theory."""
+    for seed in range(200):
+        rng = random.Random(seed)
+        file = pattern_file(rng, without=("deployment", "localhost"))
+        try:
+            compiled = compile_pattern(file, file.patterns[0])
+        except PatternError:
+            continue
+        atoms = compiled.automaton.atoms
+        theory = Theory(atoms, DEFAULT)
+        for event in execution(rng, events_max=8):
+            mask = compiled.mask(event)
+            shown = tuple(
+                ("var", n, bool(mask >> n & 1)) for n, a in enumerate(atoms) if not a.relational
+            )
+            assert theory.can_hold(*shown), f"seed {seed}, {event}"
+
+
+# --- minimal and canonical --------------------------------------------------------------
+
+
+def distinguishable(automaton: Automaton, marks: bool) -> bool:
+    """Return whether no two states can be merged, by refining partitions (Moore)."""
+    states = range(len(automaton.table))
+    rows = [dict(row) for row in automaton.table]
+    colour: list[Any] = [
+        (s in automaton.finals, automaton.enabled[s] if marks else ()) for s in states
+    ]
+    while True:
+        finer = [
+            (colour[s], tuple((letter, colour[t]) for letter, t in sorted(rows[s].items())))
+            for s in states
+        ]
+        numbers = {c: n for n, c in enumerate(dict.fromkeys(finer))}
+        if len(numbers) == len(set(colour)):
+            return len(numbers) == len(automaton.table)
+        colour = [numbers[c] for c in finer]
+
+
+def breadth_first(automaton: Automaton) -> bool:
+    """Return whether states are numbered in the order in which they are met."""
+    met = [0]
+    for state in met:
+        met += [t for t in dict.fromkeys(t for _, t in automaton.table[state]) if t not in met]
+    return met == list(range(len(automaton.table)))
+
+
+def test_random_automata_are_minimal_numbered_breadth_first_and_trim() -> None:
+    judged = 0
+    for seed in range(300):
+        file = pattern_file(random.Random(seed))
+        try:
+            compiled = compile_pattern(file, file.patterns[0])
+        except PatternError:
+            continue
+        automaton = compiled.automaton
+        judged += 1
+        assert distinguishable(automaton, marks=compiled.kind == "check"), f"seed {seed}"
+        assert breadth_first(automaton), f"seed {seed}"
+        assert automaton.letters == tuple(sorted(set(automaton.letters)))
+        assert automaton.minterms == tuple(sorted(set(automaton.minterms)))
+        alive = set(automaton.finals)
+        for _ in automaton.table:
+            alive |= {s for s, row in enumerate(automaton.table) if alive & {t for _, t in row}}
+        assert alive == set(range(len(automaton.table))), f"seed {seed}: a dead state"
+    assert judged > 200
+
+
+@pytest.mark.parametrize(
+    ("one_body", "other_body"),
+    [
+        ("check A A*", "check A+"),
+        ("check A* A", "check A+"),
+        ("check (A | B)*", "check (A* B*)*"),
+        ("check (A B)*", "check ((A B)+)?"),
+        ("check (A B)* A", "check A (B A)*"),
+        ("check A{2,3}", "check A A A?"),
+        ("check A{0,1} B", "check B | A B"),
+        ("check A{2,}", "check A A A*"),
+        ("check (A?){3}", "check A{0,3}"),
+        ("find any A A*", "find any A+"),
+        ("find any A B | A B", "find any A B"),
+        ("find any {A & B}", "find any A B | B A"),
+        ("find any {A & B & C}", "find any A {B & C} | B {A & C} | C {A & B}"),
+        ("find any A | B", "find any B | A"),
+        ("find any A (B | C)", "find any A B | A C"),
+        ("find next (A B)+", "find next A (B A)* B"),
+    ],
+)
+def test_the_same_language_is_the_same_automaton(one_body: str, other_body: str) -> None:
+    first, second = one(one_body), one(other_body)
+    assert first.automaton == second.automaton
+    assert first.fingerprint == second.fingerprint
+
+
+def test_the_automaton_spelled_out_is_the_one_of_the_expression() -> None:
+    spelled = one(
+        "check automaton { initial idle; idle -> busy on A; busy -> busy on B; "
+        "busy -> idle on C; final idle; }"
+    )
+    written = one("check (A B* C)*")
+    assert spelled.automaton.names == ("idle", "busy")
+    assert dataclasses.replace(spelled.automaton, names=("q0", "q1")) == written.automaton
+    assert spelled.fingerprint == written.fingerprint, "what states are called changes no verdict"
+
+
+def test_states_that_an_automaton_body_has_twice_are_merged() -> None:
+    doubled = one(
+        "check automaton { initial q; q -> r on A; q -> s on B; r -> q on C; s -> q on C; "
+        "final q; }"
+    )
+    assert doubled.automaton.names == ("q", "r|s")
+
+
+LAID_OUT = """
+/* The same, by someone else. */
+pattern P
+{   // comment
+    order CausalOrder ;
+    event A = type=="a" ;   event B = ( type == "b" ) ;
+    First = A ; Second = Conc( B , First )
+      && x == First . x ;
+    find   any First     Second ;
+}
+"""
+LAID_OUT_TERSE = (
+    'pattern P{order CausalOrder;event A=type=="a";event B=type=="b";First=A;'
+    "Second=Conc(B,First)&&x==First.x;find any First Second;}"
+)
+
+
+def test_layout_and_comments_change_nothing() -> None:
+    first, second = ketal.compile(LAID_OUT).one, ketal.compile(LAID_OUT_TERSE).one
+    assert first.automaton == second.automaton
+    assert first.fingerprint == second.fingerprint
+
+
+def test_the_name_of_the_pattern_is_no_part_of_the_automaton() -> None:
+    renamed = ketal.compile(LAID_OUT.replace("pattern P", "pattern Q")).one
+    assert renamed.automaton == ketal.compile(LAID_OUT).one.automaton
+
+
+def test_renamed_steps_are_another_fingerprint() -> None:
+    renamed = ketal.compile(LAID_OUT.replace("First", "Prior")).one
+    assert renamed.fingerprint != ketal.compile(LAID_OUT).one.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("order CausalOrder", "order arrival"),
+        ('"b"', '"c"'),
+        ("Conc(", "Causal("),
+        ("find any", "find next"),
+        ("x == First.x", "x != First.x"),
+        ("x == First.x", "y == First.y"),
+        ("First Second;", "First Second+;"),
+        ("First Second;", "First Second; within 5 s;"),
+        ("First Second;", "First Second; within 5 events;"),
+        ("First Second;", "First Second; partition by key;"),
+        ("First Second;", "First Second; return x = First.x;"),
+        ("First Second;", "First Second; limit 3;"),
+        ("order CausalOrder;", "order CausalOrder; at every node;"),
+        ("order CausalOrder;", 'order CausalOrder; at host("n1");'),
+    ],
+)
+def test_what_decides_verdicts_is_in_the_fingerprint(old: str, new: str) -> None:
+    text = LAID_OUT_TERSE.replace("=", " = ").replace(" =  = ", " == ").replace(",", ", ")
+    assert old in text
+    changed = ketal.compile(text.replace(old, new)).one
+    assert changed.fingerprint != ketal.compile(text).one.fingerprint
+
+
+def test_a_windows_unit_is_no_part_of_its_length() -> None:
+    prints = {
+        one("find any A B", f"within {length}").fingerprint
+        for length in ("1 min", "60 s", "60000 ms")
+    }
+    assert len(prints) == 1
+
+
+FINGERPRINTS = """
+import json, sys
+import ketal
+print(json.dumps([ketal.compile(text).one.fingerprint for text in json.load(sys.stdin)]))
+"""
+
+
+def test_fingerprints_are_the_same_in_every_process() -> None:
+    """Two hash seeds, which order sets and name automata-lib's states differently."""
+    texts = [
+        LAID_OUT,
+        p("S = x > 1 || y in [1, 2]", "T = x < 3", "check (S | T B* | C)* (A | S){2}"),
+        p("S = Causal(A, B)", "T = Conc(A, all)", "find any {B & C} (S | T)+ not N D"),
+        'pattern P { event A = call(* S.a(..)) && host("m*"); event B = x matches /b+/ && '
+        "exists(y); find next (A | B){2,5} A; within 3 s; partition by k, l.m; }",
+    ]
+    said = []
+    for seed in ("1", "2", "77"):
+        done = subprocess.run(
+            [sys.executable, "-c", FINGERPRINTS],
+            input=json.dumps(texts),
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )
+        said.append(json.loads(done.stdout))
+    assert said[0] == said[1] == said[2]
+    assert said[0] == [ketal.compile(text).one.fingerprint for text in texts]
+    assert all(len(f) == 32 and set(f) <= set("0123456789abcdef") for f in said[0])
+
+
+# --- frozen ------------------------------------------------------------------------------
+
+
+def test_automata_and_compiled_patterns_are_frozen() -> None:
+    compiled = one("check (A B)*")
+    frozen: list[tuple[Any, str]] = [
+        (compiled, "name"),
+        (compiled.automaton, "table"),
+        (compiled.automaton.atoms[0], "shape"),
+        (compiled.automaton.variants[0], "step"),
+        (compiled.automaton.live[0], "prior"),
+        (compiled.pattern, "name"),
+    ]
+    for value, name in frozen:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, None)
+    for item in dataclasses.fields(Automaton):
+        value = getattr(compiled.automaton, item.name)
+        assert isinstance(value, tuple | frozenset | bool), item.name
+        hash(value)
+
+
+def test_no_state_of_a_find_is_reached_by_an_anonymous_event() -> None:
+    """A match names what each step bound; a check keeps only what is read later."""
+    assert ANONYMOUS not in {group for _, group in one("find any A B").automaton.letters}
+    assert {group for _, group in one("check A B").automaton.letters} == {ANONYMOUS}
+    kept = one("S = Causal(B, A)", "check A N* S")
+    assert {g for _, g in kept.automaton.letters} == {ANONYMOUS, kept.automaton.steps.index("A")}
+
+
+# --- limits ---------------------------------------------------------------------------------
+
+
+def refused(text: str, limits: Limits | None = None) -> Diagnostic:
+    with pytest.raises(PatternError) as caught, quick():
+        ketal.compile(text, limits=limits)
+    (said,) = caught.value.diagnostics
+    return said
+
+
+def test_atoms_max() -> None:
+    events = "".join(f'event E{i} = x == "{i}";' for i in range(65))
+    body = "find any " + " | ".join(f"E{i}" for i in range(65))
+    said = refused(p(body, letters=events))
+    assert (said.code, "atoms_max" in said.hint, "64" in said.message) == ("K210", True, True)
+    assert pointed_at(p(body, letters=events), said) == 'x == "64"'
+    assert "x in [" in said.hint
+    ketal.compile(p(body, letters=events), limits=Limits(atoms_max=65))
+
+
+def unrelated(count: int) -> str:
+    """Return events that have nothing to do with each other."""
+    return "".join(f"event E{i} = x{i} == true;\n" for i in range(count))
+
+
+@pytest.mark.parametrize("head", ["find any", "find next", "find strict", "check"])
+@pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
+def test_guards_that_have_nothing_to_do_with_each_other_are_not_multiplied(
+    head: str, order: str
+) -> None:
+    count = 40
+    steps = [f"E{i}" for i in range(count)]
+    for body in (" ".join(steps), f"({' | '.join(steps)})+", f"({' | '.join(steps)})* E0"):
+        with quick():
+            compiled = one(f"{head} {body}", order=order, letters=unrelated(count))
+        assert len(compiled.automaton.letters) <= count + 1, body
+
+
+def test_what_only_one_state_must_tell_apart_is_told_apart_there_alone() -> None:
+    """Fifteen rounds of two overlapping guards with two futures: three minterms each."""
+    rounds = range(15)
+    events = unrelated(60)
+    body = " ".join(f"(E{4 * i} E{4 * i + 2} | E{4 * i + 1} E{4 * i + 3})" for i in rounds)
+    with quick():
+        compiled = one(f"check {body}", letters=events)
+    for state, row in enumerate(compiled.automaton.table):
+        assert len(row) <= 3, state
+    assert max(map(len, compiled.automaton.table)) == 3
+
+
+def futures(count: int) -> str:
+    """Return a choice in which each guard leads to a future of its own."""
+    return " | ".join(f"E{i} E{(i + 1) % count}" for i in range(count))
+
+
+def test_minterms_max() -> None:
+    text = p(f"check {futures(11)}", letters=unrelated(11))
+    said = refused(text)
+    assert (said.code, "minterms_max" in said.hint, "1024" in said.message) == (
+        "K211", True, True
+    )  # fmt: skip
+    # Ten of them tell 1,023 classes of events apart.
+    assert pointed_at(text, said) == "E10"
+    assert "`E10`" in said.message
+    assert "type ==" in said.hint
+    two = p(f"check {futures(2)}", letters=unrelated(2))
+    assert refused(two, Limits(minterms_max=2)).code == "K211"
+    ketal.compile(two, limits=Limits(minterms_max=3))
+
+
+def pointed_at(text: str, said: Diagnostic) -> str:
+    """Return the text of a finding's span, which is within one line."""
+    span = said.span
+    assert span is not None
+    assert span.line == span.end_line
+    return text.split("\n")[span.line - 1][span.column - 1 : span.end_column - 1]
+
+
+OVERLAPPING = "event A = x == 1; event B = x > 0;"
+
+
+@pytest.mark.parametrize("count", [14, 20, 500])
+def test_states_max_stops_an_exponential_subset_construction(count: int) -> None:
+    said = refused(p(f"check (A | B)* A (A | B){{{count}}}", letters=OVERLAPPING))
+    assert (said.code, "states_max" in said.hint, "10000" in said.message) == ("K212", True, True)
+
+
+def test_a_large_automaton_below_the_limit_is_made() -> None:
+    with quick(20):
+        compiled = one("check (A | B)* A (A | B){10}", letters=OVERLAPPING)
+    assert len(compiled.automaton.table) == 2**11
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(A{100}){101}",
+        "{A & B & C & D & {A & B & C & D & {A & B & C & D & {A & B}}}}",
+        f"({' | '.join(['A'] * 3000)}) ({' | '.join(['B'] * 3000)})",
+        "(" + " ".join(["A?"] * 2000) + " B){4}",
+    ],
+    ids=["counts", "together", "alternatives", "optional"],
+)
+def test_states_max_stops_a_large_body_before_it_is_made(body: str) -> None:
+    said = refused(p(f"find any {body}"))
+    assert said.code == "K212"
+    assert "states_max" in said.hint
+
+
+@pytest.mark.parametrize(
+    ("body", "product"),
+    [
+        ("(A{1000}){1000}", "1000 × 1000"),
+        ("A{7} ((A{3,100} B){2,} | C (B C){60}){400}", "400 × 2 × 100"),
+        ("A{9} | {B & (C{1000})+ (C{4,}){900,}}{12}", "12 × 900 × 4"),
+    ],
+)
+def test_counts_that_multiply_beyond_states_max_are_named(body: str, product: str) -> None:
+    text = p(f"find any {body}")
+    said = refused(text)
+    assert (said.code, pointed_at(text, said)) == ("K212", body)
+    assert said.hint.startswith("limit states_max; ")
+    assert said.hint.endswith(f"; counts inside of counts multiply, here {product}")
+
+
+def test_states_max_can_be_set() -> None:
+    text = p("check A B C")
+    assert refused(text, Limits(states_max=3)).code == "K212"
+    assert len(ketal.compile(text, limits=Limits(states_max=4)).one.automaton.table) == 4
+
+
+def test_repetitions_max() -> None:
+    said = refused(p("find any A{1001}"))
+    assert "repetitions_max is 1000" in said.message
+    assert len(one("find any A{1000}").automaton.table) == 1001
+    assert "repetitions_max is 2" in refused(p("find any A{3}"), Limits(repetitions_max=2)).message
+
+
+def test_a_limit_is_a_positive_integer_with_a_known_name() -> None:
+    for value in (0, -1, True, 1.5, "3"):
+        with pytest.raises(SettingError, match="states_max must be a positive integer"):
+            Limits(states_max=value)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="did you mean states_max"):
+        Limits.named({"state_max": 3})
+    assert Limits.named({"states_max": 3}).states_max == 3
+
+
+def test_compiling_does_not_split_on_what_is_decided() -> None:
+    """Many events, each with a type and an attribute of its own: no case is tried twice."""
+    for guard in ('type == "t{i}"', 'x == "{i}"', 'type == "t{i}" && y{i} == 1'):
+        count = 30
+        events = "".join(f"event E{i} = {guard.format(i=i)};\n" for i in range(count))
+        any_of = " | ".join(f"E{i}" for i in range(count))
+        for body in (f"find next ({any_of}) E1", f"check {futures(count)}"):
+            with quick():
+                automaton = one(body, letters=events).automaton
+            assert len(automaton.minterms) == count
+
+
+def test_a_pattern_of_very_many_steps_needs_no_deep_recursion() -> None:
+    events = 'event A = type == "a";\n' + "".join(f"S{i} = A;\n" for i in range(1_500))
+    steps = " ".join(f"S{i}" for i in range(1_500))
+    with quick(20):
+        assert len(one(f"find any {steps}", letters=events).automaton.table) == 1_501
+
+
+# --- hostile attributes ---------------------------------------------------------------------
+
+LONG = "a" * 100_000
+
+
+@pytest.mark.parametrize("regex", ["(a*)*b", "(a|a)*b", "(a+)+$x", "(.*)*(.*)*(.*)*b", "a{0,500}b"])
+def test_no_regular_expression_stalls_on_a_hostile_attribute(regex: str) -> None:
+    program = ketal.compile(p("find any S", f"S = x matches /{regex}/", letters="event E = true;"))
+    with quick():
+        events = [e(f"n@{i}", "t", x=LONG) for i in range(1, 21)]
+        assert list(ketal.run(program, events)) == []
+
+
+GLOBS = (
+    'S = host("*a*a*a*a*b")',
+    'T = origin("*a*a*a*a*b")',
+    "U = call(* *a*a*a*a*b(..))",
+    "V = call(*a*a*a*a*b S.t(..))",
+    "W = call(* S.t(.., *a*a*a*b, ..))",
+)
+
+
+def test_no_glob_stalls_on_a_hostile_attribute() -> None:
+    program = ketal.compile(p(*GLOBS, "find any S | T | U | V | W", letters="event E = true;"))
+    events = [
+        Event(LONG, LONG, {LONG: 1}, data={"origin": LONG}),
+        Event("n", "S.t", {"n": 1}, data={"result_type": LONG, "arg_types": [LONG] * 50}),
+        Event("n", "S.t", {"n": 2}, data={"result_type": LONG, "arg_types": ["a"] * 10_000}),
+    ]
+    with quick():
+        assert list(ketal.run(program, events)) == []
+
+
+def test_no_list_of_argument_types_makes_a_call_backtrack() -> None:
+    program = ketal.compile(
+        p(
+            "S = call(* S.t(.., a, .., a, .., a, .., b))",
+            "find any S",
+            letters="event E = true;",
+        )
+    )
+    with quick():
+        event = e("n@1", "S.t", arg_types=["a"] * 5_000)
+        assert list(ketal.run(program, [event])) == []
+
+
+def test_argument_types_match_as_the_obvious_recursion_says() -> None:
+    def obvious(globs: tuple[str, ...], values: list[str]) -> bool:
+        if not globs:
+            return not values
+        if globs[0] == "..":
+            return any(obvious(globs[1:], values[i:]) for i in range(len(values) + 1))
+        return bool(values) and globs[0] in ("*", values[0]) and obvious(globs[1:], values[1:])
+
+    for length in range(5):
+        for globs in itertools.product(("..", "*", "a", "b"), repeat=length):
+            for count in range(4):
+                for values in itertools.product("ab", repeat=count):
+                    assert arguments_match(globs, list(values)) is obvious(globs, list(values))
+
+
+# --- errors and warnings of the compiler --------------------------------------------------------
+
+
+def findings(text: str, *codes: str) -> list[tuple[str, str, str]]:
+    """Return (code, severity, the text of its span) of each finding with one of these codes."""
+    lines = text.split("\n")
+    out = []
+    for said in ketal.lint(text):
+        if said.code in codes:
+            span = said.span
+            assert span is not None
+            assert span.line == span.end_line
+            assert said.message
+            assert said.hint
+            assert said.pattern == "P"
+            out.append(
+                (
+                    said.code,
+                    said.severity,
+                    lines[span.line - 1][span.column - 1 : span.end_column - 1],
+                )
+            )
+    return out
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (("S = A && B", "find any S"), ("K203", "error", "S")),
+        (("S = A && x > 3 && x < 3", "find any S"), ("K203", "error", "S")),
+        (("S = A && x == 1 && x == 2", "find any S"), ("K203", "error", "S")),
+        (('S = A && x == 1 && x == "1"', "find any S"), ("K203", "error", "S")),
+        (("S = A && !exists(x) && x != 1", "find any S"), ("K203", "error", "S")),
+        (('S = type == "other"', "find any S"), ("K204", "error", "S")),
+        (("S = true && x == 1", "find any S"), None),
+        (('find any A not (type == "x") B',), ("K205", "warning", 'type == "x"')),
+        (("find any A not N B",), None),
+        (("S = B && x == A.x", "find any A? S"), ("K201", "error", "A.x")),
+        (("S = B && x == A.x", "find any (A | C) S"), ("K201", "error", "A.x")),
+        (("S = B && x == A.x", "find any A+ S"), None),
+        (("S = B && x == A.x", "find any {A & S}"), ("K201", "error", "A.x")),
+        (("find any A? B", "return y = A.x"), ("K201", "error", "A.x")),
+        (("find any A not (N && x == C.x) B C",), ("K201", "error", "C.x")),
+    ],
+)  # fmt: skip
+def test_guards_that_cannot_hold_and_references_that_are_unbound(
+    statements: tuple[str, ...], expected: tuple[str, str, str] | None
+) -> None:
+    found = findings(p(*statements), "K201", "K203", "K204", "K205")
+    assert found == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("statements", "order", "body"),
+    [
+        (("check (A B)*",), "CausalOrder", "(A B)*"),
+        (("check (A B)*",), "arrival", "(A B)*"),
+        (("find next A B",), "CausalOrder", "A B"),
+        (("find strict A B",), "CausalOrder", "A B"),
+        (("find any A B",), "arrival", "A B"),
+        (("find any A B", "within 3 events"), "CausalOrder", "within 3 events;"),
+        (("find any A B", "limit 2"), "CausalOrder", "limit 2;"),
+        (("find any A", "limit 2"), "arrival", "limit 2;"),
+        (("find next A B", "limit 2"), "CausalOrder", "A B"),
+        (("find any A not N B",), "arrival", "A not N B"),
+        (("S = Causal(B, A)", "check (A S)*"), "CausalOrder", "(A S)*"),
+    ],
+)
+def test_order_sensitive_patterns_are_told(
+    statements: tuple[str, ...], order: str, body: str
+) -> None:
+    text = p(*statements, order=order)
+    assert findings(text, "K220") == [("K220", "warning", body)]
+    assert not ketal.compile(text).one.order_independent
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("find any A B",),
+        ("find any A+ B", "within 5 s", "partition by k"),
+        ("find any A not N B",),
+        ("check (A | B)*",),
+        ("check A*",),
+        ("S = Causal(A)", "check S*"),
+        ("find next A",),
+        ('X = A && host("n1")', 'Y = B && host("n1")', "check (X Y)*"),
+    ],
+)
+def test_order_independent_patterns_are_proven(statements: tuple[str, ...]) -> None:
+    letters = 'event A = type == "a"; event B = type == "b"; event N = type == "n";'
+    if "host" in statements[0]:
+        letters = 'event A = type == "a" && host("n1"); event B = type == "b" && host("n1"); '
+    text = p(*statements, order="CausalOrder", letters=letters)
+    assert findings(text, "K220") == []
+    assert ketal.compile(text).one.order_independent
+
+
+@pytest.mark.parametrize(
+    ("find", "order", "void"),
+    [
+        ("find any A B", "total", "`total` has"),
+        ("find any A B", 'total, nodes = ["p"]', "`total` and `nodes` have"),
+        ("find any A+", "gap = 1 s, idle = 1 s", "`idle` has"),
+        ("find any A B", "overflow = lost", "`overflow` has"),
+        ("find any A B", "gap = 1 s", ""),
+        ("find any A B", "frontier = 1 s", ""),
+        ("find any A not N B", 'total, nodes = ["p"], idle = 1 s, overflow = lost', ""),
+        ("find any A B; limit 1", 'total, nodes = ["p"]', ""),
+        ("find any A B; within 3 events", 'total, nodes = ["p"]', ""),
+        ("find next A B", 'total, nodes = ["p"]', ""),
+    ],
+)
+def test_options_of_waiting_where_nothing_waits_are_told(find: str, order: str, void: str) -> None:
+    linted = ketal.lint(p(find, order=f"CausalOrder({order})"))
+    said = [d for d in linted if d.code != "K108"]  # of letters that are not used
+    assert [d.code for d in said] == ["K224"] * bool(void)
+    assert all(d.severity == "warning" and f"so {void} no effect" in d.message for d in said)
+
+
+def test_the_two_steps_that_do_not_commute_are_named() -> None:
+    (said,) = ketal.compile(p("check (A B)*", order="CausalOrder", letters=AB)).warnings
+    assert said.message == "order-sensitive: in state q0, `A` and `B` do not commute"
+    assert "CausalOrder(total)" in said.hint
+
+
+@pytest.mark.parametrize(
+    ("statements", "order", "instead"),
+    [
+        (("find any A B",), "arrival", ("order arrival", "order CausalOrder")),
+        (("find any A not N B",), "arrival", ("order arrival", "order CausalOrder")),
+        (("find any A B", "limit 2"), "CausalOrder", ("limit 2;", "")),
+        (("find any A B", "within 3 events"), "CausalOrder", ("3 events", "3 s")),
+        (("find next A B",), "CausalOrder", ("find next", "find any")),
+        (("find next A B",), "arrival", ("order arrival", "order CausalOrder(total)")),
+        (("find next A B",), "CausalOrder", ("CausalOrder", "CausalOrder(total)")),
+        (("find strict A B", "limit 2"), "CausalOrder", ("CausalOrder", "CausalOrder(total)")),
+        (("check (A B)*",), "CausalOrder", ("CausalOrder", "CausalOrder(total)")),
+        (("check (A B)*",), "arrival", ("order arrival", "order CausalOrder(total)")),
+    ],
+)
+def test_the_hint_of_an_order_sensitive_pattern_helps(
+    statements: tuple[str, ...], order: str, instead: tuple[str, str]
+) -> None:
+    text = p(*statements, order=order)
+    (said,) = [d for d in ketal.lint(text) if d.code == "K220"]
+    word = instead[1].removeprefix("order ") or "leave `limit` out"
+    assert (word if instead[1] != "3 s" else "a window of time") in said.hint
+    assert findings(text.replace(*instead), "K220") == []
+
+
+AB = 'event A = type == "a"; event B = type == "b";\n'
+STACK = """
+pattern ReplicatedStack {
+    order CausalOrder;
+    at every node;
+    event On   = call(* ReplicatedStack.on(..)) && localhost;
+    event Push = call(* ReplicatedStack.push(..));
+    event Pop  = call(* ReplicatedStack.pop(..));
+    event Off  = call(* ReplicatedStack.off(..)) && localhost;
+    A = On;
+    B = Causal(Push, A) || Causal(Pop, A);
+    C = Causal(Off, all);
+    check (A B* C)*;
+}
+"""
+
+
+def test_the_replicated_stack_of_design_3_is_order_independent() -> None:
+    program = ketal.compile(STACK)
+    assert program.warnings == ()
+    assert program.one.order_independent
+    # Pushes and pops of other nodes, in turn: which is learned first may be either.
+    turns = STACK.replace(
+        "B = Causal(Push, A) || Causal(Pop, A);", "B = Causal(Push, A); D = Causal(Pop, A);"
+    ).replace("(A B* C)*", "(A (B D)* C)*")
+    (said,) = ketal.compile(turns).warnings
+    assert said.code == "K220"
+    assert "`B` and `D` do not commute" in said.message
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        # One event can be S, whose register U reads, or T, which leaves it as it was.
+        (
+            ("S = A && x == 1", "T = A && y == 1", "U = Causal(B, S)", "check (S | T)* U"),
+            [("K221", "warning", "T")],
+        ),
+        (("S = A && x == 1", "T = A && y == 1", "find any S B | T C"), [("K221", "warning", "T")]),
+        # Merged: no register is read, so the readings are one set of states.
+        (("S = A && x == 1", "T = A && y == 1", "check (S B | T C)*"), []),
+        (("S = A && x == 1", "T = A && x == 2", "find any S B | T C"), []),
+        (("find any A B | A C",), []),
+    ],
+)
+def test_ambiguous_steps_are_told(
+    statements: tuple[str, ...], expected: list[tuple[str, str, str]]
+) -> None:
+    text = p(*statements, order="CausalOrder", letters=AB + 'event C = type == "c";')
+    assert findings(text, "K221") == expected
+    for said in ketal.compile(text).warnings:
+        if said.code == "K221":
+            assert "one event can be both `S` and `T`" in said.message
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (("S = Causal(B, A)", "find any S A"), [("K223", "warning", "A")]),
+        (("T = A", "S = Causal(B, T)", "find any A S"), [("K223", "warning", "T")]),
+        (("S = Conc(B)", "find any S A"), [("K223", "warning", "Conc(B)")]),
+        (("S = Causal(B, all)", "find any S A"), [("K223", "warning", "all")]),
+        (("S = Causal(B, S)", "find any A S"), [("K223", "warning", "S")]),
+        (("find any A not (Causal(N, B)) B",), [("K223", "warning", "B")]),
+        (("S = Causal(B, A) || Causal(C, D)", "find any A S D"), [("K223", "warning", "D")]),
+        # On some path is enough.
+        (("S = Causal(B, A)", "find any A? S"), []),
+        (("S = Causal(B, A)", "find any (S A)+"), []),
+        (("S = Causal(B, S)", "find any A S S"), []),
+        (("S = Conc(B)", "find any S+ A"), []),
+        (("S = Causal(B, A)", "find any {A & S}"), []),
+        (("find any A not (Causal(N, A)) B",), []),
+        (
+            ("S = Causal(B, A)", "check automaton { initial q; q -> r on S; r -> q on A; }"),
+            [],
+        ),
+    ],
+)
+def test_an_anchor_that_has_no_event_on_any_path_is_told(
+    statements: tuple[str, ...], expected: list[tuple[str, str, str]]
+) -> None:
+    assert findings(p(*statements, order="CausalOrder"), "K223") == expected
+
+
+def test_an_anchor_of_a_step_that_the_body_never_takes_is_told() -> None:
+    """K223 says so where it is named, K107 where it is declared: removing it would be an error."""
+    text = p("S = A && !Causal(A, R)", "R = B", "check S")
+    said = {w.code: (w.message, w.hint) for w in ketal.compile(text).warnings}
+    assert said["K223"] == (
+        "`Causal` asks nothing here: the step `R` is not in the body",
+        "put `R` into the body before `S`, or name another anchor",
+    )
+    assert said["K107"] == ("the step `R` is never used", "name it in the `check`")
+
+
+@pytest.mark.parametrize("guard", ["x == R.x", "Causal(A, R)", "!Conc(A, R)"])
+def test_a_step_on_an_edge_that_no_path_takes_may_name_one_that_is_on_none(guard: str) -> None:
+    body = "automaton { initial q; q -> r on A; dead -> r on S; }"
+    program = ketal.compile(p(f"S = A && {guard}", "R = B", f"check {body}"))
+    assert [str(v) for v in ketal.run(program, [e("n@1", "a"), e("n@2", "a")])] == [
+        "violation P: n@2 a: nothing may follow"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("guard", "reason"),
+    [
+        ("!Causal(A, R)", "R has no event yet"),
+        ("!Conc(A, R)", "R has no event yet"),
+        ("!Causal(A, B)", "B has no event yet"),
+        ("!Causal(A, all)", "no event was taken before it"),
+        ("!Conc(A)", "no event was taken before it"),
+    ],
+)
+def test_a_violation_says_that_an_anchor_has_no_event(guard: str, reason: str) -> None:
+    program = ketal.compile(p(f"S = A && {guard}", "R = B", "check S B*"))
+    (violation,) = ketal.Monitor(program).feed(e("n@1", "a"))
+    assert isinstance(violation, ketal.Violation)
+    assert violation.reason == f"expected S; no S: {reason}"
+
+
+def test_a_list_of_several_kinds_says_why_nothing_is_known_to_be_in_none_of_it() -> None:
+    text = p('S = A && !(x in [1, "a"])', "find any S")
+    (said,) = [d for d in ketal.lint(text) if d.severity == "error"]
+    assert (said.code, pointed_at(text, said)) == ("K203", '!(x in [1, "a"])')
+    assert "a number and a string" in said.hint
+    assert "different kinds is unknown" in said.hint
+    better = p('S = A && (!(x in [1]) || !(x in ["a"]))', "find any S")
+    assert not [d for d in ketal.lint(better) if d.severity == "error"]
+    assert ketal.lint(p('S = A && x in [1, "a"]', "find any S")) == ketal.lint(
+        p("S = A && x == 1", "find any S")
+    )
+
+
+# --- lists and chains ---------------------------------------------------------------------------
+
+
+def test_a_list_is_one_predicate_however_long() -> None:
+    items = ", ".join(f"{n}, {n}.0" for n in range(5_000))
+    compiled = one(f"S = x in [{items}]", "T = y in [3, 3.0]", "find any S T")
+    shapes = [atom.shape for atom in compiled.automaton.atoms]
+    assert shapes.count("member") == 1
+    assert len([s for s in shapes if s in ("member", "compare")]) == 2 + 5  # five events
+    events = [e("n@1", "a", x=4_999, y=1), e("n@2", "a", x=True), e("n@3", "b", y=3)]
+    assert [held(compiled, event) for event in events] == [{0}, set(), set()]
+
+
+def test_the_order_of_a_list_does_not_matter() -> None:
+    prints = {
+        one(f"S = A && x in [{items}]", "find any S").fingerprint
+        for items in ("1, 2, 3", "3, 2, 1", "2, 3, 1, 2")
+    }
+    assert len(prints) == 1
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        ("x in [1, 2] | x == 2", {(0,), (0, 1)}),
+        ("x in [1, 2] | x == 3", {(0,), (1,)}),
+        ("x in [1, 2] | x in [3, 4]", {(0,), (1,)}),
+        ("x in [1, 2] | x < 3", {(1,), (0, 1)}),
+        ("x in [1, 5] | x < 3", {(0,), (1,), (0, 1)}),
+        ("x in [1, 2] | x != 1", {(0,), (1,), (0, 1)}),
+        ("x in [1, 2] | !(x in [1, 2])", {(0,), (1,)}),
+        ("x in [1, 'a'] | x in ['a', true]", {(0,), (1,), (0, 1)}),
+        ("x in ['a', 'b'] | x matches /a/", {(0,), (1,), (0, 1)}),
+        ("x in ['a', 'ba'] | x matches /a/", {(1,), (0, 1)}),
+        ("type in ['a', 'b'] | call(* a(..))", {(0,), (0, 1)}),
+        ("!(x in [1, 2]) | !(x in [2, 3])", {(0,), (1,), (0, 1)}),
+        ("!(x in [1, 2]) | exists(x)", {(1,), (0, 1)}),
+        ("x + 1 in [1, 2] | x + 1 == 3", {(0,), (1,)}),
+    ],
+)
+def test_the_theory_knows_lists(guards: str, expected: set[tuple[int, ...]]) -> None:
+    assert first_minterms(between(*guards.replace("'", '"').split(" | "))) == expected
+
+
+def test_a_long_sum_is_compiled_and_calculated_from_the_left() -> None:
+    compiled = one(f"S = x == 1{' + y' * 2_000}", f"T = x == 0{' - y * 2' * 50}", "find any S | T")
+    for x, guards in ((2_001, {0}), (-100, {1}), (5, set())):
+        assert held(compiled, e("n@1", "a", x=x, y=1)) == guards
+
+
+# --- what the reviewers found -------------------------------------------------------------------
+
+
+def test_two_parts_of_a_scope_with_one_name_are_refused() -> None:
+    text = 'pattern P { at every node; partition by node; event E = type == "e"; check E*; }'
+    with pytest.raises(PatternError, match="K206"):
+        ketal.compile(text)
+
+
+def test_a_guard_too_hard_to_refute_is_taken_as_possible_not_waited_for() -> None:
+    # Nine pigeons in eight holes: unsatisfiable, and exponential to refute by splitting.
+    pigeons, holes = range(9), range(8)
+    somewhere = [" || ".join(f"p{p}h{h}a == p{p}h{h}b" for h in holes[:1]) for p in pigeons[:1]]
+    clauses = [f"({' || '.join(f'p{p} == {h}' for h in holes)})" for p in pigeons]
+    clauses += [
+        f"!(p{p} == {h} && p{q} == {h})"
+        for h in holes
+        for p, q in itertools.combinations(pigeons, 2)
+    ]
+    text = f"pattern P {{ event E = true; A = {' && '.join([*somewhere, *clauses])}; check A*; }}"
+    with quick():
+        ketal.compile(text, limits=Limits(atoms_max=200))
+
+
+# --- a step that is both after and concurrent with what is bound -----------------------------
+
+
+@pytest.mark.parametrize(
+    ("steps", "dead"),
+    [
+        ("B = Causal(E) && Conc(E); find any A B;", True),
+        ("B = Causal(E, A) && Conc(E, A); find any A B;", True),
+        ("B = Causal(E, all) && Conc(E, A); find any A B;", True),
+        ("B = Causal(E) && Conc(E, A); find any A B;", True),  # the prior event is A
+        ("B = Causal(E) && Conc(E, A); find any A E B;", False),
+        ("B = Causal(E) || Conc(E); find any A B;", False),
+        ("B = Causal(E) && Conc(E); find any A? B;", False),  # the first one asks nothing
+        ("B = Causal(E, A) && Conc(E, A); find any A? E B;", False),
+        ("B = Causal(E) && !Conc(E); find any A B;", False),
+    ],
+)
+def test_a_step_that_no_event_can_take_is_refused(steps: str, dead: bool) -> None:
+    """What is causally after an event is not concurrent with it (DESIGN 2)."""
+    text = f"pattern P {{ order CausalOrder; event E = true; A = E; {steps} }}"
+    if not dead:
+        assert ketal.compile(text)
+        return
+    with pytest.raises(PatternError, match=r"K203.*no event can satisfy the step `B`"):
+        ketal.compile(text)

@@ -1,0 +1,101 @@
+"""Fingerprints outlive the names of classes and fields (`ketal.compiler.automaton`).
+
+`fingerprints.json` holds, for each pattern of the examples and of the corpus, its
+fingerprint and a digest of what a snapshot records of it. They are ids that users and
+saved states have: a change here is a new format, never a renaming.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import ketal
+from ketal.compiler.automaton import (
+    FIELD_TAGS,
+    NODE_TAGS,
+    Automaton,
+    LiveRegisters,
+    Variant,
+    canonical_form,
+)
+from ketal.compiler.predicates import Atom
+from ketal.grammar import parse
+from ketal.model import syntax
+from ketal.runtime.monitor import _mark
+
+ROOT = Path(__file__).resolve().parents[2]
+PINNED = json.loads((Path(__file__).parent / "fingerprints.json").read_text())
+
+# A pattern of every class of nodes; parsed only, as no pattern that compiles has them all.
+EVERY_NODE = """
+param limit_of = 3;
+event Shared = host("db-*") || origin("A");
+pattern Everything {
+    order CausalOrder(frontier = 10 s);
+    at host("db-*") all;
+    partition by height, node;
+    mode possibly;
+    topology { p -> q; q -> r relaxed; }
+    event A = call(* Stack.on(..)) && localhost && !(x in [1, 2.5]) || true;
+    event B = exists(data.node) && name matches /a+/ && sane(y, -z) && type == "b";
+    C = Causal(B, all) && size * 2 > limit_of;
+    D = Conc(A) && hash != C.hash;
+    find any (A | B) not Shared C {2,3} {C & D};
+    within 100 events;
+    return height = C.height, nodes = [C.node, D.node];
+}
+pattern Spelled {
+    event A = false;
+    check automaton { initial q0; final q0; q0 -> q0 on A; }
+}
+"""
+EVERY_NODE_DIGEST = "f2b4c5730e2ac0b74b2f4101aa26cb3c"
+
+
+def digest(value: Any) -> str:
+    packed = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(packed, digest_size=16).hexdigest()
+
+
+def node_classes() -> set[type]:
+    of_syntax = {c for c in vars(syntax).values() if isinstance(c, type)}
+    return {c for c in of_syntax if issubclass(c, syntax.Node)} - {syntax.Node}
+
+
+def pattern_files() -> list[Path]:
+    folders = (ROOT / "examples", ROOT / "tests" / "corpus")
+    return sorted(path for folder in folders for path in folder.rglob("*.ketal"))
+
+
+def computed() -> dict[str, list[str]]:
+    return {
+        f"{path.relative_to(ROOT).as_posix()}#{compiled.name}": [
+            compiled.fingerprint,
+            digest(_mark(compiled)),
+        ]
+        for path in pattern_files()
+        for compiled in ketal.load(path).compiled
+    }
+
+
+def test_the_fingerprints_of_all_examples_and_of_the_corpus_are_as_they_were() -> None:
+    assert computed() == PINNED
+
+
+def test_every_class_that_is_hashed_has_a_tag_of_its_own() -> None:
+    assert set(NODE_TAGS) == node_classes() | {Atom, Variant, LiveRegisters}
+    assert len(set(NODE_TAGS.values())) == len(NODE_TAGS)
+
+
+def test_every_field_of_an_automaton_has_a_tag_but_the_names_of_states() -> None:
+    assert set(FIELD_TAGS.values()) == {f.name for f in fields(Automaton)} - {"names"}
+
+
+def test_the_plain_form_of_every_class_of_nodes_is_as_it_was() -> None:
+    file = parse(EVERY_NODE)
+    assert {type(node) for node in syntax.walk(file)} == node_classes()
+    assert digest(canonical_form(file)) == EVERY_NODE_DIGEST

@@ -1,0 +1,226 @@
+"""What a pattern holds stays bounded: windows, scopes, breakers of `not` (DESIGN 6 and 9).
+
+Each test would reach a limit, and say so in a count, if what is over were kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal import semantics
+from ketal.engine import event_buffer as kept
+from ketal.engine.scopes import PatternRun
+from ketal.engine.windows import EarliestAfter
+from ketal.model.limits import Limits
+from tests.cases import facts
+from tests.outcomes import collected, outcome
+from tests.property.test_engine import cases, program_of
+
+EVENTS = 'event A = type == "A"; event B = type == "B"; event N = type == "N";'
+
+
+def stream(count: int, *, types: str = "AB", nodes: int = 3, seed: int = 1) -> list[ketal.Event]:
+    """Return events 10 ms apart, of nodes that hear of each other now and then."""
+    rng = random.Random(seed)
+    clocks: dict[str, dict[str, int]] = {f"n{i}": {} for i in range(nodes)}
+    events = []
+    for number in range(count):
+        node = rng.choice(sorted(clocks))
+        clock = clocks[node]
+        if rng.random() < 0.3:
+            for other, counter in clocks[rng.choice(sorted(clocks))].items():
+                clock[other] = max(counter, clock.get(other, 0))
+        clock[node] = clock.get(node, 0) + 1
+        events.append(
+            ketal.Event(
+                node=node,
+                type=rng.choice(types),
+                clock=dict(clock),
+                time=number / 100,
+                data={"k": number // 4, "v": rng.randrange(5)},
+            )
+        )
+    return events
+
+
+def judged(body: str, events: list[ketal.Event], **limits: int) -> dict[str, Any]:
+    """Return the counts of a pattern with this body over a finite log."""
+    program = ketal.compile(f"pattern P {{ {body} }}", limits=Limits(**limits))
+    verdicts = ketal.run(program, events)
+    list(verdicts)
+    counts: dict[str, Any] = verdicts.summary["patterns"]["P"]
+    return counts
+
+
+WINDOWS = {
+    "any": f"order CausalOrder; {EVENTS} find any A B; within 1 s;",
+    "any-not": f"order CausalOrder; {EVENTS} find any A not N B; within 1 s;",
+    "next": f"order CausalOrder; {EVENTS} B1 = B && v == 7; find next A B1; within 1 s;",
+    "at-every-node": f"order CausalOrder; at every node; {EVENTS} find any A B; within 1 s;",
+    "places": f"order CausalOrder; {EVENTS} find any A B; within 100 events;",
+    "places-arrival": f"{EVENTS} find any A B; within 100 events;",
+}
+
+
+@pytest.mark.parametrize("body", WINDOWS.values(), ids=WINDOWS)
+def test_what_a_window_has_passed_takes_no_room(body: str) -> None:
+    """A finite log ends its windows as it goes: 4,000 events, at most 100 in a window."""
+    counts = judged(body, stream(4_000), runs_max=600, candidates_max=600)
+    assert "overflows" not in counts
+    assert counts["matches"] + counts["timed_out"] > 1_000
+
+
+def test_the_limit_is_reached_where_the_window_is_wide() -> None:
+    """The test above can fail: with a window of the whole log there is no room."""
+    body = WINDOWS["any"].replace("1 s", "1000 s")
+    assert judged(body, stream(1_500), runs_max=600)["overflows"] > 0
+
+
+SCOPES = {
+    "check": f"partition by k; {EVENTS} check (A | B)*;",
+    "next": f"partition by k; {EVENTS} X = A || B; Y = A || B; find next X Y X Y; within 1 s;",
+    "any": f"order CausalOrder; partition by k; {EVENTS} find any A B; within 1 s;",
+}
+
+
+@pytest.mark.parametrize("body", SCOPES.values(), ids=SCOPES)
+def test_scopes_that_are_over_take_no_room(body: str) -> None:
+    """1,000 keys, each of four events: only those that are going on are held."""
+    body = f"order CausalOrder; {body}" if "CausalOrder" not in body else body
+    counts = judged(body, stream(4_000), scopes_max=60)
+    assert "overflows" not in counts
+    assert counts["matches"] + counts["timed_out"] > 100 or "check" in body
+
+
+def test_a_scope_that_is_let_go_is_as_if_it_had_never_been() -> None:
+    """A key that comes back after it was over starts anew, and a halted one stays halted."""
+    body = "partition by k; event A = type == 'A'; event B = type == 'B'; check (A B)*;"
+    body = body.replace("'", '"')
+    run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits())
+
+    def offer(counter: int, kind: str, key: int) -> list[Any]:
+        event = ketal.Event(node="n", type=kind, clock={"n": counter}, data={"k": key})
+        return [v for _, verdicts in run.process((event,)) for v in verdicts]
+
+    assert [len(offer(n, kind, 1)) for n, kind in enumerate("ABAB", 1)] == [0, 0, 0, 0]
+    assert not run.scopes
+    assert [len(offer(n, kind, 2)) for n, kind in enumerate("BA", 5)] == [1, 0]
+    assert run.counts.halted == 1
+    assert len(run.scopes) == 1
+
+
+def test_runs_are_counted_over_all_scopes() -> None:
+    """`runs_max` is of one pattern, not of one scope."""
+    body = f"partition by v; {EVENTS} find any A B;"
+    counts = judged(body, stream(400), runs_max=100)
+    assert counts["overflows"] > 0
+    run = PatternRun(ketal.compile(f"pattern P {{ {body} }}").compiled[0], Limits())
+    run.process(list(stream(400)))
+    live: list[Any] = [scope.run for scope in run.scopes.values()]
+    assert len(live) == 5
+    assert run.live_runs() == sum(find.partials for find in live) > 100
+
+
+def test_a_limit_is_told_once_in_a_scope_and_counted() -> None:
+    """What cannot be kept is a verdict the first time, and a count always."""
+    program = ketal.compile(f"pattern P {{ {EVENTS} find any A A A A B; }}")
+    verdicts = ketal.run(program, stream(60), limits=Limits(runs_max=500))
+    said = [v for v in verdicts if isinstance(v, ketal.Overflow)]
+    assert [v.limit for v in said] == ["runs_max"]
+    assert said[0].given_up.startswith("partial matches: ")
+    assert verdicts.summary["patterns"]["P"]["overflows"] > 1_000
+
+
+# --- the fast forms against the oracle, where what is over is let go of early ------------
+
+
+def causal(base: int, **knobs: Any) -> Iterator[tuple[int, Any, list[ketal.Event]]]:
+    """Yield cases under CausalOrder."""
+    return cases(range(base, base + 500), order="causal", **knobs)
+
+
+def test_a_finite_log_that_ends_windows_early_says_what_the_oracle_says() -> None:
+    """Ending a window when nothing can fit it any more changes no verdict."""
+    ended = 0
+    for seed, file, events in causal(900_000):
+        program = program_of(file)
+        if program.compiled[0].window_us is None:
+            continue
+        verdicts = list(ketal.run(program, events))
+        run = PatternRun(program.compiled[0], Limits())
+        run.counts.unscoped = run.counts.untimed = 0
+        said = collected(run, verdicts)
+        expected = facts(semantics.judge(file, "P", events))
+        got = facts(said)
+        assert got["matches"] == expected["matches"], f"seed {seed}"
+        assert got["timed_out"] == expected["timed_out"], f"seed {seed}"
+        ended += bool(expected["timed_out"])
+    assert ended > 20
+
+
+def test_breakers_of_not_are_let_go_of_when_nothing_needs_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a sweep at every event the engine still says what the oracle says."""
+    monkeypatch.setattr(kept, "SWEEP_MIN", 1)
+    swept = 0
+    for seed, file, events in causal(910_000):
+        if not program_of(file).compiled[0].automaton.nots:
+            continue
+        expected = facts(semantics.judge(file, "P", events))
+        assert facts(outcome(file, events)) == expected, f"seed {seed}"
+        swept += 1
+    assert swept > 20
+
+
+def test_watermarks_end_no_window_that_a_node_may_still_learn_for() -> None:
+    """`at every node`: what a copy has not learned of has not passed for it."""
+    body = f"order CausalOrder; at every node; {EVENTS} find any A B; within 5 s;"
+    program = ketal.compile(f"pattern P {{ {body} }}")
+
+    def event(node: str, kind: str, time: float, **clock: int) -> ketal.Event:
+        return ketal.Event(node=node, type=kind, clock=clock, time=time)
+
+    events = [
+        event("b", "X", 0, b=1),
+        event("a", "A", 1, a=1),
+        event("a", "B", 2, a=2),
+        event("b", "X", 30, a=2, b=2),  # here b learns of both
+    ]
+    expected = [v.to_dict()["id"] for v in ketal.run(program, events)]
+    assert len(expected) == 2
+    with ketal.Monitor(program) as monitor:
+        found = []
+        for item in events:
+            found += monitor.feed(item)
+            assert item.time is not None
+            found += monitor.advance_time(item.time)
+        found += monitor.advance_time(100)
+    assert [v.to_dict()["id"] for v in found] == expected
+
+
+def test_breakers_of_not_do_not_pile_up() -> None:
+    """2,700 of 8,000 events are an N: those that nothing waits for are let go of."""
+    body = f"order CausalOrder; {EVENTS} find any A not N B; within 1 s;"
+    counts = judged(body, stream(8_000, types="ABN"), candidates_max=2_000)
+    assert "overflows" not in counts
+    assert counts["matches"] > 1_000
+
+
+def test_the_earliest_time_after_a_counter() -> None:
+    """The fast form against a look at all, events put in in any order."""
+    rng = random.Random(7)
+    for _ in range(300):
+        events = [(counter, rng.randrange(9)) for counter in range(1, rng.randrange(2, 9))]
+        rng.shuffle(events)
+        earliest = EarliestAfter()
+        for number, event in enumerate(events, 1):
+            earliest.add(*event)
+            for counter in range(10):
+                left = [time for later, time in events[:number] if later > counter]
+                assert earliest.after(counter) == min(left, default=None)

@@ -1,0 +1,247 @@
+"""Verdicts as Python sees them: fields, ids, equality, one line (DESIGN 7, INTERFACE)."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ketal
+from ketal import Dot, Event, Gap, Late, Limits, Match, Monitor, Overflow, Rejected, Transition
+from ketal.model.verdicts import NO_SCOPE, FrozenMapping, PatternVerdict, Violation
+from tests.cases import e, line, p
+from tests.runtime.test_monitor import samples
+
+SAMPLES = samples()
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_the_fields_of_the_json_are_attributes(kind: str) -> None:
+    verdict = SAMPLES[kind]
+    said = verdict.to_dict()
+    assert getattr(verdict, "verdict") == kind  # noqa: B009
+    for name, value in said.items():
+        # An attribute holds dots and seconds, which JSON writes as text.
+        held = getattr(verdict, name)
+        assert shown(held) == value or name == "time", name
+
+
+def shown(value: Any) -> Any:
+    if isinstance(value, Dot):
+        return str(value)
+    if isinstance(value, tuple):
+        return [shown(v) for v in value]
+    if isinstance(value, Mapping):
+        return {k: shown(v) for k, v in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_verdicts_are_values(kind: str) -> None:
+    verdict = SAMPLES[kind]
+    for other in (pickle.loads(pickle.dumps(verdict)), copy.deepcopy(verdict)):
+        assert other == verdict
+        assert {other, verdict} == {verdict}
+    assert all(verdict != other for name, other in SAMPLES.items() if name != kind)
+    assert verdict != kind
+
+
+values: Any = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(max_size=3),
+    st.floats(), st.just(-0.0), st.sampled_from(['"', "\\", "\u2028", "\0"]),
+)  # fmt: skip
+
+
+@given(
+    scope=st.lists(st.tuples(st.text(max_size=3), values), max_size=3),
+    texts=st.tuples(*[st.text(max_size=4)] * 4),
+    expected=st.lists(st.text(max_size=3), max_size=3),
+    time=st.none() | st.floats(-1e10, 1e11),
+    lost=st.lists(st.builds(Dot, st.text(max_size=2), st.integers(1, 9)), max_size=2),
+)
+def test_what_is_written_is_the_json(
+    scope: list[tuple[str, Any]],
+    texts: tuple[str, ...],
+    expected: list[str],
+    time: float | None,
+    lost: list[Dot],
+) -> None:
+    pattern, state, reason, execution = texts
+    for shared in ("", execution):
+        violation = Violation(
+            pattern=pattern, fingerprint="f", scope=FrozenMapping(tuple(scope)), execution=shared,
+            time=time, certain=not lost, depends_on=tuple(lost), event=Dot(reason or "n", 7),
+            type="t", expected=tuple(expected), state=state, reason=reason,
+        )  # fmt: skip
+        for verdict in (violation, *SAMPLES.values()):
+            if isinstance(verdict, PatternVerdict):
+                said = msgspec.json.encode(verdict.to_dict())
+                assert verdict.written() == (verdict.id, said)
+
+
+def test_an_id_is_the_hash_of_what_design_names() -> None:
+    violation = Violation(
+        pattern="P", fingerprint="f", execution="x", event=Dot('n"', 3),
+        scope=FrozenMapping((("k", 1), ("é", float("inf")), ("z", "a"))),
+    )  # fmt: skip
+    named = ["f", "P", "x", [["k", 1], ["é", ["inf"]], ["z", "a"]], "violation", [["", 'n"', 3]]]
+    content = json.dumps(named, separators=(",", ":"), ensure_ascii=False).encode()
+    assert violation.id == hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+# --- scope ------------------------------------------------------------------------------------
+
+
+def test_a_scope_is_a_mapping_that_cannot_be_changed() -> None:
+    (match,) = ketal.run(ketal.compile(p("find next A", "partition by k")), [e("n@1", "a", k="x")])
+    assert isinstance(match, Match)
+    scope = match.scope
+    assert scope == {"k": "x"} == dict(scope)
+    assert {"k": "x"} == scope != {"k": "y"}
+    assert (scope["k"], len(scope), list(scope), repr(scope)) == ("x", 1, ["k"], "{'k': 'x'}")
+    assert hash(scope) == hash(FrozenMapping((("k", "x"),)))
+    assert hash(FrozenMapping((("a", 1), ("b", 2)))) == hash(FrozenMapping((("b", 2), ("a", 1))))
+    with pytest.raises(TypeError):
+        scope["k"] = "y"  # type: ignore[index]
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        scope._held = {}
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        del scope._held
+    assert Match(pattern="P", fingerprint="f").scope == NO_SCOPE == {}
+
+
+# --- return -----------------------------------------------------------------------------------
+
+RETURNING = p("find next A B", "return x = A.x, node = B.node")
+
+
+def returned(x: Any) -> tuple[Event, Match]:
+    event = e("n@1", "a", x=x)
+    (match,) = ketal.run(ketal.compile(RETURNING), [event, e("n@2", "b")])
+    assert isinstance(match, Match)
+    return event, match
+
+
+def test_return_by_both_its_names() -> None:
+    _, match = returned(7)
+    assert getattr(match, "return") == match.returns == {"x": 7, "node": "n"}
+    (plain,) = ketal.run(ketal.compile(p("find next A")), line("a"))
+    assert getattr(plain, "return") is None
+    assert "return" not in plain.to_dict()
+
+
+def test_a_match_that_returns_lists_and_mappings_is_hashable() -> None:
+    _, match = returned({"k": [1, {"l": 2}]})
+    _, other = returned({"k": [1, {"l": 2}]})
+    assert {match, other} == {match}
+    assert match.to_dict()["return"] == {"x": {"k": [1, {"l": 2}]}, "node": "n"}
+
+
+def test_what_a_match_returns_is_its_own() -> None:
+    event, match = returned({"k": [1]})
+    assert match.returns is not None
+    match.returns["x"]["k"].append(2)
+    assert event.data == {"x": {"k": [1]}}
+
+
+# --- ids --------------------------------------------------------------------------------------
+
+BODY = "{ event A = type == 'a'; event B = type == 'b'; find any A B; }".replace("'", '"')
+
+
+def ids(text: str) -> dict[str, str]:
+    found = [v for v in ketal.run(ketal.compile(text), line("a b")) if isinstance(v, Match)]
+    return {v.pattern: v.id for v in found}
+
+
+def test_patterns_that_differ_by_name_only_have_ids_of_their_own() -> None:
+    both = ids(f"pattern One {BODY} pattern Two {BODY}")
+    assert both["One"] != both["Two"]
+    # Nor do the two that are the same by name depend on what stands beside them.
+    assert ids(f"pattern One {BODY}") == {"One": both["One"]}
+    program = ketal.compile(f"pattern One {BODY} pattern Two {BODY}")
+    assert program["One"].fingerprint == program["Two"].fingerprint
+
+
+def test_layout_and_comments_change_no_id() -> None:
+    other = "// first\npattern One /* second */ {\n" + BODY[1:].replace("; ", ";\n\n  // third\n")
+    assert ids(other) == ids(f"pattern One {BODY}")
+
+
+def test_equal_verdicts_have_equal_ids() -> None:
+    """1 and True are equal to Python and are two scopes."""
+    one = Match(pattern="P", fingerprint="f", scope=FrozenMapping((("k", 1),)))
+    true = msgspec.structs.replace(one, scope=FrozenMapping((("k", True),)))
+    assert one.scope != true.scope
+    assert one != true
+    assert one.id != true.id
+    assert len({one, true}) == 2
+
+
+@pytest.mark.parametrize("held", [lambda x: x, lambda x: [0, x], lambda x: {"y": {"z": x}}])
+def test_true_is_no_number_in_a_scope_or_a_return(held: Callable[[Any], Any]) -> None:
+    """DESIGN 3: a number and a boolean differ in kind; 1 and 1.0 do not."""
+    scopes = [FrozenMapping((("k", held(x)),)) for x in (1, 1.0, True)]
+    assert scopes[0] == scopes[1] == {"k": held(1)}
+    assert scopes[0] != scopes[2] != {"k": held(1)}
+    assert {"k": held(True)} == scopes[2] != {"k": held(1.0), "l": 1}
+    matches = [Match(pattern="P", fingerprint="f", returns={"k": held(x)}) for x in (1, 1.0, True)]
+    assert matches[0] == matches[1] != matches[2]
+    unknown = Match(pattern="P", fingerprint="f", returns={"k": held(math.nan)})
+    assert unknown == msgspec.structs.replace(unknown)
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+def test_what_is_said_of_an_execution_names_no_pattern() -> None:
+    program = ketal.compile(p("check A*", order="CausalOrder"))
+    for execution, named in (("", ""), ("run 2", "[run 2]: ")):
+        monitor = Monitor(program, limits=Limits(held_back_max=1), execution=execution)
+        (over,) = monitor.feed_many([e("n@3", "a"), e("n@5", "a")])
+        assert str(over) == (
+            f"overflow {named}limit held_back_max reached at n@5: "
+            "the event, which would have to wait for its past"
+        )
+    timed = Monitor(ketal.compile(p("find next A B", "within 5 s")))
+    timed.advance_time(9)
+    (late,) = timed.feed(e("n@1", "a", time=1))
+    assert str(late) == "late n@1: its time is before the watermark"
+    gap = Gap(pattern="", fingerprint="", dot=Dot("n2", 14))
+    assert str(gap) == "gap n2@14 declared lost"
+
+
+def test_what_is_said_of_a_pattern_names_it() -> None:
+    where: dict[str, Any] = {"pattern": "P", "fingerprint": "", "execution": "x"}
+    scope = FrozenMapping((("k", 1), ("node", "n")))
+    verdicts: list[PatternVerdict] = [
+        Late(event=Dot("n", 1), reason="r", scope=scope, **where),
+        Overflow(limit="l_max", given_up="g", **where),
+        Transition(event=Dot("n", 1), step="A", source="q0", target="q1", **where),
+    ]
+    assert [str(v) for v in verdicts] == [
+        "late [x] P (k=1 node=n): n@1: r",
+        "overflow [x] P: limit l_max reached: g",
+        "transition [x] P: n@1: q0 -> q1 on A",
+    ]
+
+
+def test_a_rejection_is_hashable_whatever_its_draft_says() -> None:
+    program = ketal.compile(p("find next A"))
+    monitor = Monitor(program)
+    monitor.feed(e("n@2", "a"))
+    (rejected,) = monitor.feed(e("n@2", "b"))
+    assert isinstance(rejected, Rejected)
+    drafted = msgspec.structs.replace(rejected, draft=("n", "t", {}, None, {"x": [1]}, None))
+    assert drafted != rejected
+    assert len({drafted, rejected}) == 2
+    assert rejected.verdict == "rejected"

@@ -1,0 +1,77 @@
+"""The engine's answers in the oracle's terms, for tests that hold the two equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ketal import semantics
+from ketal.compiler.pipeline import compile_pattern
+from ketal.engine.scopes import PatternRun
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+from ketal.model.syntax import File
+from ketal.model.verdicts import (
+    Incomplete,
+    Match,
+    Overflow,
+    PatternVerdict,
+    ScopeKey,
+    TimedOut,
+    Violation,
+)
+from ketal.operators.causal_order import canonical
+
+LIMITS = Limits(matches_per_event_max=5_000)
+
+
+class TooManyError(Exception):
+    """The case has more matches than a test of equality needs: a limit was reached."""
+
+
+def outcome(
+    file: File,
+    events: Sequence[Event],
+    *,
+    params: Mapping[str, Any] | None = None,
+    released: Sequence[Event] | None = None,
+    name: str = "P",
+) -> semantics.Outcome:
+    """Return what the engine says of one pattern over one finite execution.
+
+    Parameters
+    ----------
+    released : sequence of Event, optional
+        The order to offer the events in; default the pattern's own order.
+    """
+    (pattern,) = [p for p in file.patterns if p.name == name]
+    if pattern.returns is not None and pattern.returns.count:
+        # The oracle lists what `return count` only counts.
+        pattern = replace(pattern, returns=None)
+    compiled = compile_pattern(file, pattern, params=params)
+    run = PatternRun(compiled, LIMITS)
+    if released is None:
+        released = canonical(events) if compiled.causal else events
+    verdicts = [v for _, of_one in run.process(released) for v in of_one]
+    if any(isinstance(v, Overflow) for v in verdicts):
+        raise TooManyError
+    return collected(run, [*verdicts, *run.close()])
+
+
+def key(verdict: PatternVerdict) -> ScopeKey:
+    """Return a verdict's scope as the oracle writes it."""
+    return tuple(verdict.scope.items())
+
+
+def collected(run: PatternRun, verdicts: Sequence[Any]) -> semantics.Outcome:
+    """Return a run's verdicts and counts as an Outcome."""
+    return semantics.Outcome(
+        matches=[(key(v), v.steps, v.returns) for v in verdicts if isinstance(v, Match)],
+        violations=[(key(v), v.event, v.expected) for v in verdicts if isinstance(v, Violation)],
+        incomplete=[(key(v), v.expected) for v in verdicts if isinstance(v, Incomplete)],
+        timed_out=[(key(v), v.steps) for v in verdicts if isinstance(v, TimedOut)],
+        unscoped=run.counts.unscoped,
+        untimed=run.counts.untimed,
+        halted=run.counts.halted,
+    )

@@ -1,0 +1,77 @@
+"""A batch of several patterns is what its items are one by one (`Monitor.process`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ketal
+from ketal import Event, Monitor
+from ketal.model.event import Control
+
+DECLARED = 'event Open = type == "o"; event Work = type == "w"; event Close = type == "c";'
+CHECK = (
+    f"pattern Turns {{ partition by k; {DECLARED} check (Open Work* Close)*; on violation skip; }}"
+)
+FIND = f"pattern Pairs {{ order arrival; partition by k, x; {DECLARED} find next Open Close; }}"
+TURNS = f"{DECLARED} check (Open Work* Close)*; on violation"
+COPIES = f"pattern Copies {{ at every node; {TURNS} resume; }}"
+TIMED = f"pattern Timed {{ order arrival; {DECLARED} find next Open Close; within 5 s; }}"
+ORDERED = (
+    f"pattern Ordered {{ order CausalOrder(total); {DECLARED} check (Open | Work | Close)*; }}"
+)
+PROGRAMS = {
+    "nothing cuts": FIND + CHECK.replace("partition by k;", "partition by k; order arrival;"),
+    "copies": FIND + COPIES.replace("at every", "order arrival; at every"),
+    "time cuts": FIND + TIMED,
+    "a queue cuts": FIND + ORDERED,
+}
+
+events = st.builds(
+    lambda node, counter, kind, k, time: Event(
+        node, kind, {node: counter, "z": 1}, time=time, data={"k": k, "x": 1}
+    ),
+    st.sampled_from("AB"),
+    st.integers(1, 12),
+    st.sampled_from("owcq"),
+    st.sampled_from([1, 1.0, "1", True, None]),
+    st.integers(0, 20),
+)
+items = st.one_of(events, events, events, st.just(Control("watermark", time=9.0)))
+
+
+def said(pairs: Any) -> list[tuple[int, list[Any]]]:
+    return [(number, [v.to_dict() for v in verdicts]) for number, verdicts in pairs if verdicts]
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+@settings(max_examples=60)
+@given(stream=st.lists(items, max_size=40), cut=st.integers(0, 40))
+def test_a_batch_is_its_items(text: str, stream: list[Any], cut: int) -> None:
+    program = ketal.compile(text)
+    batch, single = Monitor(program), Monitor(program)
+    for some in (stream[:cut], stream[cut:]):
+        assert said(batch.process(some)) == said((n, single.feed(x)) for n, x in enumerate(some))
+        assert batch.summary == single.summary
+        assert batch.changes() == single.changes()
+    assert batch.snapshot() == single.snapshot()
+
+
+def test_verdicts_come_in_the_order_of_events_then_of_patterns() -> None:
+    patterns = [CHECK.replace("Turns", name).replace("partition", "order arrival; partition")
+                for name in ("Second", "First")]  # fmt: skip
+    monitor = Monitor(ketal.compile("".join(patterns)))
+    batch = [Event("A", "w", {"A": n}, data={"k": n}) for n in (1, 2)]
+    found = [(n, [v.pattern for v in verdicts]) for n, verdicts in monitor.process(batch)]  # type: ignore[union-attr]
+    assert found == [(0, ["Second", "First"]), (1, ["Second", "First"])]
+
+
+def test_of_a_batch_a_rejection_has_its_own_place() -> None:
+    monitor = Monitor(ketal.compile(CHECK))
+    batch = [Event("A", "o", {"A": n}, data={"k": n}) for n in (1, 2)]
+    batch.append(Event("A", "w", {"A": 2}, data={"k": 2}))
+    ((number, (rejected,)),) = monitor.process(batch, "t/0/{}".format)
+    assert (number, rejected.place) == (2, "t/0/2")  # type: ignore[union-attr]

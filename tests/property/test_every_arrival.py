@@ -1,0 +1,231 @@
+"""Small executions whose clocks shrink and whose nodes restart, in every order of arrival.
+
+What a Monitor reports is compared with the finite log, and that with the oracle on the
+clocks as they truly were. A difference must be counted, or marked `certain: false`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ketal
+from ketal import semantics
+from ketal.model.event import Control, Event
+from ketal.model.verdicts import Match
+from ketal.operators.membership.incarnations import name_of
+from ketal.program import Program
+from ketal.runtime.monitor import Monitor
+from tests.property.memberships import Clock, base, number
+
+Record = Event | Control
+NODES = ("n1", "n2", "n3")
+ORDERS = {
+    "free": "CausalOrder",
+    "total": 'CausalOrder(total, nodes = ["n1", "n2", "n3"])',
+}
+
+
+def program(relation: str, order: str = "free") -> Program:
+    return ketal.compile(
+        f"pattern P {{ order {ORDERS[order]};"
+        ' event A = type == "a"; event B = type == "b";'
+        f" X = A; Y = {relation}; find any X Y; }}"
+    )
+
+
+PROGRAMS = {
+    "concurrent": program("Conc(B)"),
+    "known": program("Causal(B, X)"),
+    "total": program("Conc(B)", "total"),
+}
+
+
+@dataclass
+class Small:
+    """A small execution: each event as its program stamped it, and as it truly was."""
+
+    stamped: list[Event] = field(default_factory=list)
+    true: list[Event] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def records(self) -> list[Record]:
+        """What a program reads."""
+        return [*self.stamped, *(Control("leave", node=node) for node in self.left)]
+
+
+def _happen(
+    run: Small, type: str, name: str, true: Clock, shown: Clock, named: bool
+) -> tuple[Clock, Clock]:
+    """Add the next event of a node; return what the node knows, and what its clock shows."""
+    counter = true.get(name, 0) + 1
+    true, shown = {**true, name: counter}, {**shown, name: counter}
+    id = f"e{len(run.true)}"
+    run.true.append(Event(node=name, type=type, clock=true, id=id))
+    if named:
+        run.stamped.append(Event(node=name, type=type, clock=shown, id=id))
+    else:
+        data = {"incarnation": number(name)}
+        clock = {base(n): c for n, c in shown.items() if n == name or base(n) != base(name)}
+        run.stamped.append(Event(node=base(name), type=type, clock=clock, id=id, data=data))
+    return true, shown
+
+
+@st.composite
+def executions(draw: Any, *, named: bool, restarts: bool, events_max: int = 5) -> Small:
+    """Draw an execution whose nodes send, drop entries and restart.
+
+    A message shows its sender's entry, which comes back if the receiver had dropped it.
+
+    Parameters
+    ----------
+    named : bool
+        Whether programs name their incarnations (`A#2`), or number them and write clocks
+        with one entry a node.
+    restarts : bool
+        Whether nodes restart.
+    """
+    run = Small(left=[] if restarts else draw(st.lists(st.sampled_from(NODES), max_size=1)))
+    name_now = {node: node for node in NODES}
+    true: dict[str, Clock] = {}
+    shown: dict[str, Clock] = {}
+    sent: list[tuple[str, Clock, Clock]] = []
+    for _ in range(draw(st.integers(2, events_max - len(run.left)))):
+        node = draw(st.sampled_from(NODES))
+        name = name_now[node]
+        if restarts and name in true and draw(st.booleans()):
+            name = name_now[node] = name_of(node, number(name) + 1)
+        knows, shows = true.get(name, {}), shown.get(name, {})
+        droppable = sorted(shows.keys() - {name})
+        gone = ""
+        if droppable and draw(st.booleans()):
+            gone = draw(st.sampled_from(droppable))
+            shows = {n: c for n, c in shows.items() if n != gone}
+        # An entry that is back before an event lacks it is known to have been dropped only
+        # if its node is known to have left.
+        returning = gone in run.left or gone not in name_now.values()
+        news = [m for m in sent if base(m[0]) != node and (m[0] != gone or returning)]
+        if news and draw(st.booleans()):
+            sender, all_known, all_shown = draw(st.sampled_from(news))
+            dropped = knows.keys() - shows.keys() - {sender}
+            knows = {n: max(knows.get(n, 0), all_known.get(n, 0)) for n in {*knows, *all_known}}
+            for n, c in all_shown.items():
+                if n not in dropped and n != name:
+                    shows = {**shows, n: max(shows.get(n, 0), c)}
+            if not named:
+                latest = {base(n): number(n) for n in sorted(knows, key=number)}
+                shows = {n: c for n, c in shows.items() if number(n) == latest[base(n)]}
+        type = draw(st.sampled_from("ab"))
+        true[name], shown[name] = _happen(run, type, name, knows, shows, named)
+        sent.append((name, true[name], shown[name]))
+    return run
+
+
+Pairs = frozenset[frozenset[str]]
+
+
+def pairs(steps: Any) -> frozenset[str]:
+    """Return the events of a match; which of two mirror images is reported is left open."""
+    return frozenset(str(dot) for _, dot in steps)
+
+
+def finite(made: Program, records: list[Record]) -> tuple[Pairs, dict[str, Any]]:
+    verdicts = ketal.run(made, records)
+    matches = frozenset(pairs(v.steps) for v in verdicts if isinstance(v, Match))
+    return matches, verdicts.summary
+
+
+def live(made: Program, records: Any) -> tuple[Pairs, Pairs, dict[str, Any]]:
+    """Return the certain matches, all of them, and the summary."""
+    monitor = Monitor(made)
+    verdicts = [*monitor.feed_many(list(records)), *monitor.close()]
+    matches = [v for v in verdicts if isinstance(v, Match)]
+    certain = frozenset(pairs(v.steps) for v in matches if v.certain)
+    return certain, frozenset(pairs(v.steps) for v in matches), monitor.summary
+
+
+def oracle(made: Program, run: Small) -> Pairs:
+    outcome = semantics.judge(made.file, "P", run.true)
+    return frozenset(pairs(steps) for _, steps, _ in outcome.matches)
+
+
+def counted(summary: dict[str, Any]) -> bool:
+    """Return whether the summary counts what a difference may come from."""
+    events = summary["events"]
+    return bool(summary.get("doubtful") or summary["gaps"] or events["late"] or events["rejected"])
+
+
+def differences(made: Program, records: list[Record], expected: Pairs) -> list[tuple[Any, ...]]:
+    """Return the orders of arrival in which a Monitor reports others matches in silence."""
+    out = []
+    for arrival in itertools.permutations(records):
+        certain, found, summary = live(made, arrival)
+        if not (certain <= expected <= found) and not counted(summary):
+            out.append(([_brief(r) for r in arrival], sorted(map(sorted, found)), summary))
+    return out
+
+
+def _brief(record: Record) -> str:
+    if isinstance(record, Control):
+        return f"{record.kind} {record.node}"
+    return f"{record.dot}{record.clock}"
+
+
+def check(made: Program, run: Small) -> None:
+    """Compare every order of arrival of an execution whose clocks name incarnations."""
+    expected, summary = finite(made, run.records)
+    assert expected == oracle(made, run)
+    assert not counted(summary)
+    assert differences(made, run.records, expected) == []
+
+
+def check_numbered(made: Program, run: Small) -> None:
+    """The same of numbered incarnations, each of which arrives before who knows of it."""
+    expected = oracle(made, run)
+    for order in itertools.permutations(range(len(run.true))):
+        if not _incarnations_first(run, order):
+            continue
+        arrival: list[Record] = [run.stamped[place] for place in order]
+        found, summary = finite(made, arrival)
+        assert found == expected or counted(summary), [_brief(r) for r in arrival]
+        certain, matches, summary = live(made, arrival)
+        same = certain <= expected <= matches
+        assert same or counted(summary), [_brief(r) for r in arrival]
+
+
+def _incarnations_first(run: Small, order: tuple[int, ...]) -> bool:
+    """Return whether no event arrives that knows of a later incarnation which has not."""
+    there: set[str] = set()
+    for place in order:
+        event = run.true[place]
+        there.add(event.node)
+        if any(number(name) > 1 and name not in there for name in event.clock):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("relation", sorted(PROGRAMS))
+@pytest.mark.parametrize("restarts", [False, True], ids=["shrinking", "restarting"])
+def test_clocks_that_name_incarnations(relation: str, restarts: bool) -> None:
+    @settings(max_examples=30)
+    @given(executions(named=True, restarts=restarts))
+    def holds(run: Small) -> None:
+        check(PROGRAMS[relation], run)
+
+    holds()
+
+
+@pytest.mark.parametrize("relation", sorted(PROGRAMS))
+def test_events_that_number_incarnations(relation: str) -> None:
+    @settings(max_examples=30)
+    @given(executions(named=False, restarts=True))
+    def holds(run: Small) -> None:
+        check_numbered(PROGRAMS[relation], run)
+
+    holds()

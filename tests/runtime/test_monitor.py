@@ -1,0 +1,1237 @@
+"""Monitor and run: what a user of the Python interface relies on (DESIGN 7, 9, INTERFACE)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import ketal
+from ketal import (
+    Control,
+    Dot,
+    Event,
+    Incomplete,
+    Late,
+    Limits,
+    Match,
+    Monitor,
+    NotAvailableError,
+    Overflow,
+    PatternError,
+    Program,
+    Rejected,
+    SettingError,
+    StateError,
+    TimedOut,
+    Transition,
+    Violation,
+)
+from ketal.model.verdicts import FrozenMapping, Gap
+from tests.cases import CHAIN, FORK, e, line, p
+
+ROOT = Path(__file__).resolve().parents[2]
+CAUSAL = "CausalOrder"
+
+
+def program(*statements: str, order: str = "arrival", **knobs: Any) -> Program:
+    return ketal.compile(p(*statements, order=order, **knobs))
+
+
+def monitor(*statements: str, order: str = "arrival", **options: Any) -> Monitor:
+    return Monitor(program(*statements, order=order), **options)
+
+
+def texts(verdicts: Iterable[Any]) -> list[str]:
+    return [str(v) for v in verdicts]
+
+
+def adds_up(summary: dict[str, Any]) -> bool:
+    events = dict(summary["events"])
+    read: int = events.pop("read")
+    return read == sum(events.values())
+
+
+# --- feeding and closing ------------------------------------------------------------------
+
+
+def test_feed_returns_a_list_whose_work_is_done() -> None:
+    m = monitor("find next A B")
+    assert m.feed(e("n@1", "a")) == []
+    found = m.feed(e("n@2", "b"))
+    assert isinstance(found, list)
+    assert texts(found) == ["match P: A=n@1, B=n@2"]
+    assert m.summary["patterns"]["P"]["matches"] == 1
+
+
+def test_feed_many_is_feed_in_turn() -> None:
+    one, other = monitor("find any A B"), monitor("find any A B")
+    events = line("a b a b")
+    assert one.feed_many(iter(events)) == [v for event in events for v in other.feed(event)]
+    assert one.summary == other.summary
+
+
+def test_feed_takes_events_only() -> None:
+    with pytest.raises(TypeError, match=r"takes a ketal\.Event, not dict"):
+        monitor("find next A").feed({"node": "n"})  # type: ignore[arg-type]
+
+
+def test_close_ends_runs_and_windows_once() -> None:
+    m = monitor("check (A B)*")
+    m.feed(e("n@1", "a"))
+    (verdict,) = m.close()
+    assert isinstance(verdict, Incomplete)
+    assert verdict.expected == ("B",)
+    assert m.close() == []
+    (refused,) = m.feed(e("n@2", "b"))
+    assert isinstance(refused, Rejected)
+    assert "ended" in refused.reason
+    assert refused.place == "n@2"
+    assert adds_up(m.summary)
+
+
+def test_the_end_in_a_stream_is_close() -> None:
+    m = monitor("check (A B)*")
+    m.feed(e("n@1", "a"))
+    assert [v.kind for v in m.feed(Control("end"))] == ["incomplete"]
+    assert m.close() == []
+
+
+def test_a_with_block_closes_unless_by_an_exception() -> None:
+    said: list[Any] = []
+    with monitor("check (A B)*", on={"incomplete": said.append}) as m:
+        m.feed(e("n@1", "a"))
+    assert texts(said) == ["incomplete P: ended in q1, expected B"]
+    said.clear()
+    m = monitor("check (A B)*", on={"incomplete": said.append})
+
+    def fails() -> None:
+        with m:
+            m.feed(e("n@1", "a"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fails()
+    assert said == []
+    assert [v.kind for v in m.close()] == ["incomplete"], "it can still be closed"
+
+
+def test_a_monitor_may_run_several_patterns_under_different_orders() -> None:
+    both = ketal.compile(
+        p("find next A B", order="arrival")
+        + p("find next A B", order=CAUSAL).replace("pattern P", "pattern Q")
+        + p("find any A B", order=CAUSAL).replace("pattern P", "pattern R")
+    )
+    a, b, _ = CHAIN
+    m = Monitor(both)
+    # b arrives before the a that it comes from: under arrival it is no match.
+    assert texts(m.feed(b)) == []
+    assert [x.dot for x, _ in m.held_back()] == [b.dot]
+    assert m.summary["events"]["held_back"] == 1
+    found = m.feed(a)
+    assert sorted(v.pattern for v in found if isinstance(v, Match)) == ["Q", "R"]
+    assert m.held_back() == []
+    ordered = Monitor(both).feed_many([a, b])
+    assert sorted(v.pattern for v in ordered if isinstance(v, Match)) == ["P", "Q", "R"]
+    assert adds_up(m.summary)
+
+
+def test_a_find_any_without_not_waits_for_nothing() -> None:
+    m = monitor("find any A B", order=CAUSAL)
+    a, b, _ = FORK
+    far = e("n2@9", "b", "n1:7")
+    assert m.feed(far) == []
+    assert texts(m.feed(a)) == ["match P: A=n1@1, B=n2@9"]
+    assert m.held_back() == []
+    assert texts(m.feed(b)) == ["match P: A=n1@1, B=n2@1"]
+
+
+# --- duplicates, contradictions, counters --------------------------------------------------
+
+
+def test_a_duplicate_is_counted_and_dropped() -> None:
+    m = monitor("find any A B")
+    m.feed_many(line("a b"))
+    again = Event(node="n", type="b", clock={"n": 2, "m": 0}, time=1.0)
+    assert m.feed(again) == []
+    assert m.summary["events"]["duplicates"] == 1
+    assert m.summary["patterns"]["P"]["matches"] == 1
+    assert adds_up(m.summary)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        e("n@2", "b", x=1),
+        e("n@2", "a", x=2),
+        e("n@2", "a", x=True),
+        e("n@2", "a", "m:1", x=1),
+        e("n@2", "a", x=1, time=1),
+        e("n@2", "a", x=1, id="other"),
+    ],
+)
+def test_the_same_dot_with_other_content_is_rejected(other: Event) -> None:
+    """At counter 1 it would be a restart: tests/runtime/test_live_membership.py."""
+    m = monitor("find any A B")
+    m.feed_many([e("n@1", "a"), e("n@2", "a", x=1)])
+    (verdict,) = m.feed(other, place="log:7")
+    assert isinstance(verdict, Rejected)
+    assert verdict.place == "log:7"
+    assert "n@2" in verdict.reason
+    assert "other content" in verdict.reason
+    assert m.summary["events"]["rejected"] == 1
+    assert adds_up(m.summary)
+    restored = Monitor.restore(m.program, m.snapshot())
+    assert [v.kind for v in restored.feed(other)] == ["rejected"]
+    assert restored.feed(e("n@2", "a", x=1)) == []
+
+
+def test_after_a_leave_nothing_waits_for_the_node() -> None:
+    leaves: list[Callable[[Monitor], list[ketal.Verdict]]] = [
+        lambda m: m.leave("n"),
+        lambda m: m.feed(Control("leave", node="n")),
+        lambda m: m.feed(Control("view", members=("m",))),
+    ]
+    for leave in leaves:
+        m = monitor("check B*", order=CAUSAL)
+        assert m.feed(e("m@1", "b", "n:1")) == []
+        assert [(str(event.dot), str(dot)) for event, dot in m.held_back()] == [("m@1", "n@1")]
+        (gap,) = leave(m)
+        assert isinstance(gap, Gap)
+        assert gap.dot == Dot("n", 1)
+        assert m.held_back() == []
+        assert m.summary["gaps"] == 1
+        assert adds_up(m.summary)
+        assert m.feed(Control("join", node="n")) == []
+
+
+def test_holes_are_counters_below_what_was_seen() -> None:
+    m = monitor("find any A B")
+    m.feed_many([e("n@1", "a"), e("n@4", "a"), e("m@2", "b")])
+    assert m.summary["holes"] == 3
+    verdicts = ketal.run(program("find any A B", order=CAUSAL), [e("n@2", "a", "m:3")])
+    list(verdicts)
+    assert verdicts.summary["holes"] == 4, "what a clock refers to has happened"
+
+
+# --- time ----------------------------------------------------------------------------------
+
+
+def test_an_event_before_the_watermark_is_late_where_a_window_reads_time() -> None:
+    m = monitor("find next A B", "within 5 s")
+    m.feed(e("n@1", "a", time=10))
+    m.advance_time(12)
+    (verdict,) = m.feed(e("n@2", "b", time=11))
+    assert isinstance(verdict, Late)
+    assert (verdict.event, verdict.time) == (Dot("n", 2), 11.0)
+    assert "watermark" in verdict.reason
+    assert m.feed(e("n@3", "b", time=12)) != [], "at the watermark is not before it"
+    assert m.summary["events"]["late"] == 1
+    assert adds_up(m.summary)
+    untimed = monitor("find next A B")
+    untimed.feed(e("n@1", "a", time=10))
+    untimed.advance_time(12)
+    assert texts(untimed.feed(e("n@2", "b", time=11))) == ["match P: A=n@1, B=n@2"]
+
+
+def test_a_watermark_never_goes_back() -> None:
+    m = monitor("find next A B", "within 5 s")
+    m.feed(e("n@1", "a", time=10))
+    assert texts(m.advance_time(15)) == ["timed_out P: A=n@1"]
+    assert m.advance_time(3) == []
+    assert [v.kind for v in m.feed(e("n@2", "b", time=12))] == ["late"]
+
+
+@pytest.mark.parametrize("strategy", ["strict", "next", "any"])
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_windows_end_by_the_watermark_in_event_time_order(strategy: str, order: str) -> None:
+    m = monitor(f"find {strategy} A B", "within 5 s", order=order)
+    # Of three nodes, so that no order is offended; times are not those of arrival.
+    for node, time in (("n1", 30), ("n2", 10), ("n3", 20)):
+        # `strict` keeps one run alive only.
+        m.feed(e(f"{node}@1", "a", time=time))
+    assert m.advance_time(14) == []
+    said = m.advance_time(100)
+    assert all(isinstance(v, TimedOut) for v in said)
+    expected = (
+        [("n3", 20.0)] if strategy == "strict" else [("n2", 10.0), ("n3", 20.0), ("n1", 30.0)]
+    )
+    assert [(v.bindings["A"][0].node, v.time) for v in said if isinstance(v, TimedOut)] == expected
+    assert m.close() == []
+
+
+def test_a_window_ends_exactly_when_nothing_fits_any_more() -> None:
+    m = monitor("find next A B", "within 5 s")
+    m.feed(e("n@1", "a", time=10))
+    assert m.advance_time(14.999999) == []
+    assert texts(m.advance_time(15)) == ["timed_out P: A=n@1"]
+
+
+def test_closing_is_a_watermark_of_infinity() -> None:
+    m = monitor("find next A B", "within 5 s")
+    m.feed(e("n@1", "a", time=10))
+    assert texts(m.close()) == ["timed_out P: A=n@1"]
+    assert m.summary["patterns"]["P"]["timed_out"] == 1
+
+
+def test_times_are_read_as_an_events_are() -> None:
+    m = monitor("find next A B", "within 5 s")
+    m.feed(e("n@1", "a", time=0))
+    assert texts(m.advance_time("1970-01-01T00:00:05Z")) == ["timed_out P: A=n@1"]
+    assert m.feed(Control("watermark", time=9.0)) == []
+    assert [v.kind for v in m.feed(e("n@2", "b", time=8))] == ["late"]
+
+
+# --- snapshot and restore --------------------------------------------------------------------
+
+
+def named(name: str, *statements: str, order: str) -> str:
+    return p(*statements, order=order).replace("pattern P", f"pattern {name}")
+
+
+EVERYTHING = (
+    named("C", "check (A B)*", "on violation resume", "partition by k", order="arrival")
+    + named("N", "find next A B+", "within 5 s", order="arrival")
+    + named("J", "S = Conc(B, all)", "find any A S", "return x = A.x", order=CAUSAL)
+    + named("K", "find any A not N B", order=CAUSAL)
+    + named("L", "at every node", "O = A && localhost", "check (O | B)*", order=CAUSAL)
+    + named("W", "find any (A | B)+ N", "within 4 s", "limit 20", order=CAUSAL)
+    + named("E", "find any A N* B", "within 6 events", "limit 9", order="arrival")
+)
+
+
+def stream(seed: int) -> list[Event]:
+    """Return three nodes' events, shuffled, with a duplicate and a contradiction."""
+    rng = random.Random(seed)
+    events = []
+    clocks: dict[str, dict[str, int]] = {n: {} for n in ("n1", "n2", "n3")}
+    for moment in range(14):
+        node = rng.choice(list(clocks))
+        clock = clocks[node]
+        for other, counter in clocks[rng.choice(list(clocks))].items():
+            clock[other] = max(clock.get(other, 0), counter)
+        clock[node] = clock.get(node, 0) + 1
+        data = {"k": rng.choice((1, 2, "1", 1.0)), "x": moment}
+        events.append(Event(node, rng.choice("abn"), dict(clock), float(moment), data))
+    rng.shuffle(events)
+    return [*events, events[3], Event("n1", "zz", {"n1": 1})]
+
+
+def test_snapshot_and_restore_after_every_event_change_nothing() -> None:
+    both = ketal.compile(EVERYTHING)
+    for seed in range(10):
+        plain, other = Monitor(both), Monitor(both)
+        for number, event in enumerate(stream(seed)):
+            assert plain.feed(event) == other.feed(event)
+            if number == 9:
+                assert plain.advance_time(5) == other.advance_time(5)
+            blob = other.snapshot()
+            other = Monitor.restore(both, blob)
+            assert other.snapshot() == blob, "a snapshot is canonical"
+            assert other.summary == plain.summary
+            assert other.held_back() == plain.held_back()
+            assert other.live_runs == plain.live_runs
+            assert adds_up(other.summary)
+        assert plain.close() == other.close()
+        assert Monitor.restore(both, other.snapshot()).close() == []
+
+
+def test_a_snapshot_is_the_same_in_every_process() -> None:
+    code = (
+        "import hashlib, ketal, tests.runtime.test_monitor as t\n"
+        "m = ketal.Monitor(ketal.compile(t.EVERYTHING)); v = m.feed_many(t.stream(1))\n"
+        "v += m.close()\n"
+        "ids = [x.id for x in v if hasattr(x, 'id')]\n"
+        "print(hashlib.sha256(m.snapshot()).hexdigest(), len(ids), *ids)\n"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
+    _, count, *ids = said.pop().split()
+    assert int(count) == len(ids) > 5
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch("[0-9a-f]{32}", i) for i in ids)
+
+
+BASE = (
+    "order arrival", 'event A = type == "a"', 'event B = type == "b" && x == 1', "S = B",
+    "find next A S", "within 5 s",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("S = B", "T = B", "steps, body"),
+        ("x == 1", "x == 2", "events"),
+        ("S = B", "S = B && y == 1", "steps"),
+        ("within 5 s", "within 6 s", "window"),
+        ("find next", "find strict", "kind and strategy"),
+        ("order arrival", "order CausalOrder", "order"),
+        ("within 5 s", "within 5 s; partition by k", "partition"),
+        ("within 5 s", "within 5 s; return z = A.x", "return and limit"),
+        ("find next A S", "find next A S+", "body"),
+        ("order arrival", "order arrival; at every node", "deployment"),
+    ],
+)
+def test_restoring_under_another_pattern_says_what_changed(old: str, new: str, said: str) -> None:
+    text = f"pattern P {{ {'; '.join(BASE)}; }}"
+    m = Monitor(ketal.compile(text))
+    m.feed(e("n@1", "a", time=1, x=1))
+    changed = text.replace(old, new)
+    if new == "T = B":
+        changed = changed.replace("A S", "A T")
+    assert changed != text
+    with pytest.raises(StateError, match="another program") as caught:
+        Monitor.restore(ketal.compile(changed), m.snapshot())
+    assert f"pattern P changed: {said}" in str(caught.value)
+    # Layout and comments are no change.
+    Monitor.restore(ketal.compile(text.replace(";", " ;  // so\n")), m.snapshot())
+
+
+def test_restoring_says_which_patterns_are_gone_and_new() -> None:
+    two = ketal.compile(p("find next A") + p("find next B").replace("pattern P", "pattern Q"))
+    with pytest.raises(StateError, match="pattern Q is gone"):
+        Monitor.restore(two["P"], Monitor(two).snapshot())
+    with pytest.raises(StateError, match="pattern Q is new"):
+        Monitor.restore(two, Monitor(two["P"]).snapshot())
+
+
+def test_damaged_bytes_are_a_state_error() -> None:
+    m = monitor("find next A B", "partition by k", order=CAUSAL)
+    m.feed_many([e("n@1", "a", k=1), e("n@3", "b", k=1)])
+    blob = m.snapshot()
+    for wrong in (b"", b"ketal", b"{}", b"x" * 50, blob[:8], blob[:-1], blob[: len(blob) // 2]):
+        with pytest.raises(StateError, match=r"no ketal snapshot|damaged"):
+            Monitor.restore(m.program, wrong)
+    for at in range(len(blob)):
+        with pytest.raises(StateError):
+            Monitor.restore(m.program, blob[:at] + bytes([blob[at] ^ 1]) + blob[at + 1 :])
+    other_format = blob[:5] + bytes([99]) + blob[6:]
+    with pytest.raises(StateError, match="has format 99; this ketal reads format"):
+        Monitor.restore(m.program, other_format)
+
+
+def test_restore_takes_the_options_of_a_monitor() -> None:
+    m = monitor("find next A B", execution="one")
+    m.feed(e("n@1", "a"))
+    said: list[Any] = []
+    restored = Monitor.restore(m.program, m.snapshot(), on={"match": said.append})
+    (match,) = restored.feed(e("n@2", "b"))
+    assert isinstance(match, Match)
+    assert match.execution == "one"
+    assert said == [match]
+    with pytest.raises(TypeError):
+        Monitor.restore(m.program, m.snapshot(), nonsense=1)
+
+
+def test_restore_under_a_limit_that_is_too_small_loses_nothing_in_silence() -> None:
+    m = monitor("find next A B", order=CAUSAL)
+    m.feed_many([e("n@3", "a"), e("n@2", "a")])
+    with pytest.raises(StateError, match="held_back_max is 1"):
+        Monitor.restore(m.program, m.snapshot(), limits=Limits(held_back_max=1))
+
+
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_masks_of_many_atoms_survive_a_snapshot(order: str) -> None:
+    events = "".join(f"event E{i} = x == {i};" for i in range(80))
+    text = p("find any E79 E78+ E77", letters=events, order=order)
+    m = Monitor(ketal.compile(text, limits=Limits(atoms_max=80)))
+    for i, x in enumerate((79, 78, 78), 1):
+        m.feed(e(f"n@{i}", "t", x=x))
+        m = Monitor.restore(m.program, m.snapshot())
+    assert len(m.feed(e("n@4", "t", x=77))) == 3
+
+
+def test_values_of_any_size_survive_a_snapshot() -> None:
+    m = monitor("find next A B", "partition by k", "return x = A.x")
+    m.feed(e("n@1", "a", k=10**40, x=-(10**30)))
+    restored = Monitor.restore(m.program, m.snapshot())
+    (match,) = restored.feed(e("n@2", "b", k=10**40))
+    assert isinstance(match, Match)
+    assert match.to_dict()["scope"] == {"k": 10**40}
+    assert match.to_dict()["return"] == {"x": -(10**30)}
+
+
+# --- handlers --------------------------------------------------------------------------------
+
+
+def test_handlers_by_kind() -> None:
+    said: list[str] = []
+
+    def note(what: str) -> Callable[[Any], None]:
+        return lambda verdict: said.append(f"{what}: {verdict}")
+
+    m = monitor(
+        "check (A B)*",
+        "on violation resume",
+        on={"violation": note("v"), "incomplete": note("i"), "match": note("m")},
+    )
+    m.feed_many(line("a a"))
+    m.close()
+    assert said == [
+        "v: violation P: n@2 a: expected B",
+        "i: incomplete P: ended in q1, expected B",
+    ]
+
+
+def test_handlers_for_entering_a_state() -> None:
+    said: list[str] = []
+    m = Monitor(
+        program(
+            "check automaton { initial idle; final idle; idle -> busy on A; busy -> busy on B; "
+            "busy -> idle on C; }"
+        ),
+        on={
+            "P.busy": lambda v: said.append(f"busy {v.event}"),  # type: ignore[union-attr]
+            "P.idle": lambda v: said.append(f"idle {v.event}"),  # type: ignore[union-attr]
+        },
+    )
+    assert m.feed_many(line("a b b c a")) == [], "transitions were not asked for"
+    assert said == ["busy n@1", "idle n@4", "busy n@5"], "staying is not entering"
+
+
+def test_a_failing_handler_is_reported_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(verdict: Any) -> None:
+        raise ZeroDivisionError("mine")
+
+    said: list[Any] = []
+    m = monitor("find next A", on={"match": fails, "P.q1": said.append})
+    with caplog.at_level(logging.ERROR, logger="ketal"):
+        assert len(m.feed(e("n@1", "a"))) == 1
+        assert len(m.feed(e("n@2", "a"))) == 1
+    assert m.summary["handler_failures"] == 2
+    assert "a handler failed on: match P: A=n@1" in caplog.text
+    assert "ZeroDivisionError: mine" in caplog.text
+    assert len(said) == 2, "the others are called"
+    assert "handler_failures" not in monitor("find next A").summary
+
+
+@pytest.mark.parametrize("key", ["matches", "P.q9", "Q.q0", "P", "", "P.q0.x"])
+def test_an_unknown_handler_is_a_setting_error(key: str) -> None:
+    with pytest.raises(SettingError, match=r"violation.*P\.q0, P\.q1") as caught:
+        monitor("find next A", on={key: print})
+    assert repr(key) in str(caught.value)
+
+
+# --- trace -----------------------------------------------------------------------------------
+
+
+def moves(verdicts: Sequence[Any]) -> list[tuple[str, str, str, str]]:
+    return [
+        (str(v.event), v.source, v.step, v.target) for v in verdicts if isinstance(v, Transition)
+    ]
+
+
+def test_trace_says_every_transition_of_a_check() -> None:
+    m = monitor("check (A B)*", "on violation resume", trace=True)
+    said = m.feed_many(line("a b b a a x"))
+    assert moves(said) == [
+        ("n@1", "q0", "A", "q1"),
+        ("n@2", "q1", "B", "q0"),
+        ("n@4", "q0", "A", "q1"),
+        ("n@5", "q0", "A", "q1"),
+    ], "the fresh run takes the event that was refused"
+    assert [v.kind for v in said if not isinstance(v, Transition)] == ["violation"] * 2
+
+
+@pytest.mark.parametrize("strategy", ["next", "any"])
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_trace_says_every_transition_of_a_find(strategy: str, order: str) -> None:
+    m = monitor(f"find {strategy} A B C", order=order, trace=True)
+    said = m.feed_many(line("a b c"))
+    assert moves(said) == [
+        ("n@1", "q0", "A", "q1"),
+        ("n@2", "q1", "B", "q2"),
+        ("n@3", "q2", "C", "q3"),
+    ]
+    assert [v.kind for v in said][-1] == "match"
+
+
+def test_trace_of_a_join_says_what_was_taken_out_of_order() -> None:
+    m = monitor("find any A B", order=CAUSAL, trace=True)
+    a, b, _ = FORK
+    assert moves(m.feed(b)) == []
+    assert moves(m.feed(a)) == [("n1@1", "q0", "A", "q1"), ("n2@1", "q1", "B", "q2")]
+
+
+def test_trace_over_a_finite_log() -> None:
+    kinds = [v.kind for v in ketal.run(program("check (A B)*"), line("a b"), trace=True)]
+    assert kinds == ["transition", "transition"]
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+def overflows(verdicts: Sequence[Any], limit: str) -> list[str]:
+    """Return the dots of the overflows, all of which name the limit."""
+    for v in verdicts:
+        if isinstance(v, Overflow):
+            assert v.limit == limit
+            assert v.given_up
+            assert limit in str(v)
+            assert v.to_dict()["limit"] == limit
+            assert v.to_dict()["event"] == str(v.event)
+    said = [v for v in verdicts if isinstance(v, Overflow)]
+    assert len({v.id for v in said}) == len(said), "ids tell them apart"
+    return [str(v.event) for v in said]
+
+
+def test_held_back_max() -> None:
+    m = monitor("check A*", order=CAUSAL, limits=Limits(held_back_max=1))
+    said = m.feed_many(e(f"n@{i}", "a") for i in (3, 4, 1))
+    assert overflows(said, "held_back_max") == ["n@4"]
+    events = m.summary["events"]
+    assert (events["overflow"], events["held_back"], events["accepted"]) == (1, 1, 1)
+    assert adds_up(m.summary)
+
+
+def test_runs_max() -> None:
+    for order, strategy in (("arrival", "next"), ("arrival", "any"), (CAUSAL, "any")):
+        m = monitor(f"find {strategy} A B", order=order, limits=Limits(runs_max=2))
+        said = m.feed_many(line("a a a a b"))
+        assert overflows(said, "runs_max") == ["n@3"], "told once in a scope"
+        assert m.summary["patterns"]["P"]["overflows"] == 2
+        assert texts(v for v in said if isinstance(v, Match)) == [
+            "match P: A=n@1, B=n@5",
+            "match P: A=n@2, B=n@5",
+        ]
+
+
+def test_a_run_that_goes_on_does_not_count_against_itself() -> None:
+    m = monitor("find next A B+", limits=Limits(runs_max=1))
+    assert overflows(m.feed_many(line("a b b b b")), "runs_max") == []
+
+
+def test_configurations_max_of_a_find() -> None:
+    m = monitor("S = A && x == 1", "find next (A | S)+ B", limits=Limits(configurations_max=2))
+    said = m.feed_many(line("a a a", x=1))
+    assert set(overflows(said, "configurations_max")) <= {"n@2", "n@3"}
+    assert "n@2" in overflows(said, "configurations_max")
+
+
+def test_configurations_max_of_a_check_accuses_nobody() -> None:
+    """Without all of its readings the run would call allowed events violations."""
+    reads_s = ("S = A && x == 1", "T = A && y == 1", "U = Causal(B, S)", "check (S | T)* U")
+    events = [*line("a a a a", x=1, y=1), e("n@5", "b")]
+    m = monitor(*reads_s, limits=Limits(configurations_max=3))
+    said = m.feed_many(events) + m.close()
+    assert overflows(said, "configurations_max") == ["n@3"]
+    assert len(said) == 1, "no violation, nor is it incomplete"
+    assert m.summary["patterns"]["P"]["halted"] == 2
+    assert monitor(*reads_s).feed_many(events) == []
+
+
+def test_scopes_max() -> None:
+    m = monitor("check A A*", "partition by x", limits=Limits(scopes_max=2))
+    said = m.feed_many(e(f"n@{i}", "a", x=x) for i, x in enumerate((1, 2, 3, 1, 4), 1))
+    assert overflows(said, "scopes_max") == ["n@3", "n@5"]
+    assert [v.scope for v in said if isinstance(v, Overflow)] == [{"x": 3}, {"x": 4}]
+
+
+def test_candidates_max() -> None:
+    m = monitor("find any A B", order=CAUSAL, limits=Limits(candidates_max=1))
+    said = m.feed_many([e("n1@1", "b"), e("n2@1", "b"), e("n3@1", "a")])
+    assert overflows(said, "candidates_max") == ["n2@1"]
+    assert texts(v for v in said if isinstance(v, Match)) == ["match P: A=n3@1, B=n1@1"]
+
+
+def test_unlearned_max() -> None:
+    m = monitor("at every node", "check A*", limits=Limits(unlearned_max=2))
+    said = m.feed_many(e(f"n@{i}", "a") for i in range(1, 4))
+    assert overflows(said, "unlearned_max") == ["n@3"]
+    assert "n@1 for nodes that have not learned of it" in str(said[0])
+
+
+def test_matches_per_event_max() -> None:
+    for order in ("arrival", CAUSAL):
+        m = monitor("find any A B", order=order, limits=Limits(matches_per_event_max=2))
+        said = m.feed_many(line("a a a a b"))
+        assert overflows(said, "matches_per_event_max") == ["n@5"]
+        assert sum(isinstance(v, Match) for v in said) == 2
+        assert m.summary["patterns"]["P"]["matches"] == 2
+
+
+def test_counters_max() -> None:
+    m = monitor("find any A B", limits=Limits(counters_max=2))
+    said = m.feed_many(e(f"n@{i}", "a") for i in (2, 4, 6, 1, 6, 7))
+    assert overflows(said, "counters_max") == ["n@1"]
+    assert m.summary["events"]["duplicates"] == 1
+    assert m.summary["events"]["overflow"] == 1
+    assert adds_up(m.summary)
+
+
+def test_events_max() -> None:
+    causal = program("check A*", order=CAUSAL)
+    verdicts = ketal.run(causal, line("a a a a"), limits=Limits(events_max=2))
+    assert overflows(list(verdicts), "events_max") == ["n@3", "n@4"]
+    assert verdicts.summary["events"] == {
+        "read": 4, "accepted": 2, "duplicates": 0, "rejected": 0, "late": 0, "held_back": 0,
+        "overflow": 2,
+    }  # fmt: skip
+    # Under order arrival no event is kept, so the limit says nothing.
+    arrival = ketal.run(program("check A*"), line("a a a a"), limits=Limits(events_max=2))
+    assert list(arrival) == []
+
+
+def test_dots_max_forgets_contents_and_no_dots() -> None:
+    m = monitor("find any A B", limits=Limits(dots_max=2))
+    m.feed_many(line("a a a a"))
+    assert m.feed(e("n@2", "other")) == [], "its content is forgotten: it counts as a duplicate"
+    assert [v.kind for v in m.feed(e("n@4", "other"))] == ["rejected"]
+    assert m.summary["events"]["duplicates"] == 1
+    assert adds_up(m.summary)
+
+
+# --- counting and limiting --------------------------------------------------------------------
+
+
+def test_return_count_lists_nothing_and_counts_all() -> None:
+    for order in ("arrival", CAUSAL):
+        verdicts = ketal.run(program("find any A B", "return count", order=order), line("a a b b"))
+        assert list(verdicts) == []
+        assert verdicts.summary["patterns"]["P"]["matches"] == 4
+
+
+def test_limit_lists_the_first_and_counts_all() -> None:
+    verdicts = ketal.run(program("find any A B", "limit 3"), line("a a b b"))
+    listed = texts(list(verdicts))
+    assert listed == texts(ketal.run(program("find any A B"), line("a a b b")))[:3]
+    assert verdicts.summary["patterns"]["P"]["matches"] == 4
+    m = monitor("find any A B", "limit 1")
+    m.feed_many(line("a b"))
+    restored = Monitor.restore(m.program, m.snapshot())
+    assert restored.feed(e("n@3", "b")) == [], "the limit is of the execution"
+    assert restored.summary["patterns"]["P"]["matches"] == 2
+
+
+def test_without_listing_there_are_counts_only() -> None:
+    m = monitor("check (A B)*", "on violation skip", listing=False)
+    assert m.feed_many(line("a a a")) == []
+    assert m.close() == []
+    counts = m.summary["patterns"]["P"]
+    assert (counts["violations"], counts["incomplete"]) == (2, 1)
+
+
+# --- verdicts ---------------------------------------------------------------------------------
+
+
+def samples() -> dict[str, Any]:
+    """Return a verdict of each kind, as the engine makes it where it does."""
+    events = [e("n1@1", "a", time=1.5, k=17), e("n2@1", "b", time=2, k=17)]
+    find = program("find any A B", "within 5 s", "partition by k", "return k = A.k", order=CAUSAL)
+    (match,) = ketal.run(find, events)
+    (timed_out,) = ketal.run(find, events[:1])
+    check = program("check (A B)*", "partition by k", order=CAUSAL)
+    (incomplete,) = ketal.run(check, events[:1])
+    (violation,) = ketal.run(check, events[1:])
+    late = monitor("find next A B", "within 5 s")
+    late.advance_time(9)
+    over = monitor("check A*", order=CAUSAL, limits=Limits(held_back_max=1))
+    traced = monitor("find next A", trace=True)
+    rejected = monitor("find next A")
+    rejected.feed(e("n@2", "a"))
+    return {
+        "match": match,
+        "timed_out": timed_out,
+        "incomplete": incomplete,
+        "violation": violation,
+        "late": late.feed(events[0])[0],
+        "overflow": over.feed_many([e("n@3", "a"), e("n@5", "a")])[0],
+        "transition": traced.feed(e("n@1", "a"))[0],
+        "rejected": rejected.feed(e("n@2", "b"), place="shop.log:12")[0],
+        "gap": Gap(pattern="P", fingerprint="", dot=Dot("n2", 14)),
+    }
+
+
+INTERFACE_KEYS = {
+    "match": ("pattern", "id", "scope", "events", "bindings", "return", "time"),
+    "violation": ("pattern", "id", "scope", "event", "state", "expected", "reason", "time"),
+    "incomplete": ("pattern", "id", "scope", "state", "expected"),
+    "timed_out": ("pattern", "id", "scope", "bindings", "time"),
+    "late": ("pattern", "id", "scope", "event", "reason", "time"),
+    "gap": ("pattern", "id", "scope", "dot"),
+    "overflow": ("pattern", "id", "scope", "limit", "given_up", "event"),
+    "rejected": ("place", "reason"),
+    "transition": ("pattern", "id", "scope", "event", "step", "from", "to"),
+}
+
+
+@pytest.mark.parametrize("kind", INTERFACE_KEYS)
+def test_every_kind_of_verdict_is_as_the_interface_says(kind: str) -> None:
+    verdict = samples()[kind]
+    said = verdict.to_dict()
+    assert said["verdict"] == kind == verdict.kind
+    assert next(iter(said)) == "verdict"
+    assert set(said) == {"verdict", *INTERFACE_KEYS[kind]}
+    assert json.loads(json.dumps(said)) == said == msgspec.json.decode(msgspec.json.encode(said))
+    if "id" in said:
+        assert re.fullmatch("[0-9a-f]{32}", said["id"])
+    # One line, which begins with its kind.
+    assert str(verdict).startswith(kind)
+    assert "\n" not in str(verdict)
+    # Frozen.
+    for name in verdict.__struct_fields__:
+        with pytest.raises(AttributeError):
+            setattr(verdict, name, None)
+
+
+def test_a_match_in_json() -> None:
+    match = samples()["match"]
+    assert match.to_dict() == {
+        "verdict": "match",
+        "pattern": "P",
+        "id": match.id,
+        "scope": {"k": 17},
+        "events": ["n1@1", "n2@1"],
+        "bindings": {"A": ["n1@1"], "B": ["n2@1"]},
+        "return": {"k": 17},
+        "time": "1970-01-01T00:00:02Z",
+    }
+    assert str(match) == "match P (k=17): A=n1@1, B=n2@1 → k=17"
+
+
+def test_a_violation_in_json() -> None:
+    violation = samples()["violation"]
+    assert violation.to_dict() == {
+        "verdict": "violation",
+        "pattern": "P",
+        "id": violation.id,
+        "scope": {"k": 17},
+        "event": "n2@1",
+        "state": "q0",
+        "expected": ["A"],
+        "reason": "expected A",
+        "time": "1970-01-01T00:00:02Z",
+    }
+    assert isinstance(violation, Violation)
+
+
+def test_the_scope_is_empty_where_there_is_none_and_the_execution_named_where_several() -> None:
+    (plain,) = ketal.run(program("find next A"), line("a"))
+    assert isinstance(plain, Match)
+    assert plain.to_dict()["scope"] == {}
+    assert "execution" not in plain.to_dict()
+    assert "return" not in plain.to_dict()
+    assert "certain" not in plain.to_dict()
+    assert msgspec.structs.replace(plain, certain=False).to_dict()["certain"] is False
+    (named,) = monitor("find next A", execution="run 2").feed(e("n@1", "a"))
+    assert isinstance(named, Match)
+    assert named.to_dict()["execution"] == "run 2"
+    assert str(named).startswith("match [run 2] P: ")
+    assert named.id != Match(pattern="P", fingerprint=named.fingerprint, steps=named.steps).id
+
+
+def test_ids_depend_on_what_design_7_names_and_nothing_else() -> None:
+    steps = (("A", Dot("n", 1)), ("B", Dot("m", 2)))
+    base = Match(pattern="P", fingerprint="f", steps=steps)
+    replaced = msgspec.structs.replace
+    assert replaced(base, time=3.0, returns={"x": 1}).id == base.id
+    others = [
+        replaced(base, fingerprint="g"),
+        replaced(base, pattern="Q"),
+        replaced(base, execution="x"),
+        *(
+            replaced(base, scope=FrozenMapping((("k", value),)))
+            for value in (1, "1", True, math.inf, -math.inf, "inf")
+        ),
+        replaced(base, steps=steps[::-1]),
+        replaced(base, steps=(("A", Dot("n", 2)), steps[1])),
+        TimedOut(pattern="P", fingerprint="f", steps=steps),
+    ]
+    assert len({v.id for v in others} | {base.id}) == len(others) + 1
+
+
+def test_ids_do_not_depend_on_which_of_equal_keys_came_first() -> None:
+    """1 and 1.0 are one scope, whichever the order offers first."""
+    found = program("find any A B", "partition by k", order=CAUSAL)
+    events = [e("n1@1", "a", k=1.0), e("n2@1", "b", k=1)]
+    ids = [Monitor(found).feed_many(order)[0].id for order in (events, events[::-1])]  # type: ignore[union-attr]
+    assert ids[0] == ids[1]
+    (match,) = Monitor(found).feed_many(events)
+    assert json.dumps(match.to_dict()["scope"]) == '{"k": 1}'
+
+
+# --- Verdicts ------------------------------------------------------------------------------------
+
+
+def test_verdicts_are_iterable_once_and_then_have_their_summary() -> None:
+    verdicts = ketal.run(program("find any A B"), line("a a b"))
+    assert verdicts.summary["events"]["read"] == 0
+    first = next(verdicts)
+    assert str(first) == "match P: A=n@1, B=n@3"
+    assert texts(verdicts) == ["match P: A=n@2, B=n@3"]
+    assert list(verdicts) == []
+    assert verdicts.summary == {
+        "events": {
+            "read": 3, "accepted": 3, "duplicates": 0, "rejected": 0, "late": 0, "held_back": 0,
+            "overflow": 0,
+        },
+        "patterns": {
+            "P": {
+                "matches": 2, "violations": 0, "incomplete": 0, "timed_out": 0, "unscoped": 0,
+                "untimed": 0,
+            }
+        },
+        "gaps": 0,
+        "holes": 0,
+    }  # fmt: skip
+
+
+def test_verdicts_as_a_table() -> None:
+    pytest.importorskip("pandas")
+    frame = ketal.run(program("find any A B"), line("a a b")).to_pandas()
+    assert list(frame["verdict"]) == ["match", "match"]
+    assert list(frame["events"]) == [["n@1", "n@3"], ["n@2", "n@3"]]
+
+
+def test_verdicts_in_a_notebook() -> None:
+    verdicts = ketal.run(program("find any A B"), line("a a b"))
+    assert "nothing read yet" in verdicts._repr_html_()
+    assert len(list(verdicts)) == 2, "showing does not consume"
+    assert "2 matches" in verdicts._repr_html_()
+    assert "3 accepted" in verdicts._repr_html_()
+
+
+class TwoExecutions:
+    """A log of two executions, as `ketal.read_log` gives them."""
+
+    def records(self) -> Any:
+        for number, event in enumerate(line("a b"), 1):
+            for name in ("one", "two"):
+                yield name, event, "shop.log", number
+        yield "two", Rejected(place="shop.log:3", reason="no event", execution="two"), "shop.log", 3
+
+
+@pytest.mark.parametrize("order", ["arrival", CAUSAL])
+def test_several_executions_are_judged_apart(order: str) -> None:
+    verdicts = ketal.run(program("find any A B", order=order), TwoExecutions())
+    said = list(verdicts)
+    assert sorted((v.execution, v.kind) for v in said) == [
+        ("one", "match"),
+        ("two", "match"),
+        ("two", "rejected"),
+    ]
+    assert len({v.id for v in said if isinstance(v, Match)}) == 2
+    assert verdicts.summary["events"]["read"] == 5
+    assert verdicts.summary["patterns"]["P"]["matches"] == 2
+    assert adds_up(verdicts.summary)
+
+
+def test_a_finite_logs_verdicts_come_in_canonical_order_of_the_completing_event() -> None:
+    a, b, c = FORK
+    events = [c, b, a, e("n1@2", "b")]
+    said = ketal.run(program("find any B | C", order=CAUSAL), events)
+    assert [str(v.events[-1]) for v in said] == ["n2@1", "n1@2", "n3@1"]  # type: ignore[union-attr]
+
+
+# --- not available on a stream -------------------------------------------------------------------
+
+
+def test_a_mode_is_refused_with_a_hint() -> None:
+    """It speaks of every linear extension of a whole execution: tests/property/test_modal.py."""
+    text = "order CausalOrder; mode possibly"
+    made = ketal.compile(f'pattern P {{ {text}; event A = type == "a"; check A*; }}')
+    said = "pattern P: `mode possibly` .* ketal.run answers it of a finite log"
+    with pytest.raises(NotAvailableError, match=said):
+        Monitor(made)
+
+
+# --- the policies of CausalOrder on a stream (DESIGN 5) ------------------------------------------
+
+
+def test_total_on_a_stream_is_the_order_of_the_finite_log() -> None:
+    """With `nodes` declared, the same matches with the same ids, whatever arrives when."""
+    made = program("find next A B", order='CausalOrder(total, nodes = ["n", "m"])')
+    events = [
+        e("n@1", "a"),
+        e("m@1", "a"),
+        e("n@2", "b"),
+        e("m@2", "b", "n:1"),
+        e("n@3", "a", "m:2"),
+        e("m@3", "b"),
+    ]
+    expected = [v.to_dict() for v in ketal.run(made, events)]
+    assert expected
+    for seed in range(20):
+        shuffled = random.Random(seed).sample(events, len(events))
+        m = Monitor(made)
+        said = []
+        for event in shuffled:
+            said += m.feed(event)
+            m = Monitor.restore(made, m.snapshot())
+        said += m.close()
+        assert [v.to_dict() for v in said] == expected
+        assert m.summary["events"]["accepted"] == len(events)
+
+
+def test_a_gap_names_the_dot_and_marks_what_could_be_otherwise() -> None:
+    """Dependants of a lost dot are released; verdicts that stand on them are not certain."""
+    m = monitor("find next A B", order="CausalOrder(gap = 30 s)")
+    assert texts(m.feed(e("n@1", "a", time=1))) == []
+    (before,) = m.feed(e("n@2", "b", time=2))
+    assert before.to_dict().get("certain", True), "a match found before a gap stays"
+    assert m.feed(e("m@2", "a", time=3)) == []
+    assert m.feed(e("m@3", "b", time=4)) == []
+    assert [str(dot) for _, dot in m.held_back()] == ["m@1", "m@1"] or m.held_back()
+    m = Monitor.restore(m.program, m.snapshot())
+    gap, after = m.advance_time(40)
+    assert isinstance(gap, Gap)
+    assert gap.dot == Dot("m", 1)
+    assert isinstance(after, Match)
+    assert (after.certain, after.depends_on) == (False, (Dot("m", 1),))
+    assert after.to_dict()["depends_on"] == ["m@1"]
+    m.feed(e("k@1", "a", time=41))
+    (outside,) = m.feed(e("k@2", "b", time=42))
+    assert isinstance(outside, Match)
+    assert outside.certain, "outside of the gap's future nothing is in doubt"
+    (late,) = m.feed(e("m@1", "b", time=2))
+    assert isinstance(late, Late)
+    assert adds_up(m.summary)
+    assert m.summary["events"]["late"] == m.summary["gaps"] == 1
+
+
+def test_a_check_after_a_gap_is_in_doubt() -> None:
+    """The lost event could have been what the run waited for."""
+    m = monitor("check A B", order="CausalOrder(gap = 1 s)")
+    m.feed(e("n@2", "b", time=1))
+    verdicts = m.advance_time(10)
+    assert [v.kind for v in verdicts] == ["gap", "violation"]
+    assert verdicts[1].to_dict()["certain"] is False
+
+
+def test_what_ends_in_vain_after_a_loss_is_in_doubt() -> None:
+    """The lost event might have been the one that was waited for."""
+    log = [e("n@1", "a", time=0), e("n@3", "unrelated", time=1)]
+    for body, kind in (("check A B", "incomplete"), ("find next A B; within 3 s", "timed_out")):
+        m = monitor(body, order="CausalOrder(gap = 5 s)")
+        said = m.feed_many(log)
+        said += m.advance_time(20)
+        m = Monitor.restore(m.program, m.snapshot())
+        said += m.close()
+        ended = [v.to_dict() for v in said if v.kind == kind]
+        assert ended
+        assert all(v["certain"] is False and v["depends_on"] == ["n@2"] for v in ended), ended
+        assert [v.kind for v in said if v.kind == "gap"] == ["gap"]
+
+
+def test_what_comes_after_an_event_that_is_late_by_its_time_is_in_doubt() -> None:
+    """It is not offered, and it might have been the `not` that bars a match."""
+    m = monitor("find any A not C B; within 50 s", order=CAUSAL)
+    m.feed(e("n@1", "a", time=0))
+    m.advance_time(10)
+    (late,) = m.feed(e("n@2", "c", time=5))
+    assert isinstance(late, Late)
+    (match,) = m.feed(e("n@3", "b", time=11))
+    assert match.to_dict()["depends_on"] == ["n@2"]
+
+
+def test_frontier_delivers_a_filtered_topic() -> None:
+    """With holes everywhere nothing waits for ever, and causes still come first."""
+    m = monitor("find next A B", order="CausalOrder(frontier = 10 s)")
+    said = m.feed_many(
+        [e("n@5", "a", time=1), e("m@9", "b", "n:5", time=0), e("k@7", "c", time=30)]
+    )
+    assert texts(said) == ["match P: A=n@5, B=m@9"]
+    assert texts(m.close()) == []
+    assert m.summary["events"]["accepted"] == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "length", "by_us"),
+    [
+        ("gap", "1 ns", 1),
+        ("gap", "1.4 us", 2),
+        ("gap", "2 us", 2),
+        ("idle", "1 ns", 1),
+        ("idle", "1.4 us", 2),
+        # A frontier is passed by a watermark that is later, by at least a microsecond.
+        ("frontier", "1 ns", 2),
+        ("frontier", "1.4 us", 3),
+    ],
+)
+def test_a_wait_that_is_no_whole_number_of_microseconds_is_not_cut_short(
+    option: str, length: str, by_us: int
+) -> None:
+    """`b` waits for m@1, or for its time; k's time is all that goes on."""
+    nodes = ', nodes = ["k", "m", "n"]' if option == "idle" else ""
+    order = f"CausalOrder({option} = {length}{nodes})"
+    text = p("find next B", order=order, letters='event B = type == "b";')
+    for since_us in range(by_us + 1):
+        m = Monitor(ketal.compile(text))
+        verdicts = m.feed(e("n@1", "b", "" if option == "frontier" else "m:1", time=5))
+        verdicts += m.feed(e("k@1", "c", time=5 + since_us / 1e6))
+        assert bool(verdicts) is (since_us == by_us), f"{since_us} us later"
+
+
+def test_an_event_late_under_a_window_holds_no_dependant_back() -> None:
+    m = monitor("find next A B", "within 5 s", order=CAUSAL)
+    m.advance_time(10)
+    (late,) = m.feed(e("n@1", "a", time=1))
+    assert isinstance(late, Late)
+    m.feed(e("n@2", "a", time=11))
+    (match,) = m.feed(e("n@3", "b", time=12))
+    assert str(match) == "match P: A=n@2, B=n@3"
+    assert m.held_back() == []
+    assert adds_up(m.summary)
+
+
+def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
+    m = monitor("find next A B", order='CausalOrder(idle = 10 s, nodes = ["n", "m"])')
+    m.feed(e("n@1", "a", time=0))
+    assert m.feed(e("n@2", "b", "m:1", time=5)) == []
+    assert [str(dot) for _, dot in m.held_back()] == ["m@1"]
+    gap, match = m.advance_time(16)
+    assert isinstance(gap, Gap)
+    assert gap.dot == Dot("m", 1)
+    assert isinstance(match, Match)
+    assert match.depends_on == (Dot("m", 1),)
+    assert texts(m.feed(e("m@1", "a", time=16))) == [
+        "late m@1: its place in the causal order has passed"
+    ]
+    assert m.feed(e("n@3", "b", "m:3", time=17)) == []
+    assert [str(dot) for _, dot in m.held_back()] == ["m@2"], "m is back, and waited for"
+
+
+def test_after_a_join_a_node_that_left_is_waited_for_again() -> None:
+    m = monitor("check B*", order=CAUSAL)
+    m.leave("n")
+    m.control(Control("join", node="n"))
+    m = Monitor.restore(m.program, m.snapshot())
+    assert m.feed(e("m@1", "b", "n:1")) == []
+    assert [str(dot) for _, dot in m.held_back()] == ["n@1"]
+    assert texts(m.control(Control("view", members=("m",)))) == ["gap n@1 declared lost"]
+
+
+def test_a_full_queue_that_may_gives_up_the_oldest_hole() -> None:
+    order = "CausalOrder(overflow = lost)"
+    m = monitor("find next A B", order=order, limits=Limits(held_back_max=2))
+    assert m.feed_many([e("n@2", "a"), e("m@2", "a")]) == []
+    gap, overflow = m.feed(e("n@3", "c"))
+    assert isinstance(gap, Gap)
+    assert gap.dot == Dot("n", 1)
+    assert isinstance(overflow, Overflow)
+    assert (overflow.limit, overflow.event) == ("held_back_max", None)
+    assert "1 times" in overflow.given_up
+    assert [str(dot) for _, dot in m.held_back()] == ["m@1"]
+    assert m.summary["gaps"] == 1
+    assert adds_up(m.summary)
+
+
+# --- registered guards ----------------------------------------------------------------------------
+
+
+def big(x: float) -> bool:
+    return x > 10
+
+
+def far(event: ketal.Event, node: str) -> bool | None:
+    return None if "far" not in event.data else event.node != node
+
+
+def test_registered_guards_are_typed_predicates() -> None:
+    ketal.register_guard("big_for_tests", big, version="1")
+    ketal.register_guard("far_for_tests", far, version="1")
+    found = program(
+        "S = big_for_tests(x)",
+        'T = !far_for_tests("n")',
+        "find any S | T",
+        letters="event E = true;",
+    )
+    events = [
+        e("n@1", "t", x=11),
+        e("n@2", "t", x=1),
+        e("n@3", "t", x="11"),
+        e("n@4", "t"),
+        e("n@5", "t", far=1),
+        e("m@1", "t", far=1),
+    ]
+    assert texts(ketal.run(found, events)) == ["match P: S=n@1", "match P: T=n@5"]
+
+
+def test_a_registered_guards_version_enters_the_fingerprint() -> None:
+    prints = []
+    programs = []
+    for version in ("1", "2", "1"):
+        ketal.register_guard("versioned_for_tests", big, version=version)
+        programs.append(program("S = A && versioned_for_tests(x)", "find next S"))
+        prints.append(programs[-1].fingerprint)
+    assert prints[0] == prints[2] != prints[1]
+    m = Monitor(programs[0])
+    with pytest.raises(StateError, match="registered guards"):
+        Monitor.restore(programs[1], m.snapshot())
+
+
+def test_wrong_uses_of_registered_guards_are_pattern_errors() -> None:
+    ketal.register_guard("big_for_tests", big, version="1")
+    for guard in ('big_for_tests("a")', "big_for_tests(x, y)", "big_for_test(x)"):
+        with pytest.raises(PatternError) as caught:
+            program(f"S = {guard}", "find any S", letters="event E = true;")
+        assert "big_for_tests" in str(caught.value)
+    for name, function, version in (("true", big, "1"), ("a b", big, "1"), ("ok", big, "")):
+        with pytest.raises(SettingError):
+            ketal.register_guard(name, function, version=version)
+    with pytest.raises(SettingError, match="fixed number"):
+        ketal.register_guard("ok", lambda *a: True, version="1")
+
+
+def test_an_event_held_in_one_queue_and_late_in_another_is_counted_once() -> None:
+    m = Monitor(
+        ketal.compile(
+            named("P", "check (A B)*", order="CausalOrder(total)")
+            + named("Q", "check (A B)*", order="CausalOrder(frontier = 2 s)")
+        )
+    )
+    m.feed(e("B@20", "a", "A:17 C:17", time=14.9))
+    m.feed(e("A@35", "b", "C:38 B:41", time=30.3))
+    m.advance_time(20)
+    m.feed(e("B@10", "a", "A:2", time=6.5))
+    assert m.summary["events"]["late"] == 1
+    assert min(m.summary["events"].values()) >= 0
+    assert adds_up(m.summary)
+
+
+def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
+    order = 'CausalOrder(total, nodes = ["n"])'
+    program = ketal.compile(p("find next A not N B", "partition by k", "within 4 s", order=order))
+    ended = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        events = [
+            e(f"n@{n}", rng.choice("aanb"), time=n + rng.random(), k=rng.randrange(3))
+            for n in range(1, 16)
+        ]
+        cut = rng.randrange(1, 15)
+        whole = Monitor(program)
+        whole.feed_many(events[:cut])
+        again = Monitor.restore(program, whole.snapshot())
+        said = [
+            [
+                v.to_dict()
+                for v in (*m.advance_time(cut + 4), *m.feed_many(events[cut:]), *m.close())
+            ]
+            for m in (whole, again)
+        ]
+        assert said[0] == said[1], f"seed {seed}"
+        ended += sum(v["verdict"] == "timed_out" for v in said[0])
+    assert ended > 100

@@ -1,0 +1,304 @@
+"""Topologies in a program: a Monitor that waits within domains, a finite log that need not.
+
+The queue itself is held against its definition in `tests/operators/test_ordering.py`,
+domains and what is given up in `tests/operators/test_domains.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.errors import PatternError
+from ketal.model.event import Dot, Event
+from ketal.model.limits import Limits
+from ketal.model.syntax import Topology
+from ketal.model.verdicts import Gap, Match, Overflow, Rejected
+from ketal.program import Program
+from ketal.runtime.monitor import Monitor
+from tests.cases import e
+from tests.operators.test_domains import random_topology, travelled
+
+SHOP = "shop -> stock; shop -> billing; billing -> stock; shop -> mailer relaxed;"
+
+
+def program(
+    *statements: str, topology: str = "", order: str = "CausalOrder", **knobs: Any
+) -> Program:
+    text = "".join(f"    {statement};\n" for statement in statements)
+    return ketal.compile(
+        f"pattern P {{\n    order {order};\n    {topology}\n"
+        '    event A = type == "a"; event B = type == "b";\n' + text + "}",
+        **knobs,
+    )
+
+
+def shop(*statements: str, order: str = "CausalOrder", opened: str = "") -> Program:
+    return program(*statements, topology=f"topology {opened}{{ {SHOP} }}", order=order)
+
+
+def written(topology: Topology) -> str:
+    edges = "".join(
+        f"{edge.source} -> {edge.target}{' relaxed' * edge.relaxed}; " for edge in topology.edges
+    )
+    return f"topology {'open ' * topology.open}{{ {edges}}}"
+
+
+def waits(monitor: Monitor) -> list[str]:
+    return [f"{event.dot} {dot}" for event, dot in monitor.held_back()]
+
+
+def texts(verdicts: Iterable[Any]) -> list[str]:
+    return [str(v) for v in verdicts]
+
+
+def typed(rng: random.Random, events: list[Event]) -> list[Event]:
+    return [
+        Event(node=x.node, type=rng.choice("ab"), clock=x.clock, id=str(i))
+        for i, x in enumerate(events)
+    ]
+
+
+# --- what waits ----------------------------------------------------------------------------
+
+
+def test_causal_order_does_not_reach_across_a_relaxed_edge() -> None:
+    """The mailer does not wait for what the shop did, billing does."""
+    m = Monitor(shop("find next A B"))
+    assert m.feed(e("billing@1", "b", "shop:1")) == []
+    assert m.feed(e("mailer@1", "b", "shop:1")) == []
+    assert waits(m) == ["billing@1 shop@1"]
+    m = Monitor.restore(m.program, m.snapshot())
+    assert texts(m.feed(e("shop@1", "a"))) == ["match P: A=shop@1, B=billing@1"]
+    assert m.close() == []
+    assert m.summary["events"]["accepted"] == 3
+
+
+def test_a_finite_log_is_released_in_canonical_order_with_any_topology() -> None:
+    """Nothing has to wait there, so nothing has to be given up."""
+    for seed in range(60):
+        rng = random.Random(seed)
+        where = random_topology(rng, 5, relaxed=rng.choice((0.0, 0.5, 1.0)))
+        events = typed(rng, travelled(rng, where))
+        for body in ("check (A B)*", "find next A B", "find any A not B A"):
+            expected = texts(ketal.run(program(body), events))
+            within = ketal.run(program(body, topology=written(where)), events)
+            assert texts(within) == expected, f"seed {seed}"
+
+
+def test_without_relaxed_edges_a_stream_is_judged_as_without_a_topology() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        where = random_topology(rng, 5)
+        events = typed(rng, travelled(rng, where))
+        for body in ("check (A B)*", "find next A B", "find any A not B A"):
+            plain = Monitor(program(body))
+            within = Monitor(program(body, topology=written(where)))
+            for event in rng.sample(events, len(events)):
+                assert texts(within.feed(event)) == texts(plain.feed(event)), f"seed {seed}"
+                held = {x.dot for x, _ in within.held_back()}
+                assert held == {x.dot for x, _ in plain.held_back()}
+                within = Monitor.restore(within.program, within.snapshot())
+            assert texts(within.close()) == texts(plain.close())
+
+
+def test_with_losses_too_it_gives_up_the_same_and_finds_the_same() -> None:
+    """A chain through a lost event is found step by step, so gaps may come in another order."""
+    gaps = 0
+    for seed in range(80):
+        rng = random.Random(seed)
+        where = random_topology(rng, 5)
+        events = typed(rng, travelled(rng, where))
+        left = [x for x in events if rng.random() < 0.8]
+        body, order = "find any A not B A", "CausalOrder(gap = 5 s)"
+        plain = Monitor(program(body, order=order))
+        within = Monitor(program(body, topology=written(where), order=order))
+        said: list[list[Any]] = [[], []]
+        for event in rng.sample(left, len(left)):
+            said[0] += plain.feed(event)
+            said[1] += within.feed(event)
+            held = {x.dot for x, _ in within.held_back()}
+            assert held == {x.dot for x, _ in plain.held_back()}, f"seed {seed}"
+        said[0] += plain.close()
+        said[1] += within.close()
+        assert sorted(texts(said[1])) == sorted(texts(said[0])), f"seed {seed}"
+        gaps += plain.summary["gaps"]
+    assert gaps > 50
+
+
+def test_with_relaxed_edges_less_is_held_back_and_matches_of_any_are_the_same() -> None:
+    less = 0
+    for seed in range(80):
+        rng = random.Random(seed)
+        where = random_topology(rng, 5, relaxed=0.5)
+        events = typed(rng, travelled(rng, where))
+        plain = Monitor(program("find next A B"))
+        within = Monitor(program("find next A B", topology=written(where)))
+        free = Monitor(program("find any A B", topology=written(where)))
+        found = []
+        for event in rng.sample(events, len(events)):
+            plain.feed(event)
+            within.feed(event)
+            found += free.feed(event)
+            held = {x.dot for x, _ in within.held_back()}
+            assert held <= {x.dot for x, _ in plain.held_back()}
+            less += len(held) < len(plain.held_back())
+            within = Monitor.restore(within.program, within.snapshot())
+        assert within.held_back() == []
+        expected = ketal.run(program("find any A B"), events)
+        assert sorted(texts(found)) == sorted(texts(expected)), f"seed {seed}"
+    assert less > 30
+
+
+def test_patterns_of_one_program_wait_each_within_its_own_topology() -> None:
+    text = "\n".join(
+        f"pattern {name} {{ order CausalOrder; {topology} "
+        'event A = type == "a"; event B = type == "b"; find next A B; }'
+        for name, topology in (("P", f"topology {{ {SHOP} }}"), ("Q", ""))
+    )
+    m = Monitor(ketal.compile(text))
+    m.feed(e("mailer@1", "a", "shop:1"))
+    said = m.feed(e("mailer@2", "b", "shop:1"))
+    assert texts(said) == ["match P: A=mailer@1, B=mailer@2"]
+    assert waits(m) == ["mailer@1 shop@1", "mailer@2 shop@1"]
+    assert texts(m.feed(e("shop@1", "c"))) == ["match Q: A=mailer@1, B=mailer@2"]
+
+
+def test_a_lost_event_leaves_the_chain_through_it_to_who_knows_of_it() -> None:
+    """billing@1 is lost, and with it what it would have waited for: stock waits for that."""
+    line = "topology { shop -> billing; billing -> stock; }"
+    m = Monitor(program("find next A B", topology=line, order="CausalOrder(gap = 10 s)"))
+    m.feed(e("stock@1", "b", "shop:1 billing:1", time=1))
+    assert waits(m) == ["stock@1 billing@1"]
+    (gap,) = m.advance_time(20)
+    assert isinstance(gap, Gap)
+    assert gap.dot == Dot("billing", 1)
+    assert waits(m) == ["stock@1 shop@1"]
+    m = Monitor.restore(m.program, m.snapshot())
+    (match,) = m.feed(e("shop@1", "a", time=21))
+    assert isinstance(match, Match)
+    assert str(match).startswith("match P: A=shop@1, B=stock@1")
+    assert (match.certain, match.depends_on) == (False, (Dot("billing", 1),))
+
+
+# --- who belongs there ---------------------------------------------------------------------
+
+
+def test_an_event_of_a_node_outside_a_closed_topology_is_rejected() -> None:
+    made = shop("check A*")
+    events = [e("shop@1", "a"), e("spy@1", "a"), e("stock#2@1", "a", "spy:1 shop:1")]
+    m = Monitor(made)
+    m.feed(events[0])
+    (live,) = m.feed(events[1], place="log:7")
+    (finite,) = ketal.run(made, events)
+    for verdict, place in ((live, "log:7"), (finite, "spy@1")):
+        assert isinstance(verdict, Rejected)
+        assert verdict.place == place
+        assert verdict.reason == (
+            "the topology of pattern P has no node spy; `topology open` takes in whoever appears"
+        )
+    assert m.feed(events[2]) == []
+    assert m.held_back() == [], "the spy's entry is not read"
+    assert m.close() == []
+    summary = m.summary["events"]
+    assert (summary["accepted"], summary["rejected"]) == (2, 1)
+
+
+def test_a_node_that_one_pattern_knows_is_no_stranger_to_the_program() -> None:
+    text = "\n".join(
+        f'pattern {name} {{ order CausalOrder; {topology} event A = type == "a"; {body}; }}'
+        for name, topology, body in (
+            ("P", "topology { p -> q; }", "check A"),
+            ("Q", "topology { p -> q; q -> r; }", "check A*"),
+            ("R", "topology { p -> q; }", "find any A"),
+        )
+    )
+    made = ketal.compile(text)
+    events = [e("p@1", "a"), e("r@1", "a")]
+    verdicts = ketal.run(made, events)
+    list(verdicts)
+    m = Monitor(made)
+    m.feed_many(events)
+    m.close()
+    for summary in (m.summary, verdicts.summary):
+        assert summary["events"]["accepted"] == 2
+        assert [summary["patterns"][n].get("strangers", 0) for n in "PQR"] == [1, 0, 1]
+        assert summary["patterns"]["P"]["violations"] == 0
+        assert summary["patterns"]["R"]["matches"] == 1
+    (rejected,) = Monitor(made).feed(e("z@1", "a"))
+    assert isinstance(rejected, Rejected)
+    assert "the topology of any pattern has no node z" in rejected.reason
+
+
+def test_an_open_topology_takes_in_who_appears() -> None:
+    m = Monitor(shop("find next A B", opened="open "))
+    assert m.feed(e("mailer@1", "b", "shop:1")) == []
+    assert waits(m) == []
+    # Whatever the newcomer told is waited for; between shop and mailer nothing is.
+    m.feed(e("mailer@2", "b", "shop:1 audit:1"))
+    assert waits(m) == ["mailer@2 audit@1"]
+    m = Monitor.restore(m.program, m.snapshot())
+    m.feed(e("audit@1", "a", "shop:1"))
+    assert waits(m) == ["mailer@2 shop@1", "audit@1 shop@1"]
+    said = m.feed(e("shop@1", "c"))
+    assert texts(said) == ["match P: A=audit@1, B=mailer@2"]
+    assert texts(ketal.run(shop("check A*", opened="open "), [e("z@1", "a")])) == []
+
+
+def test_beyond_the_limit_an_open_topology_gives_nothing_up_and_says_so() -> None:
+    limits = Limits(topology_nodes_max=5)
+    m = Monitor(shop("find next A B", opened="open "), limits=limits)
+    assert m.feed(e("n1@1", "c")) == []
+    (overflow,) = m.feed(e("n2@1", "c"))
+    assert isinstance(overflow, Overflow)
+    assert overflow.limit == "topology_nodes_max"
+    assert "each event waits for its whole past" in str(overflow)
+    m = Monitor.restore(m.program, m.snapshot(), limits=limits)
+    assert m.feed(e("n3@1", "c")) == []
+    m.feed(e("mailer@1", "b", "shop:1"))
+    assert waits(m) == ["mailer@1 shop@1"]
+
+
+# --- the language --------------------------------------------------------------------------
+
+
+def test_domains_beyond_a_limit_are_a_pattern_error() -> None:
+    with pytest.raises(PatternError, match=r"K213.*4 nodes; the limit topology_nodes_max is 3"):
+        program(
+            "check A*",
+            topology=f"topology {{ {SHOP} }}",
+            limits=Limits(topology_nodes_max=3),
+        )
+    streets = "".join(
+        f'"{i}/{j}" -> "{i}/{j + 1}"; "{j}/{i}" -> "{j + 1}/{i}"; '
+        if i % 2
+        else f'"{i}/{j + 1}" -> "{i}/{j}"; "{j + 1}/{i}" -> "{j}/{i}"; '
+        for i in range(5)
+        for j in range(4)
+    )
+    with pytest.raises(PatternError, match=r"K214.*topology_steps_max"):
+        program(
+            "check A*", topology=f"topology {{ {streets} }}", limits=Limits(topology_steps_max=10)
+        )
+
+
+def test_lint_says_when_a_relaxed_edge_makes_the_answer_depend_on_arrival() -> None:
+    def codes(topology: str, body: str = "check A*") -> list[str]:
+        return [d.code for d in program(body, topology=f"topology {{ {topology} }}").warnings]
+
+    assert codes("p -> q; q -> r;") == []
+    assert codes("p -> q; q -> r relaxed;") == ["K220"]
+    assert codes("p -> q; q -> r relaxed; p -> r; r -> q; q -> p;") == [], "nothing is given up"
+    assert codes("p -> q relaxed;", "find any A B") == []
+    assert codes("p -> q relaxed;", "find any A not B A") == ["K220"]
+
+
+def test_a_snapshot_of_another_topology_is_refused() -> None:
+    blob = Monitor(shop("check A*")).snapshot()
+    other = program("check A*", topology="topology { shop -> stock; }")
+    with pytest.raises(ketal.StateError, match="changed: topology"):
+        Monitor.restore(other, blob)

@@ -1,0 +1,346 @@
+"""`ketal broker`, as its users start it: what runs, what is said, what is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ketal.cli import main
+from ketal.errors import SettingError
+from ketal.streaming.broker.probing import serves
+from ketal.streaming.broker.server import Broker, BrokerError, default_folder
+from ketal.streaming.broker.settings import free_port, is_free, properties_text
+from ketal.streaming.folders import cache_folder
+from tests.streaming.conftest import QUICK_JVM
+from tests.streaming.jobs import until
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE_S = 180
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path, jars: Path) -> Iterator[Start]:
+    """Return a function that starts `ketal broker`; no broker is left behind."""
+    started = []
+
+    def process(*words: str) -> subprocess.Popen[str]:
+        one = subprocess.Popen(
+            [sys.executable, "-m", "ketal", "broker", *words],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "XDG_STATE_HOME": str(tmp_path / "state"),
+                "JAVA_TOOL_OPTIONS": " ".join(QUICK_JVM),
+            },
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        started.append(one)
+        return one
+
+    yield process
+    for one in started:
+        if one.poll() is None:
+            one.kill()
+        one.communicate()
+    for lock in tmp_path.glob("**/lock"):
+        broker = Broker(lock.parent)
+        if broker.running() is not None:
+            broker.kill()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, err
+
+
+def served(process: subprocess.Popen[str]) -> str:
+    """Return where a broker serves, once it does."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("bootstrap_servers=127.0.0.1:")
+    return line.strip().split("=")[1]
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+# --- the command -----------------------------------------------------------------------
+
+
+def test_start_and_stop(start: Start, tmp_path: Path) -> None:
+    """In the default folder, which is that of the user's state."""
+    folder = tmp_path / "state" / "ketal" / "broker"
+    code, out, err = ended(start("start"))
+    assert code == 0, err
+    name, address = out.strip().split("=")
+    host, port = address.split(":")
+    assert (name, host) == ("bootstrap_servers", "127.0.0.1")
+    running = Broker(folder).running()
+    assert running is not None
+    assert running.bootstrap_servers == address
+    assert err == f"ketal: process {running.pid} in {folder}; `ketal broker stop` ends it\n"
+    socket.create_connection((host, int(port)), timeout=10).close()
+
+    code, out, err = ended(start("start", "--port", "9092"))
+    assert (code, out) == (2, "")
+    assert err == (
+        f"ketal: {folder}: a broker runs here already: process {running.pid}, "
+        f"since {running.started}, bootstrap_servers={address}\n"
+    )
+
+    assert ended(start("stop")) == (0, f"stopped the broker in {folder}\n", "")
+    assert is_free(int(port))
+    assert "shut down completed" in Broker(folder).log.read_text()
+
+    code, out, err = ended(start("stop"))
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        f"ketal: {folder}: no broker runs here",
+        "  hint: --dir names the folder that it was started with",
+    ]
+
+
+def test_in_the_foreground(start: Start, tmp_path: Path) -> None:
+    """Until Ctrl-C, SIGTERM, or the end of the broker itself; one at a time in a folder."""
+    folder = tmp_path / "a folder, mine"
+    broker = Broker(folder)
+    words = ("start", "--dir", str(folder))
+    first = start(*words, "--foreground")
+    until((folder / "broker.json").exists, patience_s=PATIENCE_S)
+    rival = start(*words)
+    address = served(first)
+    code, out, err = ended(rival)
+    assert (code, out) == (2, "")
+    assert "a broker is just being started here" in err or "a broker runs here already" in err
+    first.send_signal(signal.SIGINT)
+    code, out, err = ended(first)
+    assert (code, out) == (130, f"stopped the broker in {folder}\n")
+    assert err.endswith("; Ctrl-C ends it\n")
+    assert broker.running() is None
+
+    second = start(*words, "--foreground")
+    # Its clients find it where it was.
+    assert served(second) == address
+    second.terminate()
+    assert ended(second)[:2] == (0, f"stopped the broker in {folder}\n")
+    assert broker.running() is None
+
+    third = start(*words, "--foreground")
+    assert served(third) == address
+    broker.kill()
+    code, out, err = ended(third)
+    assert (code, out) == (4, "")
+    assert f"the broker has ended by itself, with -9; {broker.log} says more" in err
+
+    hasty = Broker(folder, start_s=0.2)
+    with pytest.raises(BrokerError, match=r"it does not serve after 0\.2 s"):
+        hasty.start()
+    assert hasty.running() is None
+    assert hasty.bootstrap_servers == address
+    assert is_free(int(address.split(":")[1]))
+
+
+def test_whoever_ends_a_start_ends_the_broker(start: Start, tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "kafka")
+    process = start("start", "--dir", str(broker.folder))
+    said = broker.folder / "broker.json"
+    until(lambda: '"pid": null' not in (read(said) or '"pid": null'), patience_s=PATIENCE_S)
+    process.terminate()
+    code, out, _ = ended(process)
+    assert (code, out) == (143, "")
+    assert broker.running() is None
+    with pytest.raises(BrokerError, match="no broker was ever started here"):
+        _ = broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("words", [("--port", "9092"), ("--property", "a=b"), ("--foreground",)])
+def test_stop_takes_no_option_of_start(start: Start, words: tuple[str, ...]) -> None:
+    assert ended(start("stop", *words)) == (2, "", "ketal: ketal broker stop takes --dir only\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--port", "80000"), "port 80000 is not from 1 to 65535"),
+        (("--property", "num.partitions"), "--property 'num.partitions' is not NAME=VALUE"),
+    ],
+)
+def test_options_that_are_wrong(start: Start, words: tuple[str, ...], said: str) -> None:
+    code, out, err = ended(start("start", "--dir", "kafka", *words))
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+# --- starts that fail --------------------------------------------------------------------
+
+
+def test_a_broker_whose_properties_are_wrong_says_so(jars: Path, tmp_path: Path) -> None:
+    broker = Broker(tmp_path, properties={"num.partitions": "-3"}, jvm=QUICK_JVM)
+    with pytest.raises(BrokerError) as raised:
+        broker.start()
+    first, *tail = str(raised.value).splitlines()
+    assert first == (
+        f"the broker did not start: formatting its data ended with 1; {broker.log} ends with"
+    )
+    assert "Invalid value -3 for configuration num.partitions" in tail[-1]
+    # It can be mended: nothing half made is in the way.
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_broker_that_ends_at_once_says_why(jars: Path, tmp_path: Path) -> None:
+    """Its data is of another node."""
+    broker = Broker(tmp_path, jvm=QUICK_JVM)
+    (tmp_path / "lock").touch()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text(
+        "version=1\nnode.id=7\ncluster.id=FSOrP2xMR3GEJhsq4UEmHA\n"
+    )
+    with pytest.raises(BrokerError) as raised:
+        broker.start()
+    first, *tail = str(raised.value).splitlines()
+    assert first == f"the broker did not start: it ended with 1; {broker.log} ends with"
+    assert any("node id" in line or "node.id" in line for line in tail)
+    assert not broker.is_own()
+    assert broker.running() is None
+    with pytest.raises(BrokerError, match="no broker runs here"):
+        broker.stop()
+
+
+def test_a_port_that_is_taken_is_named(jars: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(BrokerError, match=f"port {port} is taken by another program"):
+            Broker(tmp_path, port=port).start()
+
+
+def test_a_folder_of_something_else_is_left_alone(jars: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("chapter 1")
+    with pytest.raises(BrokerError, match=r"holds thesis\.tex, and is no broker's folder"):
+        Broker(tmp_path).start()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+# --- what a folder says --------------------------------------------------------------------
+
+
+def test_a_number_that_another_process_has_now_is_no_broker(tmp_path: Path) -> None:
+    """The broker of this folder is long gone, and its process number was given away."""
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        state = {"port": 9092, "pid": stranger.pid, "started": "2026-01-01T00:00:00Z"}
+        (tmp_path / "broker.json").write_text(json.dumps(state))
+        (tmp_path / "lock").touch()
+        broker = Broker(tmp_path)
+        assert broker.running() is None
+        for end in (broker.stop, broker.kill):
+            with pytest.raises(BrokerError, match="no broker runs here"):
+                end()
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_state_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broker.json").write_text('{"port": 90')
+    with pytest.raises(BrokerError, match=r"broker\.json does not tell of a broker"):
+        _ = Broker(tmp_path).bootstrap_servers
+
+
+def test_the_tail_of_a_log_is_what_went_wrong(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    assert broker.log_tail() == []
+    broker.log.write_text("one INFO begins\ntwo WARN goes on\nthree INFO ends\n")
+    assert broker.log_tail(lines=2) == ["two WARN goes on", "three INFO ends"]
+    broker.log.write_text(
+        "one INFO begins\ntwo ERROR fails\n\tat Kafka.main(Kafka.scala)\n\t... 3 more\n"
+        "Caused by: a reason\nthree INFO ends\n"
+    )
+    assert broker.log_tail() == ["two ERROR fails", "Caused by: a reason"]
+
+
+def test_where_things_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KETAL_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "ketal"
+    assert default_folder() == tmp_path / ".local" / "state" / "ketal" / "broker"
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert cache_folder() == tmp_path / ".cache" / "ketal"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert cache_folder() == tmp_path / "cache" / "ketal"
+    assert default_folder() == tmp_path / "state" / "ketal" / "broker"
+    monkeypatch.setenv("KETAL_CACHE", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine"
+
+
+# --- properties and probes -----------------------------------------------------------------
+
+
+def test_properties_are_what_one_node_needs_and_the_user_sets() -> None:
+    given = {"num.partitions": "4", "group.min.session.timeout.ms": "6", "a": " \\ü"}
+    text = properties_text(port=1, controller_port=2, data="data", given=given)
+    lines = dict(line.split("=", 1) for line in text.splitlines())
+    assert lines["num.partitions"] == "4"
+    assert lines["group.min.session.timeout.ms"] == "6"
+    assert lines["offsets.topic.replication.factor"] == "1"
+    assert lines["a"] == "\\u0020\\u005c\\u00fc"
+
+
+@pytest.mark.parametrize("name", ["listeners", "log.dirs", "log.dir", "node.id", "two words", ""])
+def test_properties_that_cannot_be_set(name: str) -> None:
+    with pytest.raises(SettingError, match=r"set by ketal itself|no name of a property"):
+        properties_text(port=1, controller_port=2, data="data", given={name: "1"})
+
+
+def test_a_broker_of_another_cluster_does_not_count(broker: Broker) -> None:
+    host, port = broker.bootstrap_servers.split(":")
+    meta = (broker.folder / "data" / "meta.properties").read_text()
+    cluster = next(line[11:] for line in meta.splitlines() if line.startswith("cluster.id="))
+    assert serves(host, int(port), cluster)
+    assert not serves(host, int(port), "another")
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\0\0\x08", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_what_is_no_kafka_does_not_count(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = threading.Thread(target=answered, args=(server, answer))
+        asked.start()
+        try:
+            assert not serves("127.0.0.1", server.getsockname()[1], "cluster")
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            asked.join(PATIENCE_S)
+
+
+def answered(server: socket.socket, answer: bytes) -> None:
+    """Give each connection the same answer, until the server is shut down."""
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(answer)
+
+
+def test_without_kafka_python_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main(["broker", "start", "--dir", str(tmp_path)]) == 2
+    assert "kafka-python is not installed: pip install 'ketal[stream]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,393 @@
+"""The job's file and flags, and the parts of the engine that need no broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+import ketal
+from ketal.cli import main
+from ketal.errors import KetalError, SettingError
+from ketal.model.verdicts import Rejected
+from ketal.streaming.job.file import Job, Target, read_job
+from ketal.streaming.job.metrics import Figures, MetricsServer
+from ketal.streaming.job.outputs import Outputs
+from ketal.streaming.job.properties import check_properties
+from ketal.streaming.kafka.watermarks import Watermarks
+
+FULL = """\
+pattern = "forks.ketal"
+engine = "process"
+[kafka]
+bootstrap_servers = "kafka.example:9092"
+group_id = "forks"
+start = "latest"
+[kafka.properties]
+sasl_plain_password = "${KETAL_TEST_PASSWORD}"
+[source]
+topics = ["blocks"]
+fields = { type = "event", clock = "pkt.vc", node = "kafka.header.node" }
+[output]
+verdicts = "kafka:forks.verdicts"
+rejected = "file:rejected.jsonl"
+[state]
+store = "dir:state"
+commit_interval_ms = 200
+[time]
+lateness_ms = 1000
+idle_ms = 2000
+[limits]
+held_back_max = 10
+[spark]
+key_groups = 16
+batch_messages_max = 1000
+"""
+PATTERN = 'pattern P { partition by key; event A = type == "a"; check A*; }'
+
+
+def job_of(folder: Path, text: str, **flags: Any) -> Job:
+    (folder / "job.toml").write_text(text)
+    return read_job(str(folder / "job.toml"), flags)
+
+
+def test_a_file_is_one_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    job = job_of(tmp_path, FULL)
+    assert job.pattern == str(tmp_path / "forks.ketal")
+    assert (job.bootstrap_servers, job.group_id, job.start) == (
+        "kafka.example:9092", "forks", "latest",
+    )  # fmt: skip
+    assert job.properties == {"sasl_plain_password": "secret"}
+    assert "secret" not in repr(job)
+    assert list(job.topics) == ["blocks"]
+    assert job.verdicts == Target("kafka", "forks.verdicts")
+    assert job.rejected == Target("file", str(tmp_path / "rejected.jsonl"))
+    assert job.state == tmp_path / "state"
+    assert (job.commit_interval_ms, job.lateness_ms, job.idle_ms) == (200, 1_000, 2_000)
+    assert (job.limits.held_back_max, job.batch_messages_max) == (10, 1_000)
+
+
+def test_flags_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    job = job_of(
+        tmp_path, FULL, pattern="other.ketal", bootstrap_servers="b:1", topics=["x", "y"],
+        to="-", group_id="g", state="dir:elsewhere", metrics_port=9100, until_end=True,
+    )  # fmt: skip
+    assert (job.pattern, job.bootstrap_servers, job.group_id) == ("other.ketal", "b:1", "g")
+    assert (list(job.topics), job.verdicts, job.state) == (
+        ["x", "y"], Target("stdout"), Path("elsewhere"),
+    )  # fmt: skip
+    assert (job.metrics_port, job.until_end) == (9100, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "servers"),
+    [
+        ("localhost", "localhost:9092"),
+        ("a, b:1", "a:9092,b:1"),
+        ("[::1],[::1]:7", "[::1]:9092,[::1]:7"),
+    ],
+)
+def test_a_server_without_a_port_has_kafkas(given: str, servers: str) -> None:
+    """As kafka-python and librdkafka have it; Java's clients would refuse it."""
+    flags = {"pattern": "p", "topics": ["t"], "bootstrap_servers": given}
+    assert read_job(None, flags).bootstrap_servers == servers
+    with pytest.raises(SettingError, match=r"bootstrap_servers is HOST:PORT,\.\.\., not 'a,,b'"):
+        read_job(None, {**flags, "bootstrap_servers": "a,,b"})
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    text = 'pattern = "p"\n[source]\ntopics = ["t"]\n'
+    assert job_of(tmp_path, "\ufeff" + text) == job_of(tmp_path, text)
+
+
+def test_params_are_as_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And `--set` overrides them; of a name that no pattern has the compiler tells."""
+    (tmp_path / "p.ketal").write_text(
+        'param w = 10 s; param flag = false; param n = 1; param text = "x";'
+        "pattern P { partition by key; event A = type == text && 3 > n && flag == true;"
+        " find A A; within w; }"
+    )
+
+    def fingerprint(params: str, *words: str) -> str:
+        text = f'pattern = "p.ketal"\n[params]\n{params}\n[source]\ntopics = ["t"]\n'
+        (tmp_path / "job.toml").write_text(text)
+        code = main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run", *words])
+        out, err = capsys.readouterr()
+        return out.partition("fingerprint ")[2].split()[0] if code == 0 else err
+
+    flags = ("--set", "w=30s", "--set", "flag=true", "--set", "n=2")
+    wanted = fingerprint("", *flags)
+    assert wanted != fingerprint("")
+    assert fingerprint('w = "30 s"\nflag = true\nn = 2') == wanted
+    assert fingerprint('w = "20 s"\nflag = false\nn = 3', *flags) == wanted
+    assert "v" in fingerprint('v = "20 s"')
+    assert "[params] w must be" in fingerprint("w = [1]")
+    with pytest.raises(SettingError, match=r"params must be a table, \[params\]"):
+        job_of(tmp_path, "params = 1\n" + FULL.replace("${KETAL_TEST_PASSWORD}", "x"))
+
+
+def test_a_key_with_dots_is_read_as_it_is_meant(tmp_path: Path) -> None:
+    """Quoted or not: TOML makes tables of one that is not."""
+    for name in ("security.protocol", '"security.protocol"'):
+        lines = FULL.replace('sasl_plain_password = "${KETAL_TEST_PASSWORD}"', f'{name} = "SSL"')
+        job = job_of(tmp_path, lines)
+        assert job.properties == {"security.protocol": "SSL"}
+        with pytest.raises(SettingError, match="did you mean security_protocol"):
+            check_properties(job.properties)
+    with pytest.raises(SettingError, match=r"properties\] a\.b must be text, a number"):
+        job_of(tmp_path, lines.replace('"security.protocol" = "SSL"', "a.b = {}"))
+
+
+def test_flags_alone_are_a_job() -> None:
+    job = read_job(None, {"pattern": "forks.ketal", "topics": ["blocks"]})
+    assert (job.group_id, job.bootstrap_servers) == ("forks", "localhost:9092")
+    assert not job.group_id_given
+    assert read_job(None, {"pattern": "p", "topics": ["t"], "group_id": "g"}).group_id_given
+    assert job.verdicts == job.rejected == Target("stdout")
+    assert job.state.name == "forks"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("group_id =", "groupid =", r"\[kafka\] has no key 'groupid'; did you mean group_id\?"),
+        ("lateness_ms =", "lateness =", "did you mean lateness_ms"),
+        ("[state]", "[stat]", "unknown key 'stat'; did you mean state"),
+        ('start = "latest"', 'start = "middle"', "earliest or latest"),
+        ("idle_ms = 2000", "idle_ms = 0", "integer of 1 or more, not 0"),
+        ("idle_ms = 2000", "idle_ms = true", "not True"),
+        ('"kafka:forks.verdicts"', '"forks.verdicts"', "kafka:TOPIC, file:PATH or -"),
+        ('"kafka:forks.verdicts"', '"kafka:blocks"', "read and written"),
+        ('topics = ["blocks"]', 'topics = "blocks"', "must be a list"),
+        ('topics = ["blocks"]', "topics = []", "--input NAME"),
+        ('topics = ["blocks"]', 'topics = ["a b"]', "no name of a topic"),
+        ('topics = ["blocks"]', 'topics = ["a", "a"]', "named twice"),
+        ("[source]", '[source]\nformat = "csv"', "one JSON object"),
+        ("[source]", '[source]\nregex = "x"', "for files"),
+        ("KETAL_TEST_PASSWORD", "KETAL_TEST_NOTHING", "no variable 'KETAL_TEST_NOTHING'"),
+        ('"kafka.example:9092"', '"${HOST}"', "kafka.bootstrap_servers: .* only"),
+        ('"process"', '"proces"', "did you mean process"),
+        ('store = "dir:state"', 'store = "state"', "dir:PATH or kafka:TOPIC"),
+        ('store = "dir:state"', 'store = "kafka:forks.state"', r"\[source\] keyed_by\. Without it"),
+        ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
+        ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
+        ("key_groups = 16", "key_groups = 0", "key_groups must be"),
+        ("messages_max = 1000", "messages_max = 0", "batch_messages_max must be"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    assert old in FULL
+    with pytest.raises(SettingError, match=said) as caught:
+        job_of(tmp_path, FULL.replace(old, new, 1))
+    assert str(caught.value).startswith(str(tmp_path / "job.toml"))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_dry_run_says_what_would_run_and_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    (tmp_path / "forks.ketal").write_text(PATTERN)
+    (tmp_path / "job.toml").write_text(FULL)
+    assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    for said in (
+        "blocks", "kafka:forks.verdicts", "sasl_plain_password", "pattern P: check",
+        "one for each key", "order: arrival", "warning: P takes events as they are consumed",
+    ):  # fmt: skip
+        assert said in out
+    assert "secret" not in out
+
+
+def test_neither_kafka_nor_a_pattern_is_needed_to_say_that_none_was_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["stream"]) == 2
+    assert "no pattern" in capsys.readouterr().err
+
+
+# --- watermarks ---
+
+A, B = ("t", 0), ("t", 1)
+
+
+def marks(**options: int) -> Watermarks:
+    given = {"lateness_ms": 1_000, "idle_ms": 500, **options}
+    return Watermarks([A, B], now_ms=0, **given)
+
+
+def test_the_least_partition_decides() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    assert both.advanced() is None
+    both.saw(B, 5.0)
+    assert both.advanced() == 4.0
+    assert both.advanced() is None
+    both.saw(B, 20.0)
+    assert both.advanced() == 9.0
+    assert not both.saw(A, 9.0)
+
+
+def test_an_idle_partition_holds_nothing_back_until_it_speaks_again() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    both.heard([A], 400)
+    both.look((), 500)
+    assert both.advanced() == 9.0
+    both.saw(A, 30.0)
+    both.heard([B], 600)
+    both.saw(B, 12.0)
+    assert both.advanced() == 11.0
+
+
+def test_a_partition_with_messages_that_were_not_read_is_not_idle() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    both.heard([A], 400)
+    both.look([B], 600)
+    assert both.advanced() is None
+
+
+def test_where_all_are_idle_the_latest_decides() -> None:
+    both = marks()
+    both.saw(A, 10.0)
+    both.saw(B, 5.0)
+    assert both.advanced() == 4.0
+    both.look((), 500)
+    assert both.advanced() == 9.0
+
+
+def test_an_end_is_of_its_partition() -> None:
+    both = marks()
+    assert not both.end(A)
+    both.saw(B, 5.0)
+    assert both.advanced() == 4.0
+    again = marks()
+    again.restore(both.state())
+    assert again.has_ended(A)
+    assert again.watermark_s == 4.0
+    assert again.end(B)
+    assert again.all_ended
+
+
+# --- outputs, metrics ---
+
+
+def outputs(path: Path) -> Outputs:
+    target = Target("file", str(path))
+    job = Job(
+        pattern="p", topics=["t"], bootstrap_servers="b", group_id="g",
+        verdicts=target, rejected=target,
+    )  # fmt: skip
+    return Outputs(job, lambda verdict: None, lambda: None)
+
+
+def test_a_torn_line_is_cut_off_and_anything_else_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(b'{"verdict":"match"}\n{"verdict":"mat')
+    out = outputs(path)
+    out.add(Rejected(place="t/0/1", reason="no"))
+    out.write_files()
+    out.close()
+    assert path.read_bytes() == (
+        b'{"verdict":"match"}\n{"verdict":"rejected","place":"t/0/1","reason":"no"}\n'
+    )
+    path.write_bytes(b"a letter\nwithout an end")
+    with pytest.raises(SettingError, match="not added to"):
+        outputs(path)
+    assert path.read_bytes() == b"a letter\nwithout an end"
+
+
+def test_devices_and_fifos_take_verdicts(tmp_path: Path) -> None:
+    """Neither is on a disk, or holds lines from before; nobody waits for who is to read."""
+    rejected = Rejected(place="t/0/1", reason="no")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with pytest.raises(SettingError, match="nobody reads this FIFO\n  hint: start its reader"):
+        outputs(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (Path("/dev/null"), fifo):
+        out = outputs(path)
+        for _ in range(2):
+            out.add(rejected)
+            out.write_files()
+            out.clear()
+        out.close()
+    assert os.read(reader, 10_000).count(b'"rejected"') == 2
+    out = outputs(fifo)
+    os.close(reader)
+    out.add(rejected)
+    with pytest.raises(SettingError, match=r"cannot write .*fifo: Broken pipe"):
+        out.write_files()
+    out.close()
+
+
+def test_metrics_are_prometheus_text() -> None:
+    monitor = ketal.Monitor(ketal.compile(PATTERN))
+    figures = Figures()
+    figures.verdict("match", "P")
+    figures.verdict("rejected", None)
+    figures.committed(0.5)
+    for now_s, messages in ((1.0, 100), (2.0, 150)):
+        figures.look(
+            now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, monitors=[monitor],
+            watermark_s=1_700_000_000.5, parts=(2, 4),
+        )  # fmt: skip
+    server = MetricsServer(figures, 0)
+    try:
+        with urlopen(f"http://localhost:{server.port}/metrics") as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            lines = answer.read().decode().splitlines()
+        with pytest.raises(SettingError, match="cannot be served on port"):
+            MetricsServer(figures, server.port)
+    finally:
+        server.close()
+    for line in (
+        "ketal_messages_total 150",
+        "ketal_messages_per_second 50.0",
+        'ketal_records{outcome="control"} 3',
+        'ketal_verdicts_total{verdict="match",pattern="P"} 1',
+        'ketal_verdicts_total{verdict="rejected"} 1',
+        'ketal_lag_messages{partition="t/0"} 7',
+        "ketal_held_back_events 0",
+        "ketal_live_runs 0",
+        "ketal_commits_total 1",
+        "ketal_parts 2",
+        "ketal_watermark_seconds 1700000000.5",
+    ):
+        assert line in lines
+    assert "lag 7" in figures.line()
+    assert figures.line().startswith("2 of 4 parts · 150 messages")
+
+
+def test_metrics_are_served_where_they_are_to_be() -> None:
+    """At one address of the machine, which has others."""
+    server = MetricsServer(Figures(), 0, "127.0.0.2")
+    try:
+        with urlopen(f"http://127.0.0.2:{server.port}/metrics") as answer:
+            assert answer.status == 200
+        with pytest.raises(URLError):
+            urlopen(f"http://127.0.0.1:{server.port}/metrics")
+    finally:
+        server.close()
+    with pytest.raises(KetalError, match=r"port 0 of 203\.0\.113\.1: "):
+        MetricsServer(Figures(), 0, "203.0.113.1")
+    flags = {"pattern": "p", "topics": ["t"], "metrics_host": "127.0.0.1", "metrics_port": 0}
+    assert read_job(None, flags).metrics_host == "127.0.0.1"
+    assert read_job(None, {**flags, "metrics_host": None}).metrics_host == ""
+    with pytest.raises(SettingError, match="--metrics-host says where"):
+        read_job(None, {**flags, "metrics_port": None})
+
+
+def test_a_port_that_is_none_is_said() -> None:
+    with pytest.raises(KetalError, match="port 70000"):
+        MetricsServer(Figures(), 70_000)

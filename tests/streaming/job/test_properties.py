@@ -1,0 +1,122 @@
+"""`[kafka.properties]`: what is wrong there is said before Kafka is asked anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer
+
+import ketal
+from ketal.errors import SettingError
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job import properties
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.properties import check_properties
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.engine import Engine
+from tests.streaming.jobs import FORKS, Told, Topic, job_of, run
+
+
+def test_properties_are_those_of_kafka_python() -> None:
+    check_properties({"sasl_plain_password": "secret", "linger_ms": 1, "check_crcs": False})
+    with pytest.raises(SettingError, match="did you mean security_protocol") as caught:
+        check_properties({"security.protocol": "secret"})
+    assert "secret" not in str(caught.value)
+    with pytest.raises(SettingError, match="set by ketal itself"):
+        check_properties({"isolation_level": "read_uncommitted"})
+    assert "isolation_level" in KafkaConsumer.DEFAULT_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("max_poll_records", "secret", "must be an integer of 1 or more"),
+        ("max_poll_records", 0, "must be an integer of 1 or more"),
+        ("request_timeout_ms", True, "must be an integer of 0 or more"),
+        ("request_timeout_ms", 1.5, "must be an integer of 0 or more"),
+        ("send_buffer_bytes", "secret", "must be an integer of 0 or more"),
+        ("check_crcs", "secret", "must be a boolean"),
+        ("ssl_check_hostname", 1, "must be a boolean"),
+        ("client_id", 7, "must be text that is not empty"),
+        ("sasl_plain_password", 4711, "must be text that is not empty"),
+        ("sasl_plain_password", "", "must be text that is not empty"),
+        ("security_protocol", "SASL-SECRET", "hint: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("security_protocol", "ssl", "hint: PLAINTEXT, SSL"),
+        ("compression_type", "lz5secret", "hint: gzip, snappy, lz4, zstd"),
+        ("sasl_mechanism", "SCRAM-SECRET", "hint: AWS_MSK_IAM"),
+        ("client_dns_lookup", "secret", "hint: use_all_dns_ips"),
+        ("ssl_cafile", "secret.pem", "names no file"),
+    ],
+)
+def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, said: str) -> None:
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g",
+              properties={name: value})  # fmt: skip
+    with pytest.raises(SettingError) as caught:
+        Engine(job, ketal.compile(FORKS), Told().hooks())
+    text = str(caught.value)
+    assert text.startswith(f"[kafka.properties] {name} ")
+    assert said in text
+    assert "hint: " in text
+    assert "secret" not in text.lower()
+    assert "4711" not in text
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"security_protocol": "SASL_SSL"}, "SASL_SSL needs sasl_mechanism"),
+        ({"sasl_mechanism": "PLAIN"}, "PLAIN needs sasl_plain_username"),
+        ({"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "me"},
+         "SCRAM-SHA-512 needs sasl_plain_password"),
+        ({"sasl_mechanism": "OAUTHBEARER"}, f"OAUTHBEARER needs {properties.TOKEN_ENDPOINT}"),
+        ({"sasl_mechanism": "OAUTHBEARER", properties.TOKEN_ENDPOINT: "http://a"},
+         f"needs {properties.TOKEN_ID}\n  hint: all of "),
+        ({properties.TOKEN_ENDPOINT: "file:secret"}, "is no http: or https: URL\n  hint: "),
+    ],
+)  # fmt: skip
+def test_what_a_login_lacks_is_said_before_kafka_is_asked(
+    values: dict[str, str], said: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        check_properties(values)
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value).replace(properties.TOKEN_SECRET, "")
+
+
+def test_the_words_are_those_of_kafka_python() -> None:
+    """What it would refuse is none of them, and the other way round."""
+    from kafka import KafkaProducer
+    from kafka.net.manager import KafkaConnectionManager
+    from kafka.net.sasl import SASL_MECHANISMS
+
+    compressions = {word for word in KafkaProducer._COMPRESSORS if word is not None}
+    assert set(properties.WORDS["compression_type"]) == compressions
+    lookups = set(KafkaConnectionManager._VALID_DNS_LOOKUP_MODES)
+    assert set(properties.WORDS["client_dns_lookup"]) == lookups
+    assert set(SASL_MECHANISMS) <= set(properties.WORDS["sasl_mechanism"])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"), [({}, "'port'"), ({"sasl_plain_password": "port"}, "settings (ValueError)")]
+)
+def test_what_a_client_refuses_when_it_is_made_is_a_fault_of_the_settings(
+    values: dict[str, str], said: str
+) -> None:
+    """And what it says of it is shown, unless there is a value in it."""
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b:port", group_id="g",
+              properties=values)  # fmt: skip
+    for make in (clients.reader_of, lambda job: clients.producer_of(job, "id")):
+        with pytest.raises(SettingError, match="hint: look at") as caught:
+            make(job)
+        assert said in str(caught.value)
+
+
+def test_a_transaction_that_may_last_longer_than_the_broker_lets_it(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """kafka-python says it of another kind than it has for it."""
+    job = job_of(broker, [topic()], tmp_path, properties={"transaction_timeout_ms": 99_999_999})
+    with pytest.raises(SettingError, match=r"transaction_timeout_ms: Kafka refuses.*\n  hint: "):
+        run(job, ketal.compile(FORKS))

@@ -1,0 +1,197 @@
+"""What a secured broker refuses is a fault of the settings, within seconds, in its own words."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.errors import SaslAuthenticationFailedError
+
+import ketal
+from ketal.errors import SettingError
+from ketal.streaming.job.file import Job
+from ketal.streaming.kafka.tokens import Tokens
+from tests.streaming.conftest import make_topic, required
+from tests.streaming.jobs import FORKS, accept, job_of, produce, run, written
+from tests.streaming.secured import CERTIFICATE, PASSWORD, PLAIN, Secured, allow, secured_broker
+
+AT_ONCE_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def secured(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with required("broker"), secured_broker(tmp_path_factory.mktemp("secured") / "broker") as one:
+        yield one
+
+
+def secured_job(secured: Secured, folder: Path, listener: str, topic: str, **more: Any) -> Job:
+    at = secured.bootstrap_servers if listener == "PLAINTEXT" else secured.at(listener)
+    folder.mkdir(exist_ok=True)
+    job = job_of(secured, [topic], folder, until_end=True, **more)
+    return Job(**{**vars(job), "bootstrap_servers": at})
+
+
+SSL = {"security_protocol": "SSL", "ssl_cafile": str(CERTIFICATE)}
+
+
+@pytest.mark.parametrize(
+    ("listener", "properties", "said"),
+    [
+        ("SASL", {**PLAIN, "sasl_plain_password": "wrong"}, "Invalid username or password"),
+        ("SASLTLS", {**PLAIN, **SSL, "security_protocol": "SASL_SSL", "sasl_plain_password": "x"},
+         "Invalid username or password"),
+        ("SASL", {**PLAIN, "sasl_mechanism": "SCRAM-SHA-256"}, "UnsupportedSaslMechanismError"),
+        ("SASL", {}, "wants SASL, and security_protocol is PLAINTEXT"),
+        ("SASLTLS", SSL, "wants SASL, and security_protocol is SSL"),
+        ("PLAINTEXT", PLAIN, "IllegalSaslStateError"),
+        ("TLS", {**PLAIN, **SSL, "security_protocol": "SASL_SSL"}, "IllegalSaslStateError"),
+        ("TLS", {}, "speaks TLS, and security_protocol is PLAINTEXT"),
+        ("SASLTLS", PLAIN, "speaks TLS, and security_protocol is SASL_PLAINTEXT"),
+        ("PLAINTEXT", SSL, "speaks no TLS, and security_protocol is SSL"),
+        ("SASL", {**PLAIN, **SSL, "security_protocol": "SASL_SSL"}, "speaks no TLS, and"),
+        ("TLS", {"security_protocol": "SSL"}, "CERTIFICATE_VERIFY_FAILED"),
+    ],
+)  # fmt: skip
+def test_what_a_listener_refuses_ends_the_job_at_once_with_its_cause(
+    listener: str, properties: dict[str, str], said: str, secured: Secured, tmp_path: Path
+) -> None:
+    job = secured_job(secured, tmp_path, listener, make_topic(secured), properties=properties)
+    began_s = time.monotonic()
+    with pytest.raises(SettingError) as caught:
+        run(job, ketal.compile(FORKS))
+    assert time.monotonic() - began_s < AT_ONCE_S
+    assert said in str(caught.value)
+    assert job.bootstrap_servers in str(caught.value)
+    assert "\n  hint: " in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+@contextmanager
+def token_endpoint(code: int = 200, **answer: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Serve one answer; yield where, and what was asked with which credentials."""
+    asked: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            given = self.headers["Authorization"].removeprefix("Basic ")
+            asked.append((form, base64.b64decode(given).decode()))
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/token", asked
+        server.shutdown()
+
+
+def unsecured_token(user: str) -> str:
+    """Return a token that Kafka takes where nobody told it whose signatures count."""
+    now_s = int(time.time())
+    parts = ({"alg": "none"}, {"sub": user, "iat": now_s, "exp": now_s + 600})
+    encoded = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=") for one in parts]
+    return b".".join([*encoded, b""]).decode()
+
+
+def bearer(url: str) -> dict[str, str]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": url,
+        "sasl_oauthbearer_client_credentials_client_id": "an id",
+        "sasl_oauthbearer_client_credentials_client_secret": "a:secret",
+        "sasl_oauthbearer_scope": "kafka",
+    }
+
+
+def test_tokens_come_from_an_endpoint(secured: Secured, tmp_path: Path) -> None:
+    allow(secured, "job", [(kind, "*", "ALL") for kind in ("TOPIC", "GROUP", "TRANSACTIONAL_ID")])
+    topic = make_topic(secured)
+    produce(secured, [(topic, 0, accept("a")), (topic, 0, accept("b"))])
+    with token_endpoint(access_token=unsecured_token("job"), expires_in=600) as (url, asked):
+        job = secured_job(secured, tmp_path, "SASL", topic, properties=bearer(url))
+        run(job, ketal.compile(FORKS))
+        assert set(asked) == {("grant_type=client_credentials&scope=kafka", "an+id:a%3Asecret")}
+        tokens, before = Tokens(bearer(url)), len(asked)
+        assert tokens.token() == tokens.token()
+        assert len(asked) == before + 1
+    assert len(written(tmp_path / "verdicts.jsonl")) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "said"),
+    [
+        (401, {}, "gives no token: 401 Unauthorized"),
+        (200, {"token": "x"}, "answers without an access_token"),
+        (200, {"access_token": "x.y.z"}, "SaslAuthenticationFailedError"),
+    ],
+)
+def test_a_token_that_is_refused_is_said(
+    code: int, answer: dict[str, Any], said: str, secured: Secured, tmp_path: Path
+) -> None:
+    topic = make_topic(secured)
+    with token_endpoint(code, **answer) as (url, _):
+        job = secured_job(secured, tmp_path, "SASL", topic, properties=bearer(url))
+        with pytest.raises(SettingError, match=said) as caught:
+            run(job, ketal.compile(FORKS))
+    assert "a:secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "answers no HTTP"),
+        (b"HTTP/1.1 200 OK\r\n\r\nwelcome", "answers no JSON"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": null}', "without an access_token"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"access_token": "x", "expires_in": NaN}',
+         "without an access_token"),
+    ],
+)  # fmt: skip
+def test_what_is_no_token_endpoint_is_a_fault_of_the_settings(answer: bytes, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection = server.accept()[0]
+            with connection, connection.makefile("rb") as request:
+                # A connection closed on unread bytes is reset, and the answer may be lost with it.
+                headers = iter(request.readline, b"\r\n")
+                length = next(
+                    int(line[15:]) for line in list(headers) if b"content-length:" in line.lower()
+                )
+                request.read(length)
+                connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        tokens = Tokens(bearer(f"http://127.0.0.1:{server.getsockname()[1]}/"))
+        with pytest.raises(SaslAuthenticationFailedError, match=said):
+            tokens.token()
+
+
+@pytest.mark.parametrize(
+    ("listener", "properties"),
+    [("TLS", SSL), ("SASLTLS", {**PLAIN, **SSL, "security_protocol": "SASL_SSL"})],
+)
+def test_with_the_right_settings_the_job_runs(
+    listener: str, properties: dict[str, str], secured: Secured, tmp_path: Path
+) -> None:
+    """Also where one server of several refuses the connection, or nobody listens at one."""
+    allow(secured, "job", [(kind, "*", "ALL") for kind in ("TOPIC", "GROUP", "TRANSACTIONAL_ID")])
+    topic = make_topic(secured)
+    produce(secured, [(topic, 0, accept("a")), (topic, 0, accept("b"))])
+    job = secured_job(secured, tmp_path, listener, topic, properties=properties)
+    servers = f"127.0.0.1:1,{secured.bootstrap_servers},{job.bootstrap_servers}"
+    run(Job(**{**vars(job), "bootstrap_servers": servers}), ketal.compile(FORKS))
+    assert len(written(tmp_path / "verdicts.jsonl")) == 1

@@ -1,0 +1,71 @@
+"""What a job has to be allowed (docs/streaming.md): it runs with that, and says what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.errors import SettingError
+from ketal.streaming.job.file import Job, Target
+from tests.streaming.conftest import make_topic, required
+from tests.streaming.jobs import FORKS, accept, committed, job_of, produce, run
+from tests.streaming.secured import PLAIN, Right, Secured, allow, secured_broker
+
+
+@pytest.fixture(scope="module")
+def secured(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with required("broker"), secured_broker(tmp_path_factory.mktemp("secured") / "broker") as one:
+        yield one
+
+
+def job_and_rights(
+    secured: Secured, folder: Path, *, several: bool, user: str = "job"
+) -> tuple[Job, dict[Right, str]]:
+    """Return a job with a group of its own; and each right that it needs → what is said without."""
+    source, sink = make_topic(secured), make_topic(secured)
+    produce(secured, [(source, 0, accept("a")), (source, 0, accept("b"))])
+    group, to = f"group-{source}", Target("kafka", sink)
+    state = make_topic(secured, 1, "compact") if several else None
+    shared = {"changelog": state, "keyed_by": "height"} if several else {}
+    job = job_of(
+        secured, [source], folder, group_id=group, verdicts=to, rejected=to, until_end=True,
+        properties=PLAIN, **shared,
+    )  # fmt: skip
+    rights = {
+        ("TOPIC", source, "READ"): f"topic {source}",
+        ("TOPIC", sink, "WRITE"): f"topic {sink}",
+        ("GROUP", group, "READ"): f"group {group}",
+        ("TRANSACTIONAL_ID", f"ketal-{group}*", "WRITE"): f"transactional id ketal-{group}",
+    }
+    if state is not None:
+        rights |= {
+            ("TOPIC", state, "READ"): f"topic {state}",
+            ("TOPIC", state, "WRITE"): f"topic {state}",
+            ("TOPIC", state, "DESCRIBE_CONFIGS"): f"topic {state}",
+        }
+    return Job(**{**vars(job), "bootstrap_servers": secured.at("SASL")}), rights
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_job_runs_with_just_these_rights_and_names_the_one_that_it_lacks(
+    several: bool, secured: Secured, tmp_path: Path
+) -> None:
+    program = ketal.compile(FORKS)
+    job, rights = job_and_rights(secured, tmp_path, several=several)
+    for lacking, said in rights.items():
+        others = [right for right in rights if right != lacking]
+        kind, name, _ = lacking
+        # Who may neither read nor write a topic may be allowed to see that it is there.
+        for more in [[], [(kind, name, "DESCRIBE")]] if kind == "TOPIC" else [[]]:
+            allow(secured, "job", [*others, *more])
+            with pytest.raises(SettingError, match="not allowed") as caught:
+                run(job, program)
+            assert said in str(caught.value), (lacking, more)
+            assert "hint: " in str(caught.value)
+    allow(secured, "job", rights)
+    run(job, program)
+    assert isinstance(job.verdicts.name, str)
+    assert len(committed(secured, job.verdicts.name, least=1)) == 1

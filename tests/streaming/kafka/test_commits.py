@@ -1,0 +1,94 @@
+"""When a commit is made, and what is on the disk by then."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+import ketal
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.kafka.engine import Engine
+from tests.streaming.jobs import FORKS, Told, Topic, accept, committed, job_of, produce, run
+
+PATIENCE_S = 30
+
+
+def until(job: Job, what: Callable[[Engine], bool]) -> Engine:
+    """Run a job until something holds of it, and stop it."""
+    engine = Engine(job, ketal.compile(FORKS), Told().hooks())
+    thread = threading.Thread(target=engine.run, daemon=True)
+    thread.start()
+    end_s = time.monotonic() + PATIENCE_S
+    try:
+        while not what(engine):
+            assert thread.is_alive(), "it has ended"
+            assert time.monotonic() < end_s, "it does not come"
+            time.sleep(0.05)
+    finally:
+        engine.stop()
+        thread.join(PATIENCE_S)
+    return engine
+
+
+def test_the_disk_has_state_and_verdicts_before_a_transaction_begins(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the offsets name must outlive a machine that loses its power."""
+    source = topic()
+    produce(broker, [(source, 0, accept("a")), (source, 0, accept("b"))])
+    calls: list[str] = []
+    fsync = os.fsync
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        calls.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).suffix)
+
+    def noted(name: str) -> None:
+        call = getattr(KafkaProducer, name)
+
+        def then(producer: Any, *given: Any) -> Any:
+            calls.append(name)
+            return call(producer, *given)
+
+        monkeypatch.setattr(KafkaProducer, name, then)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    transaction = ["begin_transaction", "send_offsets_to_transaction", "commit_transaction"]
+    for name in transaction:
+        noted(name)
+    run(job_of(broker, [source], tmp_path, until_end=True), ketal.compile(FORKS))
+    known = [one for one in calls if one in (".state", ".jsonl", *transaction)]
+    claim = [".state", *transaction]
+    assert known == [*claim, ".state", ".jsonl", *transaction]
+
+
+def test_a_quiet_job_commits_its_offsets_again(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would expire while it runs."""
+    monkeypatch.setattr("ketal.streaming.kafka.session.RECOMMIT_S", 0.2)
+    job = job_of(broker, [topic()], tmp_path)
+    engine = until(job, lambda engine: engine.figures.commits >= 4)
+    assert engine.consumed == 0
+
+
+def test_many_bytes_of_verdicts_are_committed_before_their_time(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if no message comes after them."""
+    monkeypatch.setattr("ketal.streaming.kafka.session.PENDING_BYTES_MAX", 1)
+    source, sink = topic(), topic()
+    produce(broker, [(source, 0, accept("a")), (source, 0, accept("b"))])
+    job = job_of(
+        broker, [source], tmp_path, commit_interval_ms=10**9, verdicts=Target("kafka", sink)
+    )
+    until(job, lambda engine: engine.figures.commits >= 2)
+    assert len(committed(broker, sink, least=1)) == 1

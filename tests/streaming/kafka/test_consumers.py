@@ -1,0 +1,733 @@
+"""Several consumers of one job: processes that share its partitions, come, go and are killed.
+
+`KETAL_CHAOS` is the number of changes of the group under load; `make chaos` sets a large one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import ConsumerRebalanceListener, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+import ketal
+from ketal.cli import main
+from ketal.errors import SettingError, StateError
+from ketal.model.event import Event
+from ketal.program import Program
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.sharing import Watch, check_shared
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka import topic_state_store as changelog
+from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.partition_state import OFFSETS, Part
+from ketal.streaming.kafka.topic_state_store import Changelog, Loaded
+from tests.streaming.conftest import make_topic
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    Message,
+    Told,
+    Topic,
+    accept,
+    committed,
+    expected,
+    job_of,
+    produce,
+    run,
+)
+
+CHANGES = int(os.environ.get("KETAL_CHAOS", "3"))
+PARTITIONS = 4
+HEIGHTS = 400
+PATIENCE_S = 90
+TOML = """\
+pattern = "forks.ketal"
+[kafka]
+bootstrap_servers = "{servers}"
+group_id = "{group}"
+[kafka.properties]
+max_poll_records = 20
+session_timeout_ms = 3000
+heartbeat_interval_ms = 500
+[source]
+topics = [{topics}]
+keyed_by = "height"
+[output]
+verdicts = "kafka:{sink}"
+[state]
+store = "kafka:{state}"
+commit_interval_ms = 20
+[time]
+lateness_ms = 1000000000
+"""
+
+
+def compacted(broker: Broker, partitions: int) -> str:
+    """Return a new topic for state."""
+    return make_topic(broker, partitions, "compact")
+
+
+def shared(
+    broker: Broker, topics: Sequence[str], folder: Path, state: str | None = None, **options: Any
+) -> Job:
+    """Return a job that several consumers may share."""
+    return job_of(
+        broker, topics, folder, keyed_by="height", until_end=options.pop("until_end", True),
+        changelog=state or compacted(broker, PARTITIONS), **options,
+    )  # fmt: skip
+
+
+def keyed(lines: Sequence[tuple[int, bytes]], topics: Sequence[str], seed: int) -> list[Message]:
+    """Return (height, line) in shuffled order, each in the partition of its height."""
+    chance = random.Random(seed)
+    shuffled = chance.sample(list(lines), len(lines))
+    return [(chance.choice(topics), height % PARTITIONS, line) for height, line in shuffled]
+
+
+def pairs(heights: range) -> list[tuple[int, bytes]]:
+    """Return events of which each two of a height are a match."""
+    return [(h, accept(node, h, h)) for h in heights for node in "ab"]
+
+
+def ends(topics: Sequence[str]) -> list[Message]:
+    return [(topic, n, END) for topic in topics for n in range(PARTITIONS)]
+
+
+def ids(program: Program, lines: Sequence[tuple[int, bytes]], folder: Path) -> list[str]:
+    """Return the ids of what `ketal.run` finds."""
+    return sorted(v["id"] for v in expected(program, [line for _, line in lines], folder))
+
+
+class Group:
+    """`ketal stream` with the job of a folder, as often as wanted."""
+
+    def __init__(self, folder: Path, broker: Broker, topics: Sequence[str], sink: str) -> None:
+        self.folder = folder
+        self.members: list[subprocess.Popen[str]] = []
+        (folder / "forks.ketal").write_text(FORKS)
+        (folder / "job.toml").write_text(
+            TOML.format(
+                servers=broker.bootstrap_servers,
+                group=f"group-{topics[0]}",
+                topics=", ".join(f'"{topic}"' for topic in topics),
+                sink=sink,
+                state=compacted(broker, PARTITIONS),
+            )
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start one more consumer."""
+        log = open(self.folder / f"member-{len(self.members)}.err", "w")  # noqa: SIM115
+        command = [sys.executable, "-m", "ketal", "stream", "--config", "job.toml", *words]
+        with log:
+            member = subprocess.Popen(
+                [*command, "--output", "json"],
+                cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+        self.members.append(member)
+        return member
+
+    def said(self, member: subprocess.Popen[str]) -> str:
+        """Return what a consumer has told."""
+        return (self.folder / f"member-{self.members.index(member)}.err").read_text()
+
+    def await_told(self, member: subprocess.Popen[str], what: str) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while what not in self.said(member):
+            assert member.poll() is None, self.said(member)
+            assert time.monotonic() < until_s, (what, self.said(member))
+            time.sleep(0.02)
+
+    def finish(self, member: subprocess.Popen[str]) -> dict[str, Any]:
+        """Wait for the end of a consumer; return its summary."""
+        out, _ = member.communicate(timeout=PATIENCE_S)
+        assert member.returncode == 0, self.said(member)
+        (summary,) = [json.loads(line)["summary"] for line in out.splitlines()]
+        return dict(summary)
+
+    def total(self) -> dict[str, Any]:
+        """Return the summary of one more consumer, which has all parts to itself."""
+        return self.finish(self.start("--until-end"))
+
+
+MakeGroup = Callable[[Sequence[str], str], Group]
+
+
+@pytest.fixture
+def group(broker: Broker, tmp_path: Path) -> Iterator[MakeGroup]:
+    """Return a function that makes a group; none of its processes is left behind."""
+    made: list[Group] = []
+
+    def make(topics: Sequence[str], sink: str) -> Group:
+        made.append(Group(tmp_path, broker, topics, sink))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for member in one.members:
+            member.kill()
+            member.communicate()
+
+
+class Load(threading.Thread):
+    """Sends messages little by little, and what is left at once when it is told to finish."""
+
+    def __init__(self, broker: Broker, messages: Sequence[Message]) -> None:
+        super().__init__(daemon=True)
+        self._servers = broker.bootstrap_servers
+        self._messages = messages
+        self._hurry = threading.Event()
+
+    def run(self) -> None:
+        with KafkaProducer(bootstrap_servers=self._servers, acks="all") as producer:
+            for topic, number, value in self._messages:
+                producer.send(topic, value, partition=number)
+                self._hurry.wait(0.005)
+            producer.flush()
+
+    def finish(self) -> None:
+        self._hurry.set()
+        self.join()
+
+
+def test_consumers_share_the_partitions_of_two_topics(
+    broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
+) -> None:
+    """Two, and then three; each verdict is there once, and whoever has all parts counted all."""
+    topics, sink = (topic(PARTITIONS), topic(PARTITIONS)), topic()
+    lines = pairs(range(1, HEIGHTS))
+    ours = group(topics, sink)
+    messages = keyed(lines, topics, seed=1)
+    members = [ours.start(), ours.start()]
+    for member in members:
+        ours.await_told(member, f"has 2 of {PARTITIONS} parts")
+    produce(broker, messages[: len(lines) // 2])
+    members.append(ours.start())
+    ours.await_told(members[-1], f"of {PARTITIONS} parts")
+    produce(broker, messages[len(lines) // 2 :] + ends(topics))
+    for member in members:
+        assert ours.finish(member)["kafka"]["messages"] > 0
+    total = ours.total()
+    wanted = ids(ketal.compile(FORKS), lines, tmp_path)
+    said = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in said) == wanted
+    assert total["kafka"] == {"messages": len(lines) + 8, "control": 8}
+    assert total["events"]["accepted"] == len(lines)
+    assert total["patterns"]["Forks"]["matches"] == len(wanted)
+
+
+@pytest.mark.parametrize("seed", range((CHANGES + 2) // 3))
+def test_consumers_come_and_go_under_load(
+    seed: int, broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
+) -> None:
+    """Whether they are asked to go or are killed: nothing is lost, and nothing said twice."""
+    chance = random.Random(seed)
+    topics, sink = (topic(PARTITIONS), topic(PARTITIONS)), topic()
+    lines = pairs(range(1, HEIGHTS))
+    load = Load(broker, keyed(lines, topics, seed))
+    load.start()
+    ours = group(topics, sink)
+    members = [ours.start()]
+    ours.await_told(members[0], f"has {PARTITIONS} of {PARTITIONS} parts")
+    for how in chance.sample([None, signal.SIGTERM, signal.SIGKILL], 3):
+        newcomer = ours.start()
+        ours.await_told(newcomer, f"of {PARTITIONS} parts")
+        members.append(newcomer)
+        if how is not None:
+            time.sleep(chance.random() * 0.3)
+            leaver = members.pop(chance.randrange(len(members)))
+            leaver.send_signal(how)
+            leaver.communicate(timeout=PATIENCE_S)
+            assert leaver.returncode == (0 if how == signal.SIGTERM else -how), ours.said(leaver)
+    load.finish()
+    produce(broker, ends(topics))
+    for member in members:
+        ours.finish(member)
+    assert ours.total()["kafka"]["messages"] == len(lines) + 8
+    wanted = ids(ketal.compile(FORKS), lines, tmp_path)
+    said = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in said) == wanted
+
+
+def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """Records in pieces too; and what is in the topic without being committed is not seen."""
+    program = ketal.compile(FORKS)
+    source, sink = topic(PARTITIONS), topic()
+    job = shared(
+        broker, [source], tmp_path, verdicts=Target("kafka", sink),
+        limits=ketal.Limits(message_bytes_max=60),
+    )  # fmt: skip
+    assert job.changelog is not None
+    firsts = [(source, h % PARTITIONS, accept("a", h, h)) for h in range(1, 9)]
+    produce(broker, firsts)
+    told = Told()
+    first = run(job, program, told)
+    assert any(f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3" in said for said in told.sentences)
+    torn = clients.producer_of(job, "somebody-else")
+    torn.begin_transaction()
+    torn.send(job.changelog, key=b"0/torn", value=b"?", partition=0).get(timeout=10)
+    torn.abort_transaction()
+    clients.close_producer(torn)
+    produce(broker, [(source, h % PARTITIONS, accept("b", h, h)) for h in range(1, 9)])
+    second = run(job, program)
+    assert first.summary is not None
+    assert first.summary["events"]["accepted"] == 8
+    assert second.summary is not None
+    assert second.summary["kafka"]["messages"] == 16
+    lines = [accept(node, h, h) for node in "ab" for h in range(1, 9)]
+    wanted = [v["id"] for v in expected(program, lines, tmp_path)]
+    said = committed(broker, sink, least=len(wanted))
+    # With so small messages a verdict is an overflow, with the id of the match.
+    assert sorted(v["id"] for v in said) == sorted(wanted)
+    loaded = changelog.load(job, range(PARTITIONS), lambda: False)
+    assert all(one.pieces for one in loaded.values())
+
+
+def test_a_scope_in_two_partitions_ends_the_job(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Also where one of them was read by a process before this one."""
+    source = topic(PARTITIONS)
+    produce(broker, [(source, 1, accept("a", 1, 7))])
+    job = shared(broker, [source], tmp_path)
+    run(job, ketal.compile(FORKS))
+    produce(broker, [(source, 3, accept("c", 1, 7))])
+    for _ in range(2):
+        with pytest.raises(SettingError, match=f"{source}/3/0: .* in partition 3 and in .* 1:"):
+            run(job, ketal.compile(FORKS))
+
+
+def test_topics_that_do_not_fit_are_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    program = ketal.compile(FORKS)
+    four, three = topic(4), topic(3)
+    with pytest.raises(SettingError, match=f"unequal .*{four} has 4, {three} has 3"):
+        run(shared(broker, [four, three], tmp_path), program)
+    for state, said in (
+        ("nowhere", "there is no topic nowhere"),
+        (compacted(broker, 3), "has 3 partitions, and the topics that are read have 4"),
+        (topic(4), "cleanup.policy=delete"),
+        (make_topic(broker, 4, "compact,delete"), "=compact,delete"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            run(shared(broker, [four], tmp_path, state), program)
+
+
+def test_state_that_does_not_belong_is_refused_or_left(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Of another group, of other offsets, of another program; `fresh` leaves it behind."""
+    program = ketal.compile(FORKS)
+    source, sink = topic(PARTITIONS), topic()
+    produce(broker, [(source, 0, accept("a", 1, 4))])
+    job = shared(broker, [source], tmp_path, verdicts=Target("kafka", sink))
+    assert job.changelog is not None
+    run(job, program)
+    with pytest.raises(StateError, match=r"it is of another group(.|\n)*--on-change fresh"):
+        run(shared(broker, [source], tmp_path, job.changelog, group_id=f"{source}-2"), program)
+    other = ketal.compile(FORKS.replace("hash != First.hash", "true"))
+    with pytest.raises(StateError, match="another program"):
+        run(job, other)
+    with pytest.raises(SettingError, match="state elsewhere"):
+        run(job_of(broker, [source], tmp_path, until_end=True), program)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        offsets = f'[["{source}", 0, 99]]'.encode()
+        headers = [("offsets", offsets), ("pieces", b"1")]
+        producer.send(
+            job.changelog, key=b"0/" + OFFSETS, value=offsets, headers=headers, partition=0
+        )
+    with pytest.raises(StateError, match=f"offset 99 of {source}/0, and committed is 1"):
+        run(job, program)
+    produce(broker, [(source, 0, accept("b", 1, 4)), (source, 0, accept("c", 1, 4))])
+    told = Told()
+    run(replace(job, on_change="fresh"), program, told)
+    assert any("part 0 starts anew at the stored offsets" in said for said in told.sentences)
+    # What was before is not part of it, and what came after was not lost.
+    run(job, program)
+    assert [v["events"] for v in committed(broker, sink, least=1)] == [["b@1", "c@1"]]
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "said"),
+    [
+        (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
+        (b"0/record", [("pieces", b"2"), ("offsets", b"[]")], "damaged: a record lacks piece 1"),
+    ],
+)
+def test_a_changelog_that_cannot_be_read_is_refused_or_left(
+    key: bytes, headers: list[tuple[str, bytes]], said: str,
+    broker: Broker, topic: Topic, tmp_path: Path,
+) -> None:  # fmt: skip
+    """What does not belong there is removed by the commit with which `fresh` begins."""
+    program, source = ketal.compile(FORKS), topic(PARTITIONS)
+    produce(broker, [(source, 0, accept("a", 1, 4))])
+    job = shared(broker, [source], tmp_path)
+    assert job.changelog is not None
+    run(job, program)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(job.changelog, key=key, value=b"?", headers=headers, partition=0)
+    with pytest.raises(StateError, match=f"{said}(.|\n)*hint: --on-change fresh"):
+        run(job, program)
+    told = Told()
+    run(replace(job, on_change="fresh"), program, told)
+    assert any("part 0 starts anew at the stored offsets" in said for said in told.sentences)
+    run(job, program)
+
+
+def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody commits between the two; the session is dropped, and the next one is served."""
+    program, source, told = ketal.compile(FORKS), topic(PARTITIONS), Told()
+    job, first = shared(broker, [source], tmp_path), TopicPartition(source, 0)
+    run(job, program)
+    loads = []
+
+    def load(*given: Any) -> Any:
+        loads.append(given)
+        if len(loads) == 1:
+            reader, predecessor = clients.consumer_of(job), clients.producer_of(job, "predecessor")
+            held = reader.committed(first, metadata=True)
+            said = json.dumps({**json.loads(held.metadata), "commit": "later"})
+            predecessor.begin_transaction()
+            offsets = {first: OffsetAndMetadata(held.offset, said, -1)}
+            predecessor.send_offsets_to_transaction(offsets, job.group_id)
+            predecessor.commit_transaction()
+            clients.close_producer(predecessor)
+            clients.close_consumer(reader)
+        return changelog.load(*given)
+
+    monkeypatch.setattr("ketal.streaming.kafka.group_member.load", load)
+    engine = run(job, program, told)
+    assert (len(loads), engine.figures.restarts) == (2, 1)
+    assert any("moved on while this consumer read the state" in said for said in told.sentences)
+
+
+def test_whoever_reads_a_large_state_stays_in_the_group(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading takes longer than a member may be silent."""
+    program, source = ketal.compile(FORKS), topic(PARTITIONS)
+    patience_ms = 1_500
+    job = shared(
+        broker, [source], tmp_path, lost_after_ms=0,
+        properties={"max_poll_interval_ms": patience_ms},
+    )  # fmt: skip
+
+    def load(job: Job, numbers: Any, stopping: Callable[[], bool]) -> Any:
+        until_s = time.monotonic() + 2 * patience_ms / 1e3
+        while time.monotonic() < until_s:
+            assert not stopping()
+            time.sleep(0.05)
+        return changelog.load(job, numbers, stopping)
+
+    monkeypatch.setattr("ketal.streaming.kafka.group_member.load", load)
+    told = Told()
+    engine = run(job, program, told)
+    assert engine.figures.restarts == 0
+    assert told.sentences == [f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3"]
+
+
+def test_a_consumer_that_was_given_up_for_dead_says_nothing_twice(
+    broker: Broker, topic: Topic, group: MakeGroup, tmp_path: Path
+) -> None:
+    """It is stopped until others have its parts; when it goes on it joins them again."""
+    topics, sink = (topic(PARTITIONS),), topic()
+    lines = pairs(range(1, HEIGHTS))
+    load = Load(broker, keyed(lines, topics, seed=5))
+    load.start()
+    ours = group(topics, sink)
+    zombie = ours.start()
+    ours.await_told(zombie, f"has {PARTITIONS} of {PARTITIONS} parts")
+    zombie.send_signal(signal.SIGSTOP)
+    successor = ours.start()
+    ours.await_told(successor, f"has {PARTITIONS} of {PARTITIONS} parts")
+    zombie.send_signal(signal.SIGCONT)
+    load.finish()
+    produce(broker, ends(topics))
+    for member in (successor, zombie):
+        ours.finish(member)
+    wanted = ids(ketal.compile(FORKS), lines, tmp_path)
+    said = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in said) == wanted
+
+
+def test_a_consumer_that_fell_out_of_its_group_commits_nothing(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It judged, stood still, and another has its part by now: its heartbeats know, it does not."""
+    source, sink = topic(), topic()
+    lines = pairs(range(1, 6))
+    produce(broker, [(source, 0, line) for _, line in lines])
+    wanted = ids(ketal.compile(FORKS), lines, tmp_path)
+    job = shared(
+        broker, [source], tmp_path, compacted(broker, 1), until_end=False,
+        verdicts=Target("kafka", sink), properties={"max_poll_interval_ms": 2_000},
+    )  # fmt: skip
+    stands, goes_on = threading.Event(), threading.Event()
+    take = Part.take
+
+    def judge(self: Part, *given: Any) -> int:
+        taken = take(self, *given)
+        if threading.current_thread() is slow.thread and not stands.is_set():
+            stands.set()
+            assert goes_on.wait(PATIENCE_S)
+        return taken
+
+    monkeypatch.setattr(Part, "take", judge)
+    slow, other = Consumer(job), Consumer(replace(job, rejected=job.verdicts))
+    with slow, other:
+        slow.thread.start()
+        assert stands.wait(PATIENCE_S)
+        other.thread.start()
+        committed(broker, sink, least=len(wanted))
+        goes_on.set()
+        slow.await_told(2, "parts: ")
+    assert slow.engine.figures.restarts == 1
+    assert any("(CommitFailedError" in said for said in slow.told.sentences)
+    said = committed(broker, sink, least=len(wanted))
+    assert sorted(v["id"] for v in said) == wanted
+
+
+class Consumer:
+    """A job's engine, on a thread."""
+
+    def __init__(self, job: Job) -> None:
+        self.told = Told()
+        self.engine = Engine(job, ketal.compile(FORKS), self.told.hooks())
+        self.thread = threading.Thread(target=self.engine.run, daemon=True)
+
+    def await_told(self, times: int, what: str) -> None:
+        """Wait until it has told something so often."""
+        until_s = time.monotonic() + PATIENCE_S
+        while sum(what in said for said in self.told.sentences) < times:
+            assert self.thread.is_alive(), self.told.sentences
+            assert time.monotonic() < until_s, self.told.sentences
+            time.sleep(0.02)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.engine.stop()
+        if self.thread.ident is not None:
+            self.thread.join(PATIENCE_S)
+
+
+class Stranger(threading.Thread):
+    """Another member of a job's group, which is no `ketal stream`."""
+
+    def __init__(self, job: Job, topics: Sequence[str]) -> None:
+        super().__init__(daemon=True)
+        self._job = job
+        self._topics = topics
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        consumer = clients.consumer_of(replace(self._job, start="earliest"))
+        consumer.subscribe(self._topics, listener=Heedless(consumer))
+        while not self._over.is_set():
+            consumer.poll(timeout_ms=50)
+        clients.close_consumer(consumer)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def __enter__(self) -> Stranger:
+        self.start()
+        return self
+
+
+class Heedless(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Reads nothing of what its consumer is given."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        clients.keep_joining(self._consumer)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        for one in assigned:
+            self._consumer.pause(one)
+            self._consumer.seek(one, 0)
+
+
+def test_a_part_that_comes_in_two_is_refused(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody of the group reads one of the topics only."""
+    one, other = topic(PARTITIONS), topic(PARTITIONS)
+    monkeypatch.setattr("ketal.streaming.kafka.group_member.SETTLE_S", 1.0)
+    job = shared(broker, [one, other], tmp_path, until_end=False)
+    with Stranger(job, [one]), pytest.raises(SettingError, match=r"part \d, without topic-"):
+        run(job, ketal.compile(FORKS))
+
+
+def test_whoever_gives_up_its_parts_goes_on_with_joining(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """kafka-python may forget it, and the member would be given nothing ever after."""
+    job = shared(broker, [topic(PARTITIONS)], tmp_path)
+    session = Member(Engine(job, ketal.compile(FORKS), Told().hooks()))
+    try:
+        session.open()
+        while not session.parts:
+            session.poll(100)
+        coordinator = session.consumer._coordinator
+        for give_up in (session.revoked, session.lost):
+            coordinator.rejoin_needed = False
+            give_up()
+            assert session.fault is None
+            assert coordinator.rejoin_needed
+            assert session.parts == []
+    finally:
+        session.close()
+
+
+def test_what_fails_when_parts_are_given_up_ends_the_job(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The commit is the listener's, on another thread; nothing of it is committed."""
+    source = topic(PARTITIONS)
+    job = shared(
+        broker, [source], tmp_path, until_end=False, commit_interval_ms=10**9,
+        verdicts=Target("file", "/dev/full"),
+    )  # fmt: skip
+    produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
+    stranger = Stranger(job, [source])
+
+    def look(figures: Any) -> None:
+        if figures.consumed == 2 and not stranger.is_alive():
+            stranger.start()
+
+    engine = Engine(job, ketal.compile(FORKS), Told().hooks(look))
+    with pytest.raises(SettingError, match="cannot write /dev/full"):
+        engine.run()
+    stranger.__exit__()
+    done = run(replace(job, until_end=True, verdicts=job.rejected), ketal.compile(FORKS))
+    assert done.summary is not None
+    assert done.summary["patterns"]["Forks"]["matches"] == 1
+
+
+# --- without a broker ---
+
+
+def job(**options: Any) -> Job:
+    given: dict[str, Any] = {"changelog": "state", "keyed_by": "height", **options}
+    return Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", **given)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("partition by height;", "", "is not partitioned"),
+        ("partition by height;", "partition by hash;", "choose keyed_by = 'hash'"),
+        ("order CausalOrder;", "order CausalOrder(total);", None),
+        ("find any", "find next", "waits for each node's counters, and a part sees"),
+        ("First Second;", "First Second; limit 3;", "lists the first 3 matches of all scopes"),
+        ("First Second;", "First Second; within 9 events;", "because of `within … events`"),
+        ("First Second;", "First not Accept Second;", "`find any` without `not`, or"),
+        ("partition by height;", "partition by hash, height;", None),
+    ],
+)
+def test_a_program_that_cannot_be_shared_is_refused(old: str, new: str, said: str | None) -> None:
+    assert old in FORKS
+    program = ketal.compile(FORKS.replace(old, new))
+    check_shared(job(changelog=None), program)
+    if said is None:
+        check_shared(job(), program)
+        return
+    with pytest.raises(SettingError, match=said) as caught:
+        check_shared(job(), program)
+    assert "one consumer reads all partitions" in str(caught.value)
+
+
+def test_the_plan_says_who_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without Kafka: what several consumers may share, and what they may not."""
+
+    def planned(keyed_by: str, store: str, code: int = 0) -> str:
+        text = TOML.format(servers="b:1", group="g", topics='"t"', sink="s", state="x")
+        text = text.replace('"height"', f'"{keyed_by}"').replace("kafka:x", store)
+        (tmp_path / "job.toml").write_text(text)
+        assert main(["stream", "--config", str(tmp_path / "job.toml"), "--dry-run"]) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    (tmp_path / "forks.ketal").write_text(FORKS)
+    assert "one of several consumers, which share" in planned("height", "kafka:x")
+    assert "with the consumer that has the partitions of its height" in planned("height", "kafka:x")
+    assert "would let several share them" in planned("height", "dir:x")
+    assert "would let several" not in planned("hash", "dir:x")
+    assert "choose keyed_by = 'height'" in planned("hash", "kafka:x", code=2)
+    arrival = "takes events as they are consumed"
+    (tmp_path / "forks.ketal").write_text(
+        FORKS.replace("order CausalOrder;", "").replace("Conc(Accept)", "Accept")
+    )
+    assert arrival in planned("height", "dir:x")
+    assert arrival not in planned("height", "kafka:x")
+
+
+def test_the_watch_forgets_the_value_that_came_first() -> None:
+    def at(height: Any, number: int) -> None:
+        event = Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
+        watch.saw(event, "t", number, 0)
+
+    watch = Watch(job(limits=ketal.Limits(placed_max=2)), ketal.compile(FORKS))
+    at(1, 0)
+    at(True, 1)
+    at(1.0, 0)
+    with pytest.raises(SettingError, match="height = True is in partition 2 and in partition 1"):
+        at(True, 2)
+    at("x", 3)
+    at(1, 2)
+
+
+class Sent:
+    """Keeps the messages that a changelog sends, as a compacted topic does."""
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, bytes] = {}
+
+    def send(self, topic: str, *, key: bytes, value: bytes | None, **_: Any) -> None:
+        if value is None:
+            self.kept.pop(key, None)
+        else:
+            self.kept[key] = value
+
+
+def test_pieces_that_a_record_no_longer_has_are_gone() -> None:
+    store, sent = Changelog(job(limits=ketal.Limits(message_bytes_max=50)), 0, 4), Sent()
+    for value, pieces in ((b"x" * 101, 3), (b"", 1), (b"y" * 51, 2), (None, 0)):
+        name = store.write({b"a/b": value, OFFSETS: b"[]"})
+        assert store.send(sent)
+        store.committed(name)
+        assert store.send(sent) == []
+        keys = sorted(key for key in sent.kept if key.endswith(b"/a/b"))
+        assert keys == [b"%d/a/b" % n for n in range(pieces)]
+        assert b"".join(sent.kept[key] for key in keys) == (value or b"")
+
+
+def test_a_record_that_lacks_a_piece_is_damage() -> None:
+    pieces = {b"0/a": (b"x", 2, b"[]"), b"1/a": (b"y", 2, b"[]")}
+    assert changelog._whole(job(), 0, pieces) == Loaded({b"a": b"xy"}, {b"a": 2}, {b"a"})
+    pieces[b"1/a"] = (b"y", 2, b"[1]")
+    loaded = changelog._whole(job(), 0, pieces)
+    assert (loaded.records, loaded.pieces, loaded.names) == ({}, {b"a": 2}, {b"a"})
+    with pytest.raises(StateError, match="state/0 is damaged: a record lacks piece 1"):
+        Changelog(job(), 0, 4, loaded).take(loaded)

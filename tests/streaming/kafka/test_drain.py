@@ -1,0 +1,639 @@
+"""Changing a pattern under a running execution, and under a job: stop, fresh and drain."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import ketal
+from ketal.analysis import registered_guards as guards
+from ketal.cli import summary_text
+from ketal.errors import SettingError, StateError
+from ketal.model import syntax
+from ketal.model.event import Control, Event
+from ketal.model.verdicts import Verdict
+from ketal.program import Program
+from ketal.runtime.migration import Before
+from ketal.runtime.monitor import Monitor
+from ketal.streaming import plan
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.pattern_migration import Draining, take_up
+from ketal.streaming.kafka.engine import Engine
+from tests.property.executions import execution
+from tests.property.test_engine import program_of
+from tests.runtime.test_live_membership import cases
+from tests.streaming.jobs import (
+    END,
+    WINDOWED_FORKS,
+    Told,
+    Topic,
+    accept,
+    committed,
+    job_of,
+    produce,
+    run,
+    written,
+)
+from tests.streaming.kafka.test_consumers import compacted
+from tests.streaming.kafka.test_process_faults import KILLS, PATIENCE_S, Command, sending
+
+KEPT = """
+pattern Kept { order CausalOrder; partition by key;
+    event A = type == "S.a"; event C = type == "S.c"; find any A C; within 4 s; }
+"""
+FREE = "order CausalOrder; partition by key;"
+"""No event waits: `find any` without `not`."""
+EAGER = "order CausalOrder;"
+
+
+def program(head: str, find: str, first: str = "S.a", *, kept: bool = False) -> Program:
+    """Return a pattern P of two steps, with a window; beside it perhaps the pattern Kept."""
+    return ketal.compile(
+        f'pattern P {{ {head} event A = type == "{first}"; event B = type == "S.b";\n'
+        f"    {find} A B; within 4 s; }}" + (KEPT if kept else "")
+    )
+
+
+def facts(verdicts: Iterable[Verdict]) -> Counter[str]:
+    """Return what matches and time-outs stand on; that of the execution is left out."""
+    return Counter(
+        f"{v.fingerprint} {v.kind} {dict(v.scope)} {v.steps}"
+        for v in verdicts
+        if isinstance(v, ketal.Match | ketal.TimedOut)
+    )
+
+
+def standing_on(verdicts: Iterable[Verdict], dots: set[Any], some: bool) -> list[Verdict]:
+    """Return the verdicts that stand on some, or on none, of these dots."""
+    return [
+        v
+        for v in verdicts
+        if isinstance(v, ketal.Match | ketal.TimedOut)
+        and any(dot in dots for _, dot in v.steps) == some
+    ]
+
+
+def of_kept(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    return [v for v in verdicts if getattr(v, "pattern", "") == "Kept"]
+
+
+def timed(seed: int, **knobs: Any) -> list[Event]:
+    return execution(random.Random(seed), events_max=24, untimed=0.0, **knobs)
+
+
+class Feeder:
+    """Feeds events with the best watermark that there can be: no event is ever late."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+
+    def feed(self, monitor: Monitor | Draining, upto: int, start: int = 0) -> list[Verdict]:
+        out: list[Verdict] = []
+        for at in range(start, upto):
+            out += self.one(monitor, at)
+        return out
+
+    def one(self, monitor: Monitor | Draining, at: int) -> list[Verdict]:
+        out = monitor.feed(self.events[at])
+        left = [float(e.time) for e in self.events[at + 1 :] if e.time is not None]
+        return out + (monitor.advance_time(min(left)) if left else [])
+
+
+@pytest.mark.parametrize("find", ["find any", "find next", "find strict"])
+@pytest.mark.parametrize("seed", range(10))
+def test_anew_is_the_program_on_what_is_released_after_the_change(find: str, seed: int) -> None:
+    """Whatever waits for what came before the change finds it released."""
+    events = timed(seed)
+    cut = random.Random(seed).randint(0, len(events))
+    old, new = program(EAGER, find), program(EAGER, find, "S.c")
+    before, whole = Monitor(old), Monitor(new)
+    before.feed_many(events[:cut])
+    whole.feed_many(events[:cut])
+    after = Monitor.anew(new, before.snapshot())
+    held = {event.dot for event, _ in before.held_back()}
+    consumed = {e.dot for e in events[:cut]}
+    if find != "find any":  # which has no queue
+        assert held == {event.dot for event, _ in after.held_back()}
+        consumed -= held
+    said = after.feed_many(events[cut:]) + after.close()
+    if find == "find any":
+        expected = list(ketal.run(new, events[cut:]))
+    else:
+        rest = whole.feed_many(events[cut:]) + whole.close()
+        expected = standing_on(rest, consumed, False)
+    assert facts(said) == facts(expected)
+    tally = after.tally.to_dict()
+    assert tally["read"] == tally["accepted"] == len(events), "the execution goes on"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_unchanged_patterns_go_on_with_their_runs(seed: int) -> None:
+    events = timed(seed)
+    cut = random.Random(seed).randint(0, len(events))
+    old, new = program(EAGER, "find next", kept=True), program(EAGER, "find next", "S.c", kept=True)
+    whole, before = Monitor(old), Monitor(old)
+    expected = of_kept(whole.feed_many(events) + whole.close())
+    said = before.feed_many(events[:cut])
+    after = Monitor.anew(new, before.snapshot())
+    said += after.feed_many(events[cut:]) + after.close()
+    assert of_kept(said) == expected
+    assert after.counts["Kept"] == whole.counts["Kept"]
+
+
+HEADS = [(FREE, FREE), (EAGER, EAGER), (EAGER, FREE), (FREE, EAGER), ("order arrival;", EAGER)]
+
+
+@pytest.mark.parametrize(("was", "now"), HEADS)
+@pytest.mark.parametrize("seed", range(10))
+def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
+    was: str, now: str, seed: int
+) -> None:
+    """By definition: the old one's with an event from before, the new one's without."""
+    rng = random.Random(seed)
+    events = timed(seed)
+    find_was = "find any" if was == FREE else "find next"
+    find_now = "find any" if now == FREE else "find next"
+    old, new = program(was, find_was), program(now, find_now, "S.c")
+    cut = rng.randint(0, len(events))
+    feeder = Feeder(events)
+    first, reference = Monitor(old), Monitor(old)
+    said = feeder.feed(first, cut)
+    taken = take_up(new, first.snapshot(), on_change="drain")
+    drain = taken.monitor
+    for at in range(cut, len(events)):
+        said += feeder.one(drain, at)
+        if rng.random() < 0.3:
+            drain = take_up(new, drain.snapshot()).monitor
+    said += drain.close()
+    consumed = {e.dot for e in events[:cut]}
+    if was == now:  # What the queue holds, the new pattern is offered.
+        consumed -= {event.dot for event, _ in first.held_back()}
+    expected = feeder.feed(reference, len(events)) + reference.close()
+    later = Monitor.anew(new, first.snapshot())
+    suffix = feeder.feed(later, len(events), cut) + later.close()
+    assert facts(said) == facts(standing_on(expected, consumed, True) + suffix)
+    if now == FREE:
+        assert facts(suffix) == facts(ketal.run(new, events[cut:]))
+    if was == FREE:
+        assert facts(expected) == facts(ketal.run(old, events))
+    assert drain.tally.to_dict()["accepted"] == len(events)
+    assert not isinstance(drain, Draining) or drain.over
+
+
+@pytest.mark.parametrize(("first", "restarts", "losses"), [(0, False, False), (2000, True, True)])
+def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
+    first: int, restarts: bool, losses: bool
+) -> None:
+    """Letting go of it early loses nothing: it is held against one that runs to the end."""
+    let_go = said_since = 0
+    for case in cases(range(first, first + 150), restarts=restarts, losses=losses):
+        compiled, (pattern,) = case.program.one, case.program.file.patterns
+        if compiled.kind == "check" or compiled.pattern.deployment is not None:
+            continue
+        file, rng = case.program.file, random.Random(case.seed)
+        windowed = replace(pattern, window=syntax.Window(length=syntax.Duration(3, "s")))
+        old = program_of(replace(file, patterns=(windowed,)))
+        new = program_of(replace(file, patterns=(replace(windowed, name="Q"),)))
+        place = {str(event.id): at for at, event in enumerate(case.run.stamped)}
+        records = [
+            msgspec.structs.replace(r, time=place[str(r.id)] * 0.7 + rng.choice((0, 0, 0.5)))
+            if isinstance(r, Event)
+            else r
+            for r in case.records
+        ]
+        cut = rng.randint(0, len(records))
+        whole = Monitor(old)
+        whole.feed_many(records[:cut])
+        fresh = Monitor.anew(new, whole.snapshot())
+        before = Before.of(whole.seen(), fresh.pending("Q"))
+        drain = Draining(Monitor.anew(old, whole.snapshot()), fresh, {"P": before})
+        said, expected = [], []
+        for record in records[cut:]:
+            said += drain.feed(record)
+            expected += whole.feed(record)
+            watermark = len(place) * 0.7 * rng.random() - 1
+            if rng.random() < 0.4:
+                said += drain.advance_time(watermark)
+                expected += whole.advance_time(watermark)
+        let_go += drain.over
+        said += drain.close()
+        own = [
+            v
+            for v in expected + whole.close()
+            if isinstance(v, ketal.Match | ketal.TimedOut)
+            and any(dot in before for _, dot in v.steps)
+        ]
+        of_p = [v for v in said if isinstance(v, ketal.Match | ketal.TimedOut) and v.pattern == "P"]
+        assert sorted(v.id for v in of_p) == sorted(v.id for v in own), case.name
+        said_since += len(own)
+    assert let_go > 10
+    assert said_since > 10
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
+    """After the last run is over nothing is left of the old patterns."""
+    rng = random.Random(seed)
+    events = timed(seed, linear=True)
+    old, new = program(FREE, "find any", kept=True), program(FREE, "find any", "S.c", kept=True)
+    cut = len(events) // 2
+    feeder = Feeder(events)
+    first, straight = Monitor(old), Monitor(old)
+    feeder.feed(first, cut)
+    feeder.feed(straight, cut)
+    records = first.records()
+    drain = take_up(new, records, on_change="drain").monitor
+    expected = take_up(new, straight.snapshot(), on_change="drain").monitor
+    for at in range(cut, len(events)):
+        assert feeder.one(drain, at) == feeder.one(expected, at)
+        if rng.random() < 0.5:
+            for key, value in drain.changes().items():
+                if value is None:
+                    records.pop(key, None)
+                else:
+                    records[key] = value
+            assert records == take_up(new, records).monitor.records()
+        if rng.random() < 0.3:
+            records = dict(drain.records())
+            drain = take_up(new, records).monitor
+    last = float(max(e.time for e in events if e.time is not None)) if events else 0.0
+    assert drain.advance_time(last + 10) == expected.advance_time(last + 10)
+    for key, value in drain.changes().items():
+        if value is None:
+            records.pop(key, None)
+        else:
+            records[key] = value
+    assert not isinstance(drain, Draining) or drain.over
+    assert isinstance(take_up(new, records).monitor, Monitor)
+
+
+def at(node: str, counter: int, kind: str, time: float, **clock: int) -> Event:
+    return Event(node=node, type=kind, clock={node: counter, **clock}, time=time, data={"key": 1})
+
+
+def test_draining_ends_when_the_last_old_run_is_over() -> None:
+    old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
+    first = Monitor(old)
+    first.feed(at("n", 1, "S.a", 10.0))
+    first.feed(at("m", 1, "S.c", 11.0))
+    taken = take_up(new, first.snapshot(), on_change="drain")
+    assert "draining P" in taken.told
+    drain = taken.monitor
+    assert isinstance(drain, Draining)
+    (said,) = drain.feed(at("k", 1, "S.b", 12.0))
+    assert str(said) == "match P (key=1): A=n@1, B=k@1"
+    assert drain.summary["draining"] == {"P": {"matches": 1, "timed_out": 0}}
+    assert drain.summary["patterns"]["P"]["matches"] == 0
+    lines = list(summary_text.lines(drain.summary, new, None))
+    assert "P: draining: 1 match, said by the pattern that it was before" in lines
+    assert drain.advance_time(13.9) == []
+    assert not drain.over
+    drain.feed(at("n", 2, "S.a", 13.9))  # A run of the old pattern that is not its to finish.
+    drain.advance_time(15.0)
+    assert drain.over
+    assert drain.snapshot() == drain.new.snapshot()
+    assert "draining" not in drain.new.summary
+    # The new pattern has seen what came since.
+    drain.feed(at("m", 2, "S.c", 15.5))
+    (said,) = drain.feed(at("k", 2, "S.b", 16.0))
+    assert str(said) == "match P (key=1): A=m@2, B=k@2"
+
+
+def test_at_the_end_of_the_stream_draining_is_over() -> None:
+    old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
+    first = Monitor(old)
+    first.feed(at("n", 1, "S.a", 10.0))
+    drain = take_up(new, first.snapshot(), on_change="drain").monitor
+    (said,) = drain.feed(Control("end"))
+    assert str(said) == "timed_out P (key=1): A=n@1"
+    assert drain.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
+    assert isinstance(take_up(new, drain.snapshot()).monitor, Monitor)
+
+
+def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
+    old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
+    first = Monitor(old)
+    first.feed(at("n", 1, "S.a", 10.0))
+    first.advance_time(20.0)
+    taken = take_up(new, first.snapshot(), on_change="drain")
+    assert isinstance(taken.monitor, Monitor)
+    assert "nothing is under way of P" in taken.told
+
+
+def test_what_a_queue_held_back_is_the_new_patterns() -> None:
+    """Also if a queue has other options; another policy begins with the next event."""
+    old = program(EAGER, "find next")
+    first = Monitor(old)
+    first.feed(at("m", 1, "S.a", 0.0))
+    first.feed(at("n", 2, "S.c", 1.0))
+    first.feed(at("n", 3, "S.b", 2.0))
+    blob = first.snapshot()
+    for head in (EAGER, "order CausalOrder(gap = 1 h);", "order CausalOrder(idle = 1 h);"):
+        same = Monitor.anew(program(head, "find next", "S.c"), blob)
+        assert [event.dot for event, _ in same.held_back()] == [("n", 2), ("n", 3)]
+        (said,) = same.feed(at("n", 1, "S.x", 0.0))
+        assert str(said) == "match P: A=n@2, B=n@3"
+    other = Monitor.anew(program("order CausalOrder(frontier = 1 s);", "find next", "S.c"), blob)
+    assert other.held_back() == []
+    assert other.feed(at("n", 1, "S.x", 0.0)) + other.close() == []
+
+
+def test_a_gap_that_is_given_to_a_queue_counts_from_the_change() -> None:
+    old = program(EAGER, "find next")
+    first = Monitor(old)
+    first.feed(at("n", 2, "S.c", 1.0))
+    first.feed(at("m", 1, "S.x", 50.0))
+    new = program("order CausalOrder(gap = 10 s);", "find next", "S.c")
+    after = Monitor.anew(new, first.snapshot())
+    assert after.feed(at("m", 2, "S.x", 59.0)) == []
+    lost, timed_out = after.feed(at("m", 3, "S.x", 60.0)) + after.close()
+    assert isinstance(lost, ketal.Gap)
+    assert lost.dot == ("n", 1)
+    assert isinstance(timed_out, ketal.TimedOut)
+
+
+def test_a_node_that_never_came_is_waited_for_no_more() -> None:
+    old = program('order CausalOrder(total, nodes = ["n", "ghost"]);', "find next")
+    first = Monitor(old)
+    assert first.feed_many([at("n", 1, "S.a", 0.0), at("n", 2, "S.b", 1.0)]) == []
+    blob = first.snapshot()
+    for nodes in ("", ', nodes = ["n"]'):
+        after = Monitor.anew(program(f"order CausalOrder(total{nodes});", "find next"), blob)
+        (said,) = after.feed(at("n", 3, "S.x", 2.0))
+        assert str(said) == "match P: A=n@1, B=n@2"
+
+
+@pytest.mark.parametrize(
+    ("old", "why"),
+    [
+        ('pattern P { event A = type == "a"; check A*; }', "a check, whose runs have no end"),
+        ('pattern P { event A = type == "a"; find next A A; }', "no time window"),
+        ('pattern P { event A = type == "a"; find next A A; within 9 events; }', "no time window"),
+        ('pattern P { at every node; event A = type == "a"; find next A A; within 9 s; }', "nodes"),
+    ],
+)
+def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
+    blob = Monitor(ketal.compile(old)).snapshot()
+    new = program(FREE, "find any", kept=True)
+    with pytest.raises(
+        StateError, match=f"pattern P changed or is gone, and cannot be drained.*{why}"
+    ):
+        take_up(new, blob, on_change="drain")
+    assert take_up(new, blob, on_change="fresh").told.endswith("anew at the stored offsets")
+    # A pattern that is unchanged need not end.
+    both = ketal.compile(old + KEPT)
+    assert isinstance(take_up(both, blob, on_change="drain").monitor, Monitor)
+
+
+def test_a_second_change_has_to_wait() -> None:
+    old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
+    first = Monitor(old)
+    first.feed(at("n", 1, "S.a", 10.0))
+    blob = take_up(new, first.snapshot(), on_change="drain").monitor.snapshot()
+    for third in (old, program(FREE, "find any", "S.d")):
+        for on_change in ("stop", "drain"):
+            with pytest.raises(StateError, match=r"still drains .* P, and this is a second one"):
+                take_up(third, blob, on_change=on_change)
+    fresh = take_up(old, blob, on_change="fresh")
+    assert fresh.monitor.live_runs == 0
+    assert fresh.monitor.feed(at("n", 1, "S.a", 10.0)) == [], "it was seen"
+    assert fresh.monitor.tally.duplicates == 1
+    assert isinstance(take_up(new, blob, on_change="drain").monitor, Draining), "it goes on"
+
+
+def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "_registry", {})
+    text = (
+        "param w = 4 s; param n = 1;\n"
+        'pattern P { order CausalOrder; event A = type == "S.a" && odd(x); event B = x == n;\n'
+        "    find any A B; within w; }"
+    )
+    new = program(FREE, "find any", kept=True)
+    ketal.register_guard("odd", lambda x: bool(x % 2), version="1")
+    limits = ketal.Limits(states_max=100)
+    old = ketal.compile(text, limits=limits, w=ketal.model.syntax.Duration(0.5, "h"), n=7)
+    first = Monitor(old)
+    first.feed(at("n", 1, "S.a", 10.0))
+    first.feed(Event(node="n", type="S.a", clock={"n": 2}, time=10.0, data={"x": 3}))
+    blob = first.snapshot()
+    drain = take_up(new, blob, on_change="drain").monitor
+    (said,) = drain.feed(Event(node="m", type="S.z", clock={"m": 1}, time=1800.0, data={"x": 7}))
+    assert isinstance(said, ketal.Match)
+    assert said.fingerprint == old.fingerprint
+    ketal.register_guard("odd", lambda x: bool(x % 2), version="2")
+    with pytest.raises(StateError, match=r"registered guard of it \(odd\) changed"):
+        take_up(new, blob, on_change="drain")
+    with pytest.raises(StateError, match="guard of it"):
+        take_up(new, drain.snapshot())
+    assert isinstance(take_up(new, blob, on_change="fresh").monitor, Monitor)
+
+
+def test_what_is_not_understood_is_said() -> None:
+    old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
+    with pytest.raises(StateError, match="no ketal snapshot"):
+        take_up(new, b"nothing", on_change="drain")
+    bare = Program(old.compiled, old.file)
+    blob = Monitor(bare).snapshot()
+    with pytest.raises(StateError, match="does not hold the text"):
+        take_up(new, blob, on_change="drain")
+    with pytest.raises(StateError, match="another program"):
+        take_up(new, blob)
+    with pytest.raises(TypeError, match="snapshot"):
+        Monitor.anew(new, "blob")  # type: ignore[arg-type]
+    with pytest.raises(SettingError):
+        Monitor.anew(new, blob, limits=ketal.Limits(held_back_max=0))
+
+
+def test_who_left_is_known_to_a_queue_that_begins() -> None:
+    """`total` would wait for ever to hear of a node that left."""
+    old = program(FREE, "find any")
+    first = Monitor(old)
+    first.feed_many([at("n", 1, "S.a", 0.0), at("m", 1, "S.c", 0.0)])
+    first.leave("m")
+    new = program("order CausalOrder(total);", "find next", "S.c")
+    after = Monitor.anew(new, first.snapshot())
+    after.feed(at("n", 2, "S.c", 1.0))
+    (said,) = after.feed(at("n", 3, "S.b", 2.0)) + after.feed(at("n", 4, "S.x", 3.0))
+    assert str(said) == "match P: A=n@2, B=n@3"
+
+
+# --- a job ---
+
+
+@pytest.mark.parametrize(
+    ("head", "find", "warned"),
+    [
+        (EAGER, "find next", True),
+        ("order CausalOrder(total);", "find any", False),
+        ("order CausalOrder(total);", "find next", True),
+        ("order CausalOrder(gap = 1 s);", "find next", False),
+        ("order CausalOrder(frontier = 1 s);", "find next", False),
+        ("order arrival;", "find next", False),
+    ],
+)
+def test_a_start_at_the_end_warns_of_what_waits_for_ever(
+    head: str, find: str, warned: bool
+) -> None:
+    started = program(head, find)
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="s", group_id="g", start="latest")
+    said = [text for text in plan.warnings(started, job) if "for ever" in text]
+    assert bool(said) == warned
+    assert all("frontier" in text and "gap" in text for text in said)
+    earliest = replace(job, start="earliest")
+    assert not any("for ever" in text for text in plan.warnings(started, earliest))
+    monitor = Monitor(started)
+    monitor.feed(at("n", 7, "S.a", 1.0))
+    monitor.feed(at("n", 8, "S.b", 2.5))
+    waits = [dot for _, dot in monitor.held_back() if dot is not None]
+    assert bool(waits) == warned
+
+
+OTHER = WINDOWED_FORKS.replace('"accept";', '"accept" && height > 0;')
+
+
+def told_of(told: Told, word: str) -> list[str]:
+    return [sentence for sentence in told.sentences if word in sentence]
+
+
+def events_of(folder: Path) -> list[list[str]]:
+    said = written(folder / "verdicts.jsonl")
+    return sorted(v["events"] for v in said if v["verdict"] == "match")
+
+
+@pytest.mark.parametrize("store", ["dir", "kafka"])
+def test_a_job_stops_at_a_change_or_drains(
+    store: str, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Each start goes on where the one before was: also in the middle of draining."""
+    source = topic()
+    old, new = ketal.compile(WINDOWED_FORKS), ketal.compile(OTHER)
+    options: dict[str, Any] = {"until_end": True, "lateness_ms": 0}
+    if store == "kafka":
+        options |= {"changelog": compacted(broker, 1), "keyed_by": "height"}
+        # Time ends the old runs also where the new pattern has no use for it.
+        new = ketal.compile(OTHER.replace(" within 10 s;", ""))
+    job = job_of(broker, [source], tmp_path, **options)
+    draining = job_of(broker, [source], tmp_path, on_change="drain", **options)
+    produce(broker, [(source, 0, accept("a", 1, time=100))])
+    run(job, old)
+    with pytest.raises(StateError, match=r"pattern Forks changed: .*events") as caught:
+        run(job, new)
+    assert "--on-change fresh" in str(caught.value)
+    assert "drain lets the old patterns finish" in str(caught.value)
+
+    told = Told()
+    produce(broker, [(source, 0, accept("b", 1, time=101))])
+    commits: list[int] = []
+    hooks = told.hooks()
+    tell = hooks.tell
+
+    def telling(said: str) -> None:
+        if "draining" in said:
+            commits.append(engine.figures.commits)
+        tell(said)
+
+    engine = Engine(draining, new, replace(hooks, tell=telling))
+    engine.run()
+    assert told_of(told, "draining Forks")
+    assert commits == [1], "who is told of it is to need no --on-change any more"
+    assert events_of(tmp_path) == [["a@1", "b@1"]], "a@1 is from before: the old pattern says it"
+    assert engine.summary is not None
+    assert engine.summary["draining"] == {"Forks": {"matches": 1, "timed_out": 0}}
+    assert engine.summary["kafka"] == {"messages": 2, "control": 0}
+
+    with pytest.raises(StateError, match="still drains an earlier change of Forks") as caught:
+        run(draining, old)
+    assert "drain lets" not in str(caught.value)
+    produce(broker, [(source, 0, accept("c", 1, time=105))])
+    run(job, new)
+    assert events_of(tmp_path) == [["a@1", "b@1"], ["a@1", "c@1"], ["b@1", "c@1"]]
+    fingerprints = {v["id"] for v in written(tmp_path / "verdicts.jsonl")}
+    assert len(fingerprints) == 3
+
+    told = Told()
+    produce(broker, [(source, 0, accept("d", 1, 2, time=110))])
+    engine = run(job, new, told)
+    assert told_of(told, "Forks: drained")
+    assert engine.summary is not None
+    assert engine.summary["events"]["accepted"] == 4
+    engine = run(job, new)
+    assert engine.summary is not None
+    assert "draining" not in engine.summary
+    if store == "kafka":
+        with pytest.raises(StateError, match="no time window"):
+            run(draining, old)
+        return
+    told = Told()
+    run(draining, old, told)  # Now it may change again.
+    assert told_of(told, "draining Forks")
+
+
+def test_fresh_knows_what_was_consumed(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    """What comes after the change waits for nothing that came before it."""
+    source = topic()
+    text = 'pattern P { order CausalOrder; event A = type == "accept"; find next A A; }'
+    produce(broker, [(source, 0, accept("a", n)) for n in (1, 2, 5)])
+    run(job_of(broker, [source], tmp_path, until_end=True), ketal.compile(text))
+    produce(broker, [(source, 0, accept("a", n)) for n in (3, 2, 4)] + [(source, 0, END)])
+    told = Told()
+    changed = ketal.compile(text.replace("A A;", "A A A;"))
+    engine = run(job_of(broker, [source], tmp_path, on_change="fresh"), changed, told)
+    assert told_of(told, "starting anew at the stored offsets")
+    assert events_of(tmp_path) == [["a@1", "a@2"], ["a@3", "a@4", "a@5"]]
+    assert engine.summary is not None
+    assert engine.summary["events"]["duplicates"] == 1
+    assert engine.summary["kafka"] == {"messages": 7, "control": 1}
+
+
+def test_kill_9_while_draining_loses_nothing_and_doubles_nothing(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, sink = topic(), topic()
+    command = Command(tmp_path, broker, source, f"kafka:{sink}")
+    pattern = tmp_path / "forks.ketal"
+    hour, chance = "within 1 h;", random.Random(5)
+    pattern.write_text(WINDOWED_FORKS.replace("within 10 s;", hour))
+    # The second half of some pairs, and all of the others, come after the change.
+    first = [accept("a", n, n, time=n) for n in range(1, 401)]
+    later = [accept("b", n, n, time=n) for n in range(1, 801)]
+    later += [accept("a", n, n, time=n) for n in range(401, 801)]
+    chance.shuffle(later)
+    produce(broker, [(source, 0, line) for line in first])
+    with command.running("--until-end") as process:
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    pattern.write_text(OTHER.replace("within 10 s;", hour))
+    messages = [(source, 0, line) for line in later]
+    send = sending(broker, messages)
+    send(len(messages) // 3)
+    for _ in range(max(1, KILLS // 2)):
+        before = command.snapshots()
+        with command.running("--on-change", "drain") as process:
+            command.await_snapshot(before + chance.randint(2, 4), process, send)
+            time.sleep(chance.random() * 0.05)
+            process.kill()
+    send(len(messages))
+    produce(broker, [(source, 0, END)])
+    with command.running("--on-change", "drain") as process:
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    said = committed(broker, sink, least=800)
+    assert sorted(v["id"] for v in said) == sorted({v["id"] for v in said})
+    new = ketal.compile(OTHER.replace("within 10 s;", hour))
+    path = tmp_path / "later.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in later))
+    expected = [v.to_dict() for v in ketal.run(new, ketal.read_log(path))]
+    ids = {v["id"] for v in said}
+    assert {v["id"] for v in expected} <= ids
+    old = [v for v in said if v["id"] not in {v["id"] for v in expected}]
+    pairs = sorted(sorted(v["events"]) for v in old)
+    assert pairs == sorted([f"a@{n}", f"b@{n}"] for n in range(1, 401))

@@ -1,0 +1,179 @@
+"""Idle partitions that wake together: nothing of them is late, whichever is read first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+
+import ketal
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job
+from ketal.streaming.kafka.clients import producer_of
+from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.session import Session
+from ketal.streaming.kafka.single_consumer import Alone
+from tests.streaming.conftest import make_topic
+from tests.streaming.jobs import Told, Topic, job_of, produce
+
+IDLE_MS, LATENESS_MS, PAIRS, POLLS = 1_000, 5_000, 30, 300
+NEAR = """
+pattern Near {
+    order CausalOrder; partition by key;
+    event A = type == "a"; event B = type == "b"; First = A; Second = B;
+    find any First Second; within 1 s;
+}
+"""
+
+
+class Reading:
+    """A session of two topics that is moved by hand, with a clock that is set."""
+
+    def __init__(self, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.session = session
+        self.now_ms = 0.0
+        monkeypatch.setattr("ketal.streaming.kafka.partition_state.now_ms", lambda: self.now_ms)
+
+    def read(self, messages: int) -> None:
+        """Consume until so many messages were read."""
+        for _ in range(POLLS):
+            self.session._consume()
+            if self.session.engine.consumed >= messages:
+                break
+        assert self.session.engine.consumed == messages
+
+    def wait_idle(self) -> None:
+        """Let the clock go until all partitions are idle."""
+        for _ in range(2 * IDLE_MS // 500):
+            self.now_ms += 500
+            self.session._look()
+        assert len(self.session.parts[0].idle) == 2
+
+    @property
+    def summary(self) -> Any:
+        return self.session.parts[0].summary
+
+
+@pytest.fixture(params=["alone", "several"])
+def job(request: pytest.FixtureRequest, broker: Broker, topic: Topic, tmp_path: Path) -> Job:
+    """Return a job of one part that has a partition of each of two topics."""
+    options: dict[str, Any] = {"lateness_ms": LATENESS_MS, "idle_ms": IDLE_MS}
+    if request.param == "several":
+        options |= {"keyed_by": "key", "changelog": make_topic(broker, policy="compact")}
+    return job_of(broker, [topic(), topic()], tmp_path, **options)
+
+
+@pytest.fixture
+def most() -> int:
+    """Return how many messages a poll brings at most."""
+    return 4 * PAIRS
+
+
+@pytest.fixture
+def reading(job: Job, most: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
+    from dataclasses import replace
+
+    job = replace(job, properties={"max_poll_records": most})
+    engine = Engine(job, ketal.compile(NEAR), Told().hooks())
+    session = Alone(engine) if job.changelog is None else Member(engine)
+    one = Reading(session, monkeypatch)
+    with closing(session):
+        session.open()
+        yield one
+
+
+def event(kind: str, counter: int, time_s: float, key: int) -> bytes:
+    own = {"node": kind, "type": kind, "clock": {kind: counter}, "time": time_s}
+    return json.dumps({**own, "data": {"key": key}}).encode()
+
+
+def begin(reading: Reading, broker: Broker, first: str, second: str) -> None:
+    """Bring each partition an event, and wait until both are idle."""
+    produce(broker, [(first, 0, event("a", 1, 1_000, 0)), (second, 0, event("b", 1, 1_000, 0))])
+    reading.read(2)
+    reading.wait_idle()
+
+
+@pytest.mark.parametrize("most", [4 * PAIRS, PAIRS])
+def test_partitions_that_wake_in_one_transaction_lose_nothing(
+    most: int, job: Job, reading: Reading, broker: Broker
+) -> None:
+    """One poll brings both, or each of two polls one."""
+    first, second = job.topics
+    begin(reading, broker, first, second)
+    with closing(producer_of(job, f"test-{first}")) as producer:
+        producer.begin_transaction()
+        for n in range(1, PAIRS + 1):
+            producer.send(first, event("a", 1 + n, 2_000 + n, n), partition=0)
+            producer.send(second, event("b", 1 + n, 2_000.5 + n, n), partition=0)
+        producer.commit_transaction()
+    reading.read(2 + 2 * PAIRS)
+    assert reading.summary["events"]["late"] == 0
+    assert reading.summary["patterns"]["Near"]["matches"] == 1 + PAIRS
+
+
+def test_what_is_written_and_not_committed_is_waited_for(
+    job: Job, reading: Reading, broker: Broker
+) -> None:
+    """Of a transaction over two partitions one may be seen a moment before the other."""
+    first, second = job.topics
+    begin(reading, broker, first, second)
+    with closing(producer_of(job, f"test-{first}")) as producer:
+        producer.begin_transaction()
+        producer.send(second, event("b", 2, 2_000, 1), partition=0).get(30)
+        produce(broker, [(first, 0, event("a", 2, 2_000, 1)), (first, 0, event("a", 3, 3_000, 2))])
+        reading.read(4)
+        producer.commit_transaction()
+    reading.read(5)
+    assert reading.summary["events"]["late"] == 0
+    assert reading.summary["patterns"]["Near"]["matches"] == 2
+
+
+def test_a_look_asks_kafka_before_a_partition_becomes_idle(
+    job: Job, reading: Reading, broker: Broker
+) -> None:
+    """What no poll has fetched is known to nobody else."""
+    first, second = job.topics
+    produce(broker, [(first, 0, event("a", 1, 2_000, 0)), (second, 0, event("b", 1, 1_000, 0))])
+    reading.read(2)
+    produce(broker, [(second, 0, event("b", 2, 1_000.5, 1))])
+    for _ in range(2 * IDLE_MS // 500):
+        reading.now_ms += 500
+        reading.session._look()
+    assert [one.topic for one in reading.session.parts[0].idle] == [first]
+    reading.read(3)
+    assert reading.summary["events"]["late"] == 0
+
+
+def test_kafka_is_asked_only_where_a_partition_is_idle(
+    job: Job, reading: Reading, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And only about those that are."""
+    first, second = job.topics
+    asked: list[list[TopicPartition]] = []
+    ask = reading.session._unread
+
+    def noted(partitions: Any) -> Any:
+        asked.append(list(partitions))
+        return ask(partitions)
+
+    monkeypatch.setattr(reading.session, "_unread", noted)
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
+        for n in range(1, 4):
+            producer.send(first, event("a", n, 1_000 + n, n), partition=0).get(30)
+            reading.read(n)
+    assert not any(asked)
+    for _ in range(2 * IDLE_MS // 500):
+        reading.now_ms += 500
+        reading.session.parts[0].heard([TopicPartition(first, 0)])
+        reading.session._look()
+    asked.clear()
+    produce(broker, [(first, 0, event("a", 4, 1_004, 4))])
+    reading.read(4)
+    assert [one for one in asked if one] == [[TopicPartition(second, 0)]]

@@ -1,0 +1,204 @@
+"""Poisoned messages and messages that are too large, in either engine.
+
+Each is a rejection in the dead-letter topic that names its place and its reason, the events around
+it are found as if it were not there, and every message is in one count.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+import ketal
+from ketal.logs.source import Source
+from ketal.model.limits import DEFAULT
+from ketal.model.verdicts import Rejected
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Target
+from ketal.streaming.job.messages import Reader
+from ketal.streaming.kafka import engine as process
+from ketal.streaming.spark import engine as spark_engine
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    Told,
+    Topic,
+    accept,
+    committed,
+    expected,
+    job_of,
+    run,
+)
+
+PARTITIONS = 2
+LARGE_BYTES = 4_000_000
+ENGINES = {"process": process.Engine, "spark": spark_engine.Engine}
+
+
+def event(clock: bytes = b'{"a": 1}', hash: bytes = b"a") -> bytes:
+    data = b'{"height": 1, "hash": "%s"}' % hash
+    return b'{"node": "a", "type": "accept", "clock": %s, "data": %s}' % (clock, data)
+
+
+def nested(depth: int) -> bytes:
+    data = b'{"height": 1, "hash": "a", "x": %s%s}' % (b"[" * depth, b"]" * depth)
+    return b'{"node": "a", "type": "accept", "clock": {"a": 1}, "data": %s}' % data
+
+
+POISON: list[tuple[bytes | None, str]] = [
+    (random.Random(1).randbytes(200), "not valid UTF-8"),
+    (event(hash=b"\xff"), "not valid UTF-8"),
+    (None, "the message has no value (a tombstone)"),
+    (b"", "the message is not JSON"),
+    (b"\0" * 20, "the message is not JSON"),
+    (event()[:-2], "the message is not JSON: the object does not end"),
+    (event() + event(), "the message is not JSON: trailing characters"),
+    (nested(100_000), "the record is nested too deeply"),
+    (b'{"node": "a", "type": "accept"}', "the record has no clock"),
+    (event(clock=b'"soon"'), "the clock 'soon' is neither"),
+    (event(clock=b'{"b": 1}'), "clock: the own entry of node 'a' is missing"),
+    (event(clock=b'{"a": 0}'), "clock: the own entry of node 'a' is zero"),
+    (event(clock=b'{"a": -1}'), "clock: the entry of 'a' is negative"),
+    (event(clock=b'{"a": 1.5}'), "clock: the entry of 'a' must be an integer"),
+    (event(clock=b'{"a": 99999999999999999999}'), "clock: the entry of 'a' is too large"),
+    (b'{"type": "ketal.none"}', "ketal.none is no control event"),
+    (b'{"type": "ketal.watermark", "time": "soon"}', "time 'soon' is neither RFC 3339"),
+    (event(hash=b"x" * DEFAULT.line_bytes_max), f"line_bytes_max is {DEFAULT.line_bytes_max}"),
+]
+"""A message, and a part of what is said of it."""
+
+
+@pytest.fixture
+def large(broker: Broker) -> str:
+    """Return a new topic that takes messages beyond what the job takes."""
+    name = f"topic-{uuid.uuid4().hex[:12]}"
+    configs = {"max.message.bytes": str(LARGE_BYTES)}
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics(
+            {name: {"num_partitions": PARTITIONS, "configs": configs}}, wait_for_metadata=True
+        )
+    return name
+
+
+def placed(broker: Broker, topic: str, values: list[bytes | None]) -> Iterator[tuple[str, int]]:
+    """Send values, by turns to the partitions; yield the place of each, and its index."""
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, acks="all", max_request_size=LARGE_BYTES
+    )
+    with closing(producer):
+        sent = [
+            producer.send(topic, value, key=b"k", partition=index % PARTITIONS)
+            for index, value in enumerate(values)
+        ]
+        for index, future in enumerate(sent):
+            at = future.get(timeout=30)
+            yield f"{at.topic}/{at.partition}/{at.offset}", index
+
+
+def check(name: str, broker: Broker, source: str, topic: Topic, folder: Path) -> None:
+    """One message in three is poison; one event has nearly as many bytes as a message may have."""
+    program, sink, dead = ketal.compile(FORKS), topic(), topic()
+    near = event(hash=b"y" * (DEFAULT.line_bytes_max - 200))
+    good = [near, accept("b", 1)]
+    good += [accept(node, h, h) for h in range(2, len(POISON) + 1) for node in "ab"]
+    mixed: list[bytes | None] = []
+    for (poison, _), *pair in zip(POISON, good[::2], good[1::2], strict=True):
+        mixed += [poison, *pair]
+    place_of = dict(placed(broker, source, [*mixed, END, END]))
+    told = Told()
+    job = job_of(
+        broker, [source], folder, engine=name, key_groups=2, trigger_ms=100,
+        verdicts=Target("kafka", sink), rejected=Target("kafka", dead),
+    )  # fmt: skip
+    engine: Any = ENGINES[name](job, program, told.hooks())
+    engine.run()
+
+    rejected = committed(broker, dead, least=len(POISON))
+    assert {v["verdict"] for v in rejected} == {"rejected"}
+    reasons = {place_of[v["place"]]: v["reason"] for v in rejected}
+    assert len(reasons) == len(rejected) == len(POISON)
+    for number, (_, reason) in enumerate(POISON):
+        assert re.search(re.escape(reason), reasons[3 * number]), reasons[3 * number]
+    wanted = sorted(v["id"] for v in expected(program, good, folder))
+    assert len(wanted) == len(POISON)
+    assert sorted(v["id"] for v in committed(broker, sink, least=len(wanted))) == wanted
+    assert engine.summary["events"] == {
+        "read": 3 * len(POISON), "accepted": 2 * len(POISON), "duplicates": 0,
+        "rejected": len(POISON), "late": 0, "held_back": 0, "overflow": 0,
+    }  # fmt: skip
+    assert engine.summary["kafka"] == {"messages": len(mixed) + 2, "control": 2}
+
+
+def test_poison_in_the_process_engine(
+    broker: Broker, large: str, topic: Topic, tmp_path: Path
+) -> None:
+    check("process", broker, large, topic, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "said"),
+    [
+        (b'{"type": "t", "clock": {"a": 1}}', Source(), "the record has no node"),
+        (b'{"node": "a", "clock": {"a": 1}, "y": 1}', Source(), "no type; its other keys are y"),
+        (b'{"node": "a", "type": "t", "x": 1}', Source(), "has no clock; its other keys are x"),
+        (b'{"node": "a", "type": "t", "clock": [1]}', Source(), "; `nodes` of the source says"),
+        (
+            b'{"node": "a", "type": "t", "clock": [1, 2]}',
+            Source(nodes=("a",)),
+            "has 2 entries, `nodes` of the source names 1",
+        ),
+        (
+            b'{"node": "a", "type": "t", "clock": {"a": 1}}',
+            Source(nodes=("a",)),
+            "itself; `nodes` of the source is for clocks that are lists",
+        ),
+    ],
+)
+def test_what_is_said_of_a_message_names_no_flags(value: bytes, source: Source, said: str) -> None:
+    """A streaming job and `detect` have none for fields and nodes."""
+    record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
+    found = Reader(source, DEFAULT).item(record)
+    assert isinstance(found, Rejected)
+    assert said in found.reason
+    assert "--" not in found.reason
+
+
+def test_a_rejection_has_the_key_of_its_message_unless_kafka_would_not_take_it(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """What is small while it is compressed comes in, and would not go out."""
+    source, dead = topic(), topic()
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, max_request_size=LARGE_BYTES,
+        compression_type="gzip",
+    )  # fmt: skip
+    with closing(producer):
+        for key in (b"k", b"k" * 3_000_000, b"k" * (DEFAULT.message_bytes_max - 10)):
+            producer.send(source, b"x", key=key).get(timeout=30)
+    job = job_of(broker, [source], tmp_path, until_end=True, rejected=Target("kafka", dead))
+    run(job, ketal.compile(FORKS))
+    given = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+    servers = broker.bootstrap_servers
+    with closing(KafkaConsumer(dead, bootstrap_servers=servers, **given)) as consumer:
+        found = [next(consumer) for _ in range(3)]
+    assert [one.key for one in found] == [b"k", None, None]
+    assert [json.loads(one.value)["place"] for one in found] == [
+        f"{source}/0/{n}" for n in range(3)
+    ]
+
+
+@pytest.mark.usefixtures("spark")
+def test_poison_in_the_spark_engine(
+    broker: Broker, large: str, topic: Topic, tmp_path: Path
+) -> None:
+    check("spark", broker, large, topic, tmp_path)

@@ -1,0 +1,478 @@
+"""The process engine when processes are killed, stopped and replaced, and when the broker dies.
+
+`KETAL_CHAOS` is the number of kills for each kind of output; `make chaos` sets a large one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+import ketal
+from ketal.errors import SettingError
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.kafka.clients import LostError, within
+from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.file_state_store import frames
+from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    Message,
+    Told,
+    Topic,
+    accept,
+    committed,
+    expected,
+    job_of,
+    produce,
+    run,
+    written,
+)
+
+KILLS = int(os.environ.get("KETAL_CHAOS", "2"))
+DEATHS = max(2, KILLS // 6)
+"""How often the broker dies under load, half of the times together with the engine."""
+FULL_DISKS = max(1, KILLS // 10)
+PAIRS = 3_000
+PATIENCE_S = 40
+TOML = """\
+pattern = "forks.ketal"
+[kafka]
+bootstrap_servers = "{servers}"
+group_id = "{source}"
+call_timeout_ms = {call_timeout_ms}
+[kafka.properties]
+max_poll_records = 50
+[source]
+topics = ["{source}"]
+[output]
+verdicts = "{verdicts}"
+[state]
+store = "dir:state"
+commit_interval_ms = 10
+[time]
+lateness_ms = 1000000000
+"""
+
+
+class Command:
+    """`ketal stream` with the job of a folder, as a process of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        broker: Broker,
+        source: str,
+        verdicts: str,
+        call_timeout_ms: int = 30_000,
+    ) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        (folder / "forks.ketal").write_text(FORKS)
+        text = TOML.format(
+            servers=broker.bootstrap_servers,
+            source=source,
+            verdicts=verdicts,
+            call_timeout_ms=call_timeout_ms,
+        )
+        (folder / "job.toml").write_text(text)
+
+    @contextmanager
+    def running(
+        self, *words: str, stderr: int = subprocess.PIPE
+    ) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, "-m", "ketal", "stream", "--config", "job.toml", *words]
+        process = subprocess.Popen(
+            command, cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=stderr
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def snapshots(self) -> int:
+        """Return the number of the newest state that was saved."""
+        numbers = [0]
+        for log in self.state.glob("*.state"):
+            with contextlib.suppress(FileNotFoundError):  # It may go meanwhile.
+                numbers += [frame.number for frame in frames(log.read_bytes())]
+        return max(numbers)
+
+    def await_snapshot(
+        self, number: int, process: subprocess.Popen[str], more: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait for a state of a number; `more` sends messages, where those there may run out."""
+        until_s = time.monotonic() + PATIENCE_S
+        while self.snapshots() < number:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until_s, "no snapshot comes"
+            more()
+            time.sleep(0.001)
+
+
+class Load(threading.Thread):
+    """Sends events of two nodes until it is told to finish: each two of a height are a match.
+
+    The second of a height comes when others have come between, so that a match is often one of
+    events before a kill and after it. Messages are keyed by the height.
+    """
+
+    BETWEEN = 20
+
+    def __init__(self, broker: Broker, topic: str, partitions: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._servers = broker.bootstrap_servers
+        self._topic = topic
+        self._partitions = partitions
+        self._chance = random.Random(seed)
+        self._enough = threading.Event()
+        self._lines: list[bytes] = []
+        self._sent: list[Any] = []
+
+    def __enter__(self) -> Load:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self.join()
+
+    def run(self) -> None:
+        height, waiting = 0, []
+        with KafkaProducer(bootstrap_servers=self._servers, acks="all") as producer:
+            while not self._enough.wait(0.02):
+                height += 1
+                waiting.append(height)
+                self._send(producer, "a", height)
+                if len(waiting) > self.BETWEEN:
+                    self._send(producer, "b", waiting.pop(self._chance.randrange(self.BETWEEN)))
+            for one in waiting:
+                self._send(producer, "b", one)
+            self._sent += [
+                producer.send(self._topic, END, partition=n) for n in range(self._partitions)
+            ]
+            producer.flush()
+
+    def _send(self, producer: KafkaProducer, node: str, height: int) -> None:
+        line = accept(node, height, height)
+        self._lines.append(line)
+        number, key = height % self._partitions, str(height).encode()
+        self._sent.append(producer.send(self._topic, line, key=key, partition=number))
+
+    def finish(self) -> list[bytes]:
+        """Send what is missing to pairs, and the end; return all events, which Kafka has by now."""
+        self._enough.set()
+        self.join()
+        for one in self._sent:
+            one.get(timeout=0)
+        return self._lines
+
+
+def sending(broker: Broker, messages: list[Message]) -> Callable[..., None]:
+    """Return a function that sends the next messages, where a job may have read all there are."""
+
+    def send(count: int = 100) -> None:
+        produce(broker, messages[:count])
+        del messages[:count]
+
+    return send
+
+
+def pairs() -> list[bytes]:
+    """Return events of which each two are a match."""
+    return [accept(node, height, height) for height in range(1, PAIRS + 1) for node in "ab"]
+
+
+@pytest.mark.parametrize("seed", range((KILLS + 1) // 2))
+@pytest.mark.parametrize("kind", ["kafka", "file"])
+def test_kill_9_loses_nothing_and_doubles_nothing(
+    kind: str, seed: int, broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]
+) -> None:
+    """Under read_committed; a file may have a verdict again, with the same id."""
+    chance = random.Random(seed)
+    source, sink = topic(3), topic()
+    lines = pairs()
+    messages = [(source, chance.randrange(3), line) for line in lines]
+
+    send = sending(broker, messages)
+    send(len(messages) // 3)
+    where = f"kafka:{sink}" if kind == "kafka" else "file:verdicts.jsonl"
+    command = Command(tmp_path, broker, source, where)
+    for _ in range(2):
+        before = command.snapshots()
+        with command.running() as process:
+            # The first of them is the claim; the others have messages in them.
+            command.await_snapshot(before + chance.randint(2, 4), process, send)
+            time.sleep(chance.random() * 0.05)
+            process.kill()
+            process.wait()
+        figures[f"process, {kind}: kills of the engine"] += process.returncode == -signal.SIGKILL
+    send(len(messages))
+    produce(broker, [(source, n, END) for n in range(3)])
+    with command.running("--output", "json") as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    if kind == "kafka":
+        said = [v["id"] for v in committed(broker, sink, least=PAIRS)]
+        assert sorted(said) == sorted(wanted)
+    else:
+        said = [v["id"] for v in written(tmp_path / "verdicts.jsonl")]
+        assert set(said) == set(wanted)
+    figures[f"process, {kind}: verdicts"] += len(wanted)
+    figures[f"process, {kind}: verdicts that came again"] += len(said) - len(wanted)
+    (summary,) = map(json.loads, out.splitlines())
+    assert summary["summary"]["events"]["read"] == len(lines)
+    assert summary["summary"]["kafka"] == {"messages": len(lines) + 3, "control": 3}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_commits_and_says_the_summary(
+    number: int, code: int, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source = topic()
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    command = Command(tmp_path, broker, source, "-")
+    with command.running("--output", "json") as process:
+        command.await_snapshot(2, process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == code, err
+    assert "second process" not in err
+    assert "the group is" not in err, "it was named"
+    verdict, summary = map(json.loads, out.splitlines())
+    assert verdict["events"] == ["a@1", "b@1"]
+    assert summary["summary"]["kafka"]["messages"] == 2
+    with command.running("--output", "json", "--until-end") as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    # All had been committed: nothing is said again, and the counts go on.
+    assert list(map(json.loads, out.splitlines())) == [summary]
+
+
+def test_a_terminal_has_a_line_that_lives(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    source = topic()
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    command = Command(tmp_path, broker, source, "file:verdicts.jsonl")
+    ours, theirs = os.openpty()
+    with command.running("--until-end", stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        # A terminal whose last writer has gone is at its end, or an error (Linux).
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 4_096):
+                seen += piece
+        process.communicate(timeout=PATIENCE_S)
+    os.close(ours)
+    assert process.returncode == 0, seen
+    assert b"2 messages" in seen
+    assert b"lag 0" in seen
+    assert b"1 match" in seen
+
+
+def test_a_zombie_ends_and_its_successor_goes_on(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Both write to one folder; what the one that was stopped had not committed is not seen."""
+    source, sink = topic(), topic()
+    lines = pairs()[:2_000]
+    messages: list[Message] = [(source, 0, line) for line in lines[:1_000]]
+    send = sending(broker, messages)
+    send(500)
+    command = Command(tmp_path, broker, source, f"kafka:{sink}")
+    with command.running() as zombie:
+        command.await_snapshot(3, zombie, send)
+        zombie.send_signal(signal.SIGSTOP)
+        send(len(messages))
+        with command.running("--until-end") as successor:
+            _, err = successor.communicate(timeout=PATIENCE_S)
+            assert successor.returncode == 0, err
+        produce(broker, [(source, 0, line) for line in lines[1_000:]])
+        zombie.send_signal(signal.SIGCONT)
+        _, err = zombie.communicate(timeout=PATIENCE_S)
+        assert (zombie.returncode, "taken over" in err) == (4, True), err
+    with command.running("--until-end") as last:
+        _, err = last.communicate(timeout=PATIENCE_S)
+        assert last.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(said) == sorted(wanted)
+
+
+def test_a_disk_that_is_full_ends_the_job_and_loses_nothing(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    full = Target("file", "/dev/full")
+    with pytest.raises(SettingError, match="cannot write /dev/full: No space"):
+        run(job_of(broker, [source], tmp_path, until_end=True, verdicts=full), program)
+    run(job_of(broker, [source], tmp_path, until_end=True), program)
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
+
+
+def test_a_disk_that_fills_up_under_the_snapshot(
+    broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]
+) -> None:
+    """The file of the state ends anywhere in a record; what was committed before is taken up."""
+    chance = random.Random(11)
+    source, sink = topic(), topic()
+    lines = pairs()
+    produce(broker, [(source, 0, line) for line in lines])
+    command = Command(tmp_path, broker, source, f"kafka:{sink}")
+    for _ in range(FULL_DISKS):
+        with command.running() as process:
+            command.await_snapshot(command.snapshots() + 2, process)
+            size = max(log.stat().st_size for log in command.state.glob("*.state"))
+            most = size + chance.randrange(2_000)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+            _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 2, err
+        assert "cannot be saved in" in err
+        figures["process: full disks under the snapshot"] += 1
+    produce(broker, [(source, 0, END)])
+    with command.running() as process:
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(said) == sorted(wanted)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["alone", "several"])
+def test_a_broker_that_dies_inside_a_transaction(
+    several: bool, jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that hangs is given up, and everything since the last commit is done again."""
+    commit = KafkaProducer.commit_transaction
+    deaths: list[float] = []
+    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
+        source, sink = make_topic(broker), make_topic(broker)
+        lines = pairs()[:40]
+        produce(broker, [(source, 0, line) for line in lines])
+
+        def dying(producer: KafkaProducer) -> None:
+            # The first commit is the claim of the session; this one has verdicts.
+            if len(deaths) == 1:
+                broker.kill()
+                threading.Timer(1.0, broker.start).start()
+            deaths.append(time.monotonic())
+            commit(producer)
+
+        monkeypatch.setattr(KafkaProducer, "commit_transaction", dying)
+        told = Told()
+        job = job_of(
+            broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
+            call_timeout_ms=4_000,
+        )  # fmt: skip
+        if several:
+            # It cannot leave the group while the broker is down, and is waited for.
+            job = replace(
+                job, keyed_by="height", changelog=make_topic(broker, policy="compact"),
+                properties={"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500},
+            )  # fmt: skip
+        engine = run(job, ketal.compile(FORKS), told)
+        assert any("failed" in sentence for sentence in told.sentences)
+        assert "Kafka is back; going on from the last commit" in told.sentences
+        assert engine.figures.restarts >= 1
+        wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+        said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+        assert sorted(said) == sorted(wanted)
+
+
+def test_a_broker_that_dies_under_load_alone_and_with_the_engine(
+    jars: Path, tmp_path: Path, figures: Counter[str]
+) -> None:
+    """At random points; an engine that lives goes on by itself, and nothing is there twice."""
+    chance = random.Random(7)
+    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
+        source, sink = make_topic(broker, 3), make_topic(broker)
+        command = Command(tmp_path, broker, source, f"kafka:{sink}", call_timeout_ms=4_000)
+        with contextlib.ExitStack() as stack:
+            load = stack.enter_context(Load(broker, source, 3, seed=7))
+            process = stack.enter_context(command.running("--output", "json"))
+            for number in range(DEATHS):
+                command.await_snapshot(command.snapshots() + chance.randint(1, 10), process)
+                time.sleep(chance.random() * 0.1)
+                if number % 2:
+                    process.kill()
+                broker.kill()
+                time.sleep(chance.random() * 2)
+                broker.start()
+                if number % 2:
+                    process = stack.enter_context(command.running("--output", "json"))
+            lines = load.finish()
+            out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+        said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(said) == sorted(wanted)
+    (summary,) = [json.loads(line)["summary"] for line in out.splitlines()]
+    assert summary["kafka"] == {"messages": len(lines) + 3, "control": 3}
+    assert summary["events"]["accepted"] == summary["events"]["read"] == len(lines)
+    figures["process: deaths of the broker"] += DEATHS
+    figures["process: of those together with the engine's"] += DEATHS // 2
+
+
+def test_a_broker_that_does_not_come_back_is_lost(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Nobody listens there: the job says so and gives up when it was told to."""
+    job = replace(
+        job_of(broker, [topic()], tmp_path, lost_after_ms=0, call_timeout_ms=1_000),
+        bootstrap_servers="127.0.0.1:9",
+    )
+    told = Told()
+    with pytest.raises(LostError, match=r"127\.0\.0\.1:9 is lost"):
+        run(job, ketal.compile(FORKS), told)
+    assert "trying again" in told.sentences[0]
+
+
+def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
+    job = Job(
+        pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g", lost_after_ms=60_000
+    )
+    told = Told()
+    engine = Engine(job, ketal.compile(FORKS), told.hooks())
+    engine._failed(ConnectionError("no route"))
+    engine.failing_since_s = time.monotonic() - 30.0
+    engine._failed(ConnectionError("no route"))
+    assert told.sentences == ["Kafka at b:1 failed (ConnectionError: no route); trying again"]
+    assert engine.figures.restarts == 2
+    engine.failing_since_s = time.monotonic() - 61.0
+    with pytest.raises(LostError, match=r"b:1 is lost since 6\d s .*no route"):
+        engine._failed(ConnectionError("no route"))
+
+
+def test_a_call_that_hangs_is_given_up() -> None:
+    never = threading.Event()
+    with pytest.raises(TimeoutError, match=r"the commit took more than 0\.01 s"):
+        within(0.01, "the commit", never.wait)
+    never.set()
+    assert within(10, "a sum", sum, [1, 2]) == 3
+    with pytest.raises(ValueError, match="invalid literal"):
+        within(10, "a number", int, "x")

@@ -1,0 +1,223 @@
+"""How a consumer takes parts up: from which message on, and with a state that takes long to read.
+
+The group is real, and so is each other member of it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+import ketal
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.outputs import Outputs
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.partition_state import Part
+from tests.streaming.conftest import make_topic
+from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
+
+PATIENCE_S = 60
+PATIENCE_MS = 1_500
+"""So long a member of the group may be silent."""
+
+
+def shared(broker: Broker, topics: Sequence[str], folder: Path, parts: int, **options: Any) -> Job:
+    """Return a job that several consumers may share."""
+    given: dict[str, Any] = {"until_end": True, "keyed_by": "height", **options}
+    return job_of(broker, topics, folder, changelog=make_topic(broker, parts, "compact"), **given)
+
+
+def matches(engine: Engine) -> int:
+    assert engine.summary is not None
+    count: int = engine.summary["patterns"]["Forks"]["matches"]
+    return count
+
+
+class DeathError(Exception):
+    """Ends an engine as nothing of it is caught."""
+
+
+def test_what_came_after_the_latest_is_its_successors_when_the_first_owner_dies(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given its parts, and died before it had a state to commit."""
+    source, program = topic(2), ketal.compile(FORKS)
+    produce(broker, [(source, n, accept("old", 1, n)) for n in range(2)])
+    job = shared(broker, [source], tmp_path, 2, start="latest")
+
+    def dying(*given: Any) -> None:
+        raise DeathError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ketal.streaming.kafka.group_member.load", dying)
+        with pytest.raises(DeathError):
+            run(job, program)
+    produce(broker, [(source, n, accept(node, 1, n)) for n in range(2) for node in "ab"])
+    engine = run(job, program)
+    assert matches(engine) == 2
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]] * 2
+    assert engine.summary is not None
+    assert engine.summary["kafka"]["messages"] == 4
+    # What has begun goes on as any other part, and is committed with its state.
+    produce(broker, [(source, 0, accept("c", 1, 0))])
+    assert matches(run(job, program)) == 4
+
+
+def test_the_latest_is_not_the_first_where_another_part_is_committed(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Of two first owners one had come so far."""
+    source, program = topic(2), ketal.compile(FORKS)
+    produce(broker, [(source, n, accept(node, 1, n)) for n in range(2) for node in "ab"])
+    job = shared(broker, [source], tmp_path, 2, start="latest")
+    said = json.dumps({"changelog": job.changelog, "owner": "somebody"})
+    begun = {TopicPartition(source, 0): OffsetAndMetadata(0, said, -1)}
+    owner = clients.consumer_of(job)
+    owner.commit(begun)
+    clients.close_consumer(owner)
+    engine = run(job, program)
+    assert engine.summary is not None
+    assert (matches(engine), engine.summary["kafka"]["messages"]) == (1, 2)
+
+
+def slow_restore(
+    monkeypatch: pytest.MonkeyPatch, wait: Callable[[], None]
+) -> list[threading.Thread]:
+    """Have each restore wait first; return who restored."""
+    restore, by = Part.restore, []
+
+    def slowly(self: Part, *given: Any) -> str:
+        by.append(threading.current_thread())
+        wait()
+        return restore(self, *given)
+
+    monkeypatch.setattr(Part, "restore", slowly)
+    return by
+
+
+def test_whoever_restores_a_large_state_stays_in_the_group(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restoring takes longer than a member may be silent."""
+    source, program = topic(2), ketal.compile(FORKS)
+    produce(broker, [(source, n, accept("a", 1, n)) for n in range(2)])
+    job = shared(
+        broker, [source], tmp_path, 2, lost_after_ms=0,
+        properties={"max_poll_interval_ms": PATIENCE_MS},
+    )  # fmt: skip
+    run(job, program)
+    produce(broker, [(source, n, accept("b", 1, n)) for n in range(2)])
+    by = slow_restore(monkeypatch, lambda: time.sleep(1.5 * PATIENCE_MS / 1e3))
+    told = Told()
+    engine = run(job, program, told)
+    assert len(by) == 2
+    assert (engine.figures.restarts, matches(engine)) == (0, 2)
+    assert told.sentences == ["has 2 of 2 parts: 0, 1"]
+
+
+def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another consumer comes meanwhile; each part is then one consumer's, and nothing is lost."""
+    source, program = topic(2), ketal.compile(FORKS)
+    produce(broker, [(source, n, accept("a", 1, n)) for n in range(2)])
+    job = shared(broker, [source], tmp_path, 2)
+    run(job, program)
+    produce(broker, [(source, n, accept("b", 1, n)) for n in range(2)])
+    ours, told = replace(job, until_end=False), Told()
+    theirs = replace(ours, rejected=replace(job.rejected, name=f"{job.rejected.name}-2"),
+                     verdicts=replace(job.verdicts, name=f"{job.verdicts.name}-2"))  # fmt: skip
+    second = Engine(theirs, program, Told().hooks())
+    other = threading.Thread(target=second.run, daemon=True)
+    taken_away = threading.Event()
+    revoked = Member.revoked
+
+    def give_up(self: Member) -> None:
+        revoked(self)
+        if self.job is ours and other.ident:
+            taken_away.set()
+
+    def wait() -> None:
+        if not other.ident:
+            other.start()
+            assert taken_away.wait(PATIENCE_S), "the group is not polled"
+
+    monkeypatch.setattr(Member, "revoked", give_up)
+    by = slow_restore(monkeypatch, wait)
+    found = [0, 0]
+
+    def look(figures: Any) -> None:
+        found[0] = figures.verdicts["match", "Forks"]
+        found[1] = second.figures.verdicts["match", "Forks"]
+        if sum(found) == 2:
+            engine.stop()
+
+    engine = Engine(ours, program, told.hooks(look))
+    try:
+        engine.run()
+    finally:
+        second.stop()
+        other.join(PATIENCE_S)
+    assert len(by) >= 3, "what was restored first was dropped"
+    assert engine.figures.restarts == second.figures.restarts == 0
+    assert not any("has 2 of 2 parts" in said for said in told.sentences), told.sentences
+    assert matches(run(job, program)) == 2
+
+
+def test_a_job_that_is_stopped_does_not_wait_until_its_state_is_restored(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, program, restored = topic(), ketal.compile(FORKS), threading.Event()
+    produce(broker, [(source, 0, accept("a"))])
+    job = shared(broker, [source], tmp_path, 1)
+    run(job, program)
+
+    def wait() -> None:
+        engine.stop()
+        assert restored.wait(PATIENCE_S)
+
+    by = slow_restore(monkeypatch, wait)
+    engine = Engine(job, program, Told().hooks())
+    engine.run()
+    restored.set()
+    by[0].join(PATIENCE_S)
+    monkeypatch.undo()
+    produce(broker, [(source, 0, accept("b"))])
+    assert matches(run(job, program)) == 1
+
+
+def test_many_verdicts_of_one_poll_are_committed_on_the_way(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for the commit is bounded, however many messages come at once."""
+    monkeypatch.setattr("ketal.streaming.kafka.session.TAKEN_MAX", 10)
+    monkeypatch.setattr("ketal.streaming.kafka.session.PENDING_BYTES_MAX", 1)
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept(node, h, h)) for h in range(1, 51) for node in "ab"])
+    job = job_of(broker, [source], tmp_path, until_end=True, commit_interval_ms=10**9)
+    waiting: list[int] = []
+    add = Outputs.add
+
+    def counted(self: Outputs, *given: Any) -> None:
+        add(self, *given)
+        waiting.append(len(self._pending))
+
+    monkeypatch.setattr(Outputs, "add", counted)
+    engine = run(job, program)
+    assert (len(waiting), max(waiting)) == (50, 5)
+    assert engine.figures.commits >= 10
+    # The last messages of the poll are committed as well.
+    assert run(job, program).summary == engine.summary
+    assert len(written(tmp_path / "verdicts.jsonl")) == 50

@@ -1,0 +1,105 @@
+"""The broker is a real one: messages, transactions, and data that outlives kill -9."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from ketal.streaming.broker.server import Broker
+from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.jobs import PATIENCE_POLLS, POLL_MS, Topic, consume, produce
+
+
+def test_the_tests_of_the_broker_share_a_worker(jars: Path, request: pytest.FixtureRequest) -> None:
+    """Else each worker would start a broker of its own for them."""
+    if not request.config.getoption("loadgroup", default=False):
+        pytest.skip("these tests do not run as `make test` does: -n 2 --dist loadgroup")
+    assert request.node.nodeid.endswith("@broker")
+
+
+HUNDRED = [f"message {n}".encode() for n in range(100)]
+
+
+def test_a_hundred_messages_come_through_in_order(broker: Broker, topic: Topic) -> None:
+    name = topic()
+    produce(broker, [(name, 0, value) for value in HUNDRED])
+    assert consume(broker, name) == HUNDRED
+
+
+def test_partitions_share_the_messages(broker: Broker, topic: Topic) -> None:
+    name = topic(partitions=4)
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
+        for number, value in enumerate(HUNDRED):
+            producer.send(name, value, key=str(number % 7).encode())
+        producer.flush()
+    assert sorted(consume(broker, name)) == sorted(HUNDRED)
+
+
+def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker, topic: Topic) -> None:
+    """The offsets that it consumed and the messages that it produced are one."""
+    source, sink = topic(), topic()
+    produce(broker, [(source, 0, value) for value in HUNDRED])
+    consumer = KafkaConsumer(
+        source,
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id=f"{sink}-group",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        # Else what is committed is told before its transaction has quite ended, and may be old.
+        isolation_level="read_committed",
+    )
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers,
+        transactional_id=f"{sink}-0",
+        transaction_timeout_ms=10_000,
+    )
+    part = TopicPartition(source, 0)
+    with closing(consumer), closing(producer):
+        producer.init_transactions()
+        seen: list[bytes] = []
+        for _ in range(PATIENCE_POLLS):
+            if len(seen) == len(HUNDRED):
+                break
+            for records in consumer.poll(timeout_ms=POLL_MS).values():
+                seen += [record.value for record in records]
+
+        producer.begin_transaction()
+        producer.send(sink, b"never to be seen")
+        producer.flush()
+        producer.abort_transaction()
+
+        producer.begin_transaction()
+        for value in seen:
+            producer.send(sink, value.upper())
+        offset = {part: OffsetAndMetadata(len(seen), "all of them", -1)}
+        producer.send_offsets_to_transaction(offset, consumer.group_metadata())
+        assert consume(broker, sink, isolation_level="read_committed") == []
+        producer.commit_transaction()
+        assert consumer.committed(part, metadata=True).metadata == "all of them"
+
+    committed = consume(broker, sink, least=100, isolation_level="read_committed")
+    assert committed == [value.upper() for value in HUNDRED]
+    uncommitted = consume(broker, sink, isolation_level="read_uncommitted")
+    assert uncommitted == [b"never to be seen", *committed]
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(jars: Path, tmp_path: Path) -> None:
+    """And the broker comes back where its clients look for it."""
+    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
+        address = broker.bootstrap_servers
+        name = make_topic(broker)
+        with closing(KafkaProducer(bootstrap_servers=address, acks="all")) as producer:
+            for value in HUNDRED:
+                producer.send(name, value).get(timeout=30)
+            broker.kill()
+            assert broker.running() is None
+            running = broker.restart()
+            assert running.bootstrap_servers == address
+            # The producer that knew the old one goes on.
+            producer.send(name, b"after").get(timeout=60)
+        assert consume(broker, name) == [*HUNDRED, b"after"]
+    assert broker.running() is None

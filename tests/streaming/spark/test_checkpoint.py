@@ -1,0 +1,311 @@
+"""What the folder of a job on Spark keeps together: program, groups, offsets and outputs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ketal
+from ketal.errors import SettingError, StateError
+from ketal.logs import Source
+from ketal.model.limits import DEFAULT
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job
+from ketal.streaming.spark.checkpoint import FORMAT, Checkpoint
+from ketal.streaming.spark.engine import _of_worker
+from ketal.streaming.spark.families import HASHING, families
+from ketal.streaming.spark.group import Group, Work
+from tests.streaming.jobs import Told, Topic, accept, produce, written
+from tests.streaming.spark.test_engine import run, spark_job
+
+PLAIN = ("copy", "topic", "partition", "offset", "value")
+"""The columns of a row whose fields are all in its value."""
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATTERN = """
+pattern %s {
+    order arrival; partition by %s;
+    event E = type == "accept";
+    First = E; Second = E && hash != First.hash;
+    find any First Second;
+}
+"""
+A, B = PATTERN % ("A", "height"), PATTERN % ("B", "node")
+
+
+def job(folder: Path, **options: Any) -> Job:
+    given: dict[str, Any] = {"topics": ("t",), "source": Source(keyed_by="height")}
+    return Job(
+        pattern="p", bootstrap_servers="b", group_id="g", state=folder, engine="spark",
+        **{**given, **options},
+    )  # fmt: skip
+
+
+def ran(folder: Path, offsets: str, batch: int = 0, generation: int = 0) -> None:
+    """Put there what Spark notes of a batch that was committed."""
+    for name, text in (("offsets", f"v1\n{{}}\n{offsets}"), ("commits", "v1\n{}")):
+        at = folder / f"checkpoint-{generation}" / name
+        at.mkdir(parents=True, exist_ok=True)
+        (at / str(batch)).write_text(text)
+
+
+def opened(one: Job, text: str, counts: dict[str, int]) -> tuple[str, str]:
+    """Return where a job begins, and why anew."""
+    checkpoint = Checkpoint(one, ketal.compile(text))
+    try:
+        return checkpoint.begin(counts), checkpoint.anew
+    finally:
+        checkpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "said"),
+    [
+        (A, Source(), "`partition by height` went by the messages' key, and go by data.height or"),
+        (B, Source(keyed_by="node"), "`partition by node` went by node, and go by the messages' k"),
+        (
+            B,
+            Source(keyed_by="height", fields={"node": "kafka.header.n"}),
+            "`partition by node` went by node, and go by kafka.header.n",
+        ),
+    ],
+)
+def test_what_decides_about_a_group_does_not_change(
+    text: str, source: Source, said: str, tmp_path: Path
+) -> None:
+    one = job(tmp_path)
+    opened(one, text, {"t": 1})
+    ran(tmp_path, '{"t":{"0":5}}')
+    with pytest.raises(StateError, match=f"the groups of .*{said}.*(.|\n)*--on-change fresh"):
+        opened(replace(one, source=source), text, {"t": 1})
+    starting, anew = opened(replace(one, source=source, on_change="fresh"), text, {"t": 1})
+    assert json.loads(starting) == {"t": {"0": 5}}
+    assert said in anew
+
+
+def test_what_decides_about_no_group_may_change(tmp_path: Path) -> None:
+    one = job(tmp_path, source=Source())
+    opened(one, A, {"t": 1})
+    ran(tmp_path, '{"t":{"0":5}}')
+    for source in (Source(keyed_by="other"), Source(fields={"node": "n"})):
+        assert opened(replace(one, source=source), A, {"t": 1})[1] == ""
+    both = job(tmp_path / "both", source=Source())
+    opened(both, A + B, {"t": 1})
+    ran(tmp_path / "both", '{"t":{"0":5}}')
+    # A pattern of another partition has a group that sees all.
+    assert opened(replace(both, source=Source(keyed_by="node")), A + B, {"t": 1})[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hashing", f"hashing was 0, and is {HASHING}"),
+        ("key_groups", "key_groups was 0, and is 16"),
+        ("format", f"it has format 0, and this version reads format {FORMAT}"),
+    ],
+)
+def test_a_checkpoint_whose_keys_are_in_other_groups_is_refused(
+    name: str, said: str, tmp_path: Path
+) -> None:
+    one, note = job(tmp_path), tmp_path / "job.json"
+    opened(one, A, {"t": 1})
+    ran(tmp_path, '{"t":{"0":5}}')
+    note.write_text(json.dumps({**json.loads(note.read_text()), name: 0}))
+    with pytest.raises(StateError, match=said):
+        opened(one, A, {"t": 1})
+
+
+@pytest.mark.parametrize("now", [A.replace("!= First", "== First"), A + B, B])
+def test_a_pattern_that_changed_asks_for_a_second_job(now: str, tmp_path: Path) -> None:
+    one = job(tmp_path)
+    opened(one, A, {"t": 1})
+    ran(tmp_path, '{"t":{"0":5}}')
+    noted = (tmp_path / "job.json").read_bytes()
+    with pytest.raises(StateError, match=r"pattern . (.|\n)*fresh(.|\n)*a second job with another"):
+        opened(one, now, {"t": 1})
+    assert (tmp_path / "job.json").read_bytes() == noted
+    starting, anew = opened(replace(one, on_change="fresh"), now, {"t": 1})
+    assert json.loads(starting) == {"t": {"0": 5}}
+    assert "is of another job: pattern" in anew
+
+
+def test_what_begins_anew_has_an_offset_of_each_partition_and_no_other(tmp_path: Path) -> None:
+    one = job(tmp_path, topics=("gone", "t"))
+    opened(one, A, {"gone": 1, "t": 2})
+    ran(tmp_path, '{"gone":{"0":3},"t":{"0":5,"1":6}}', batch=4)
+    noted = (tmp_path / "job.json").read_bytes()
+    other = replace(one, topics=("new", "t"), on_change="fresh")
+    checkpoint = Checkpoint(other, ketal.compile(A))
+    checkpoint.close()
+    # Nothing is left behind as long as Kafka has not said that the topics are there.
+    assert (tmp_path / "job.json").read_bytes() == noted
+    assert checkpoint.path.name == "checkpoint-1"
+    for start, first in (("latest", -1), ("earliest", -2)):
+        starting, _ = opened(replace(other, start=start), A, {"new": 1, "t": 3, "out": 1})
+        assert json.loads(starting) == {
+            "new": {"0": first},
+            # Nothing of a partition that was added was read: it begins with its first message.
+            "t": {"0": 5, "1": 6, "2": -2},
+        }
+    assert json.loads((tmp_path / "job.json").read_bytes())["generation"] == 1
+    # It never came to a batch, and is changed again: the offsets are still those.
+    starting, _ = opened(replace(other, key_groups=2, on_change="stop"), A, {"new": 1, "t": 2})
+    assert json.loads(starting)["t"] == {"0": 5, "1": 6}
+
+
+def test_offsets_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    opened(job(tmp_path), A, {"t": 1})
+    ran(tmp_path, "")
+    with pytest.raises(StateError, match="checkpoint-0/offsets/0 is damaged"):
+        opened(job(tmp_path, key_groups=2, on_change="fresh"), A, {"t": 1})
+
+
+def test_groups_have_their_numbers_whatever_the_order_in_the_file(tmp_path: Path) -> None:
+    whole = PATTERN.replace("partition by %s;", "") % "W"
+    both = PATTERN % ("C", "node, height"), PATTERN % ("D", "height, node")
+    texts = [A, B, whole, *both]
+    one, other = (families(ketal.compile("".join(t)), 4) for t in (texts, texts[::-1]))
+    said = [(set(f.program.names), f.partition, f.first) for f in one]
+    assert said == [(set(f.program.names), f.partition, f.first) for f in other]
+    assert [names for names, _, _ in said] == [{"W", "A", "B"}, {"C", "D"}]
+    opened(job(tmp_path), "".join(texts), {"t": 1})
+    ran(tmp_path, '{"t":{"0":5}}')
+    assert opened(job(tmp_path), "".join(texts[::-1]), {"t": 1})[1] == ""
+    before, now = (
+        Work(
+            programs=tuple((f.first, f.program) for f in found), limits=DEFAULT, source=Source(),
+            columns=PLAIN, headers=(), partitions=None, timed=False, figures=False,
+        )
+        for found in (one, other)
+    )  # fmt: skip
+    values = accept("a", 1), accept("a", 2).replace(b'"hash": "a"', b'"hash": "z"')
+    rows = [(0, "t", 0, n, value) for n, value in enumerate(values)]
+    for number, matches in ((0, 3), (1, 2)):
+        group = Group(before, number, None)
+        assert list(group.take(rows[:1])) == []
+        found = sorted(v.to_dict()["id"] for v in group.take(rows[1:]))
+        assert len(found) == matches
+        group = Group(before, number, None)
+        list(group.take(rows[:1]))
+        group = Group(now, number, group.state())
+        assert sorted(v.to_dict()["id"] for v in group.take(rows[1:])) == found
+
+
+def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
+    one, program = job(tmp_path), ketal.compile(A)
+    checkpoint = Checkpoint(one, program)
+    for batch in (0, 1):
+        ran(tmp_path, f'{{"t":{{"0":{batch}}}}}', batch)
+        checkpoint.wrote(batch, {str(batch): {"messages": 1}})
+    checkpoint.close()
+    checkpoint = Checkpoint(one, program)
+    assert (checkpoint.has_written(0), checkpoint.has_written(1)) == (False, True)
+    assert checkpoint.lost == ""
+    checkpoint.close()
+    # The last batch was lost, and another one has its number.
+    shutil.rmtree(checkpoint.path)
+    checkpoint = Checkpoint(one, program)
+    assert "has lost batches up to 1" in checkpoint.lost
+    assert not checkpoint.has_written(1)
+    ran(tmp_path, '{"t":{"0":7}}', 1)
+    assert not checkpoint.has_written(1)
+    checkpoint.wrote(0, {"2": {"messages": 7}})
+    assert checkpoint.progress.groups == {"2": {"messages": 7}}
+    checkpoint.close()
+
+
+@pytest.mark.parametrize(
+    ("last", "kind", "said"),
+    [
+        ("ketal.errors.StateError: is of another", StateError, "is of another\n.*on-change fresh"),
+        ("ketal.errors.SettingError: wrong", SettingError, "wrong"),
+        ("ModuleNotFoundError: No module named 'ketal'", SettingError, "cannot import .*'ketal'"),
+        ("TypeError: no", RuntimeError, "executor failed: TypeError: no"),
+        ("EOFError: ", None, ""),
+        ("py4j.protocol.Py4JJavaError: An error occurred", None, ""),
+    ],
+)
+def test_what_an_executor_would_say_again_is_no_loss(
+    last: str, kind: type[Exception] | None, said: str
+) -> None:
+    outer = (
+        "Traceback (most recent call last):\n  File x\n    call()\npy4j.protocol.Py4JError: An\n"
+    )
+    text = f"{outer}: Caused by\nTraceback (most recent call last):\n  File y\n    z()\n{last}\n"
+    fault = _of_worker(text)
+    if kind is None:
+        assert fault is None
+    else:
+        with pytest.raises(kind, match=said):
+            raise fault or AssertionError
+
+
+def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
+    from ketal.streaming.spark.rows import _Events, _Kafka
+
+    values = [b'{"type": "e", "time": 7}', b'{"type": "ketal.watermark", "time": 9}']
+    rows = [(None, bytearray(value), "t", 0, n) for n, value in enumerate(values)]
+    kafka = "key binary, value binary, topic string, partition int, offset bigint"
+    messages = spark.createDataFrame(rows, kafka)
+    events = spark.createDataFrame(
+        [("a", "e", "{}", 7.0), ("a", "ketal.watermark", "{}", 9.0)],
+        "node string, type string, clock string, time double",
+    )
+    for of, frame in ((_Kafka(messages, Source(), ()), messages), (_Events(events), events)):
+        at = of.marked(frame, 0).selectExpr("unix_timestamp(_at) AS at")
+        assert [row["at"] for row in at.collect()] == [7, None]
+
+
+@pytest.mark.usefixtures("spark")
+def test_lost_batches_other_topics_and_foreign_state_on_spark(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, folder = topic(), tmp_path / "a folder"
+    folder.mkdir()
+    produce(broker, [(source, 0, accept("a", 1))])
+    one = spark_job(broker, [source], folder, key_groups=2, batch_messages_max=1)
+    run(one, ketal.compile(A + B))
+    produce(broker, [(source, 0, accept(node, 1)) for node in "bc"])
+    # The patterns in another order, and each message in a batch of its own.
+    run(one, ketal.compile(B + A))
+    state = folder / "state"
+    assert len([p for p in (state / "checkpoint-0" / "commits").iterdir() if p.name.isdigit()]) >= 3
+    ids = [v["id"] for v in written(folder / "verdicts.jsonl")]
+    assert len(ids) == len(set(ids)) == 3
+    # Spark's checkpoint is removed, and the note beside it is not.
+    shutil.rmtree(state / "checkpoint-0")
+    told = Told()
+    engine = run(one, ketal.compile(A + B), told)
+    assert "has lost batches up to" in told.sentences[0]
+    again = [v["id"] for v in written(folder / "verdicts.jsonl")]
+    assert (len(again), set(again)) == (6, set(ids))
+    assert engine.summary is not None
+    assert engine.summary["kafka"]["messages"] == 3
+
+    # Another topic, with --on-change fresh.
+    second = topic(2)
+    produce(broker, [(second, 1, accept("x", 1)), (source, 0, accept("y", 1))])
+    other = replace(one, topics=[second, source], on_change="fresh")
+    run(other, ketal.compile(A))
+    assert [v["events"] for v in written(folder / "verdicts.jsonl")[6:]] in (
+        [["x@1", "y@1"]], [["y@1", "x@1"]],
+    )  # fmt: skip
+
+    # State that is not what job.json says: said at once, and not tried for two minutes.
+    changed = ketal.compile(A.replace("hash != First.hash", "true"))
+    elsewhere = replace(other, state=tmp_path / "elsewhere")
+    Checkpoint(elsewhere, changed).close()
+    held, foreign = state / "job.json", json.loads((tmp_path / "elsewhere/job.json").read_bytes())
+    held.write_text(json.dumps({**json.loads(held.read_bytes()), "program": foreign["program"]}))
+    produce(broker, [(source, 0, accept("z", 1))])
+    told = Told()
+    with pytest.raises(StateError, match="of another program: pattern A changed"):
+        run(replace(other, on_change="stop"), changed, told)
+    assert told.sentences == []

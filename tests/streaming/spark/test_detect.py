@@ -1,0 +1,715 @@
+"""`ketal.streaming.spark.detect`: from streams and tables the verdicts of `ketal.run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import ketal
+from ketal.errors import NotAvailableError, SettingError
+from ketal.logs import Source
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.spark import detect, families
+from ketal.streaming.spark import rows as rows_module
+from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, Topic, produce, spread
+from tests.streaming.jobs import accept as message
+from tests.test_corpus import CORPUS, Case, without_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*key.group:UserWarning")
+
+SCHEMA = "node string, type string, clock string, time double, data string, height int, hash string"
+
+
+def accept(node: str, counter: int, height: int, **more: Any) -> dict[str, Any]:
+    own = {"node": node, "type": "accept", "clock": json.dumps({node: counter})}
+    return {**own, "height": height, "hash": node, **more}
+
+
+def table(spark: SparkSession, rows: Sequence[dict[str, Any]], schema: str = SCHEMA) -> DataFrame:
+    """Return rows as a DataFrame; what a row does not have is null."""
+    names = [column.split()[0] for column in schema.split(", ")]
+    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+
+
+def stream(
+    spark: SparkSession,
+    folder: Path,
+    batches: Sequence[Sequence[dict[str, Any]]],
+    schema: str = SCHEMA,
+) -> DataFrame:
+    """Return a stream that has one file a batch, in their order."""
+    folder.mkdir(exist_ok=True)
+    for number, rows in enumerate(batches):
+        path = folder / f"{number}.json"
+        path.write_text("\n".join(map(json.dumps, rows)))
+        # Spark reads files in the order of their age, in seconds.
+        os.utime(path, (1e9 + 10 * number, 1e9 + 10 * number))
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", "1").json(str(folder))
+
+
+def kafka(spark: SparkSession, broker: Broker, topics: Sequence[str], *, streaming: bool) -> Any:
+    reader = spark.readStream if streaming else spark.read
+    return (
+        reader.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+
+
+def said(verdicts: DataFrame, checkpoint: Path | None = None) -> list[dict[str, Any]]:
+    """Return the verdicts; of a stream those until its end, from a checkpoint on."""
+    rows: list[Any] = []
+    if verdicts.isStreaming:
+        writer = verdicts.writeStream.foreachBatch(
+            lambda batch, number: rows.extend(batch.collect())
+        )
+        if checkpoint is not None:
+            writer = writer.option("checkpointLocation", str(checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    else:
+        rows += verdicts.collect()
+    out = [json.loads(row.json) for row in rows]
+    for row, verdict in zip(rows, out, strict=True):
+        assert row.verdict == verdict["verdict"]
+        assert (row.pattern, row.id) == (verdict.get("pattern"), verdict.get("id"))
+        assert json.loads(row.scope or "null") == verdict.get("scope")
+    return out
+
+
+def run(program: ketal.Program, lines: Sequence[bytes], folder: Path) -> list[dict[str, Any]]:
+    path = folder / "events.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    return [v.to_dict() for v in ketal.run(program, ketal.read_log(path))]
+
+
+@pytest.mark.parametrize("name", ["design_forked_blocks", "find_any_causal"])
+def test_a_topic_says_what_run_says(
+    name: str, spark: SparkSession, broker: Broker, topic: Topic
+) -> None:
+    case, topics = Case(name), (topic(2), topic(2))
+    lines = (CORPUS / name / "events.jsonl").read_bytes().splitlines()
+    produce(broker, spread(lines, [(t, n) for t in topics for n in range(2)], seed=7))
+    for streaming in (False, True):
+        events = kafka(spark, broker, topics, streaming=streaming)
+        found = said(detect(case.program, events, key_groups=4, partitions=4))
+        assert without_time(found) == without_time(case.verdicts)
+
+
+def test_windows_close_by_the_watermark_in_groups_that_are_quiet(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nothing more comes to the group of height 1, and yet its window ends; then an event is late.
+
+    Spark would drop that event without a word. A group in which nothing waited for time, as that of
+    height 2, and one that had no rows yet, go by the same watermark.
+    """
+    program = ketal.compile(WINDOWED_FORKS)
+    batches = [
+        [accept("a", 1, 1, time=100.0), accept("b", 1, 2, time=101.0), accept("c", 1, 2, time=102)],
+        [accept("a", 2, 3, time=200.0)],
+        [accept("a", 3, 3, time=200.5)],
+        [accept("d", height, height, time=149.0) for height in (1, 2, 4)],
+    ]
+    events = stream(spark, tmp_path / "in", batches)
+    found = said(detect(program, events, key_groups=64, lateness_ms=1_000))
+    assert sorted(v["verdict"] for v in found) == ["late"] * 3 + ["match", "timed_out"]
+    by_kind = {v["verdict"]: v for v in found if v["verdict"] != "late"}
+    assert by_kind["timed_out"]["bindings"] == {"First": ["a@1"]}
+    assert by_kind["match"]["events"] == ["b@1", "c@1"]
+    assert sorted(v["event"] for v in found if v["verdict"] == "late") == ["d@1", "d@2", "d@4"]
+
+
+def test_a_column_of_time_keeps_its_watermark(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    program = ketal.compile(WINDOWED_FORKS)
+    events = stream(spark, tmp_path / "in", [[accept("a", 1, 1)]])
+    own = events.withColumn("time", F.timestamp_seconds("time")).withWatermark("time", "7 minutes")
+    for given, wanted in ((events, "_at"), (own, "time")):
+        plan = detect(program, given, lateness_ms=1_000)._jdf.queryExecution().logical().toString()
+        (mark,) = [line for line in plan.splitlines() if "EventTimeWatermark" in line]
+        assert f" {wanted}#" in mark
+    with pytest.raises(SettingError, match="have no column time"):
+        detect(program, events.drop("time"))
+
+
+TURNS = """
+pattern Turns {
+    order CausalOrder(total, nodes = ["a", "b", "c"]);
+    event Odd = n == 1; event Even = n == 0;
+    check (Odd Even)*;
+    on violation resume;
+}
+"""
+
+
+def turns() -> list[bytes]:
+    chance = random.Random(5)
+    return [
+        f'{{"node": "{node}", "type": "turn", "clock": {{"{node}": {k}}}, '
+        f'"data": {{"n": {chance.randint(0, 1)}, "key": {chance.randint(0, 5)}}}}}'.encode()
+        for k in range(1, 8)
+        for node in "abc"
+    ]
+
+
+def test_one_group_holds_back_what_a_total_order_needs(
+    spark: SparkSession, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    program, one = ketal.compile(TURNS), topic(4)
+    produce(broker, spread(turns(), [(one, n) for n in range(4)], seed=3))
+    wanted = run(program, turns(), tmp_path)
+    assert len(wanted) > 3
+    for streaming in (False, True):
+        events = kafka(spark, broker, [one], streaming=streaming)
+        found = said(detect(program, events, key_groups=4, partitions=4))
+        assert without_time(found) == without_time(wanted)
+
+
+ARRIVAL = """
+pattern Turns {
+    partition by key;
+    event Odd = n == 1; event Even = n == 0;
+    check (Odd Even)*;
+    on violation resume;
+}
+pattern Same {
+    event Odd = n == 1;
+    find next Odd Odd; within 3 events;
+}
+pattern Keys { partition by key, node; event Any = exists(n); find next Any Any; }
+"""
+
+
+def test_patterns_of_several_partitions_each_have_their_groups(
+    spark: SparkSession, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """In the order of one topic partition, counted once, and what is malformed is told once."""
+    program, one = ketal.compile(ARRIVAL), topic()
+    lines = turns()
+    poisoned = [*lines[:4], b"poison", *lines[4:], lines[2]]
+    produce(broker, [(one, 0, line) for line in [*poisoned, END, lines[0]]])
+    wanted = run(program, lines, tmp_path)
+    assert {v["pattern"] for v in wanted} == {"Turns", "Same", "Keys"}
+    found = []
+    for streaming in (False, True):
+        events = kafka(spark, broker, [one], streaming=streaming)
+        found = said(detect(program, events, key_groups=4, partitions=1))
+        rejected = [v for v in found if v["verdict"] == "rejected"]
+        places = sorted((v["place"], v["reason"].split(" (")[0]) for v in rejected)
+        assert [place for place, _ in places] == [f"{one}/0/24", f"{one}/0/4"]
+        assert places[0][1] == "its partition has ended"
+        assert without_time([v for v in found if v not in rejected]) == without_time(wanted)
+
+
+def test_columns_of_an_event_come_in_many_types(spark: SparkSession, tmp_path: Path) -> None:
+    """Clocks as maps or text, data as a struct, a map, text, or columns of their own."""
+    from pyspark.sql import functions as F
+
+    rows = [accept(node, height, height) for height in (1, 2) for node in "ab"]
+    program = ketal.compile(FORKS)
+    lines = [json.dumps({**row, "clock": json.loads(row["clock"])}).encode() for row in rows]
+    wanted = without_time(run(program, lines, tmp_path))
+    assert len(wanted) == 2
+    plain = table(spark, rows).drop("time", "data").coalesce(1)
+    clock = F.from_json("clock", "map<string,bigint>")
+    struct = F.struct(F.col("height").cast("double").alias("height"), "hash")
+    own = ("node", "type", "clock")
+    shapes = {
+        "columns": plain,
+        "map and struct": plain.select("node", "type", clock.alias("clock"), struct.alias("data")),
+        "text": plain.select(*own, F.to_json(struct).alias("data")),
+        "map": plain.select(*own, F.create_map(F.lit("height"), F.col("height").cast("string"),
+                                               F.lit("hash"), F.col("hash")).alias("data")),
+        "struct and columns": plain.select(*own, "height", F.struct("hash").alias("data")),
+        "a number for a node": plain.withColumn("id", F.lit(7)),
+    }  # fmt: skip
+    union = None
+    for name, events in shapes.items():
+        one = detect(program, events, key_groups=4).withColumn("shape", F.lit(name))
+        union = one if union is None else union.union(one)
+    assert union is not None
+    found: dict[str, list[Any]] = {}
+    for row in union.collect():
+        found.setdefault(row["shape"], []).append(json.loads(row.json))
+    assert found.keys() == shapes.keys()
+    for name, of in found.items():
+        if name == "map":
+            assert sorted(v["scope"]["height"] for v in of) == ["1", "2"]
+        else:
+            assert [v["events"] for v in sorted(of, key=lambda v: v["scope"]["height"])] == [
+                ["a@1", "b@1"],
+                ["a@2", "b@2"],
+            ], name
+    assert without_time(found["columns"]) == wanted
+
+
+def test_columns_of_one_name_are_refused(spark: SparkSession) -> None:
+    """A join leaves them; Spark tells names apart by more than the case of their letters."""
+    program, events = ketal.compile(FORKS), table(spark, [accept("a", 1, 1)])
+    names = events.columns
+    for other in ("height", "Height"):
+        twice = events.select(*names, events["height"].alias(other))
+        with pytest.raises(SettingError, match=f"columns of one name: height, {other}; select"):
+            detect(program, twice, key_groups=4)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("array(1) AS clock", "the column clock is array<int>; it must be a map to whole numbers"),
+        ("1 AS clock", "the column clock is int"),
+        ("map('a', '1') AS clock", "the column clock is map<string,string>"),
+        ("map('a', 1.5D) AS clock", "the column clock is map<string,double>"),
+        ("struct('1' AS a) AS clock", "the column clock is struct<a:string>"),
+        ("true AS node", "the column node is boolean; it must be text or a whole number"),
+        ("1 AS type", "the column type is int; it must be text"),
+        ("true AS time", "the column time is boolean; it must be a timestamp, a number or text"),
+        ("1.5D AS id", "the column id is double"),
+        ("array(1) AS data", "the column data is array<int>; it must be a struct, a map, or JSON"),
+        ("'1' AS offset", "the column offset is string; it must be a whole number"),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_an_error_before_a_row_is_read(
+    column: str, said: str, spark: SparkSession
+) -> None:
+    name = column.split()[-1]
+    events = table(spark, [accept("a", 1, 1)]).selectExpr("*", "0L AS offset")
+    events = events.selectExpr(*(f"`{one}`" for one in events.columns if one != name), column)
+    with pytest.raises(SettingError, match=re.escape(said)):
+        detect(ketal.compile(FORKS), events, key_groups=1)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("'{}' AS value", "the column value is string; it must be binary"),
+        ("'k' AS key", "the column key is string; it must be binary"),
+        ("1 AS topic", "the column topic is int; it must be text"),
+        ("'0' AS offset", "the column offset is string; it must be a whole number"),
+    ],
+)
+def test_a_column_of_kafka_of_a_wrong_type_is_an_error_before_a_row_is_read(
+    column: str, said: str, spark: SparkSession
+) -> None:
+    kafka = {"key": "X'6b'", "value": "X'7b7d'", "topic": "'t'", "partition": "0", "offset": "0L"}
+    columns = [f"{text} AS {name}" for name, text in kafka.items() if name != column.split()[-1]]
+    events = spark.range(1).selectExpr(*columns, column)
+    with pytest.raises(SettingError, match=re.escape(said)):
+        detect(ketal.compile(FORKS), events, key_groups=1)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_the_timestamp_of_a_message_can_be_the_time_of_its_event(
+    unit: Literal["s", "ms", "us", "ns"], groups: int, spark: SparkSession
+) -> None:
+    """Whatever the unit of times is; a message without one (-1) has no time."""
+    stamps = {("a", 1): 1_700_000_000_250, ("b", 1): 1_700_000_003_250, ("a", 2): -1, ("b", 2): -1}
+    rows = [(message(node, n, n), at) for (node, n), at in stamps.items()]
+    events = spark.createDataFrame(rows, "value binary, at long").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition",
+        "monotonically_increasing_id() AS offset", "timestamp_millis(at) AS timestamp",
+    )  # fmt: skip
+    source = Source(fields={"time": "kafka.timestamp"}, time_unit=unit)
+    program = ketal.compile(WINDOWED_FORKS)
+    found = detect(program, events, key_groups=groups, source=source).collect()
+    assert [(row.verdict, row.events) for row in found] == [("match", ["a@1", "b@1"])]
+    assert found[0].time.timestamp() == 1_700_000_003.25
+    with pytest.raises(SettingError, match="the events have no column timestamp"):
+        detect(program, events.drop("timestamp"), key_groups=groups, source=source)
+
+
+def test_a_partition_that_no_column_holds_is_an_error_before_a_row_is_read(
+    spark: SparkSession,
+) -> None:
+    program = ketal.compile(FORKS)
+    plain = table(spark, [accept("a", 1, 1)]).drop("time", "data", "height")
+    said = r"pattern Forks is partitioned by height, which no column holds; there are node, type"
+    for groups in (1, 4):
+        for events in (
+            plain,
+            plain.withColumnRenamed("hash", "Height"),
+            plain.selectExpr("*", "struct(1 AS other) AS data"),
+        ):
+            with pytest.raises(SettingError, match=said):
+                detect(program, events, key_groups=groups)
+        for data in ("'{}'", "map('a', 'b')", "struct(1 AS height)"):
+            detect(program, plain.selectExpr("*", f"{data} AS data"), key_groups=groups)
+    deep = ketal.compile(FORKS.replace("by height", "by block.height, id"))
+    with pytest.raises(SettingError, match=r"partitioned by block\.height, which no column holds"):
+        detect(deep, plain.selectExpr("*", "'a' AS id", "struct(1 AS other) AS block"))
+    with pytest.raises(SettingError, match="partitioned by id, which no column holds"):
+        detect(deep, plain.selectExpr("*", "struct(1 AS height) AS block"))
+
+
+def test_a_limit_is_what_keeps_a_pattern_out_of_key_groups(spark: SparkSession) -> None:
+    """It counts the matches of all scopes, in whatever order events come."""
+    events = table(spark, [accept("a", 1, 1), accept("b", 1, 1), accept("c", 1, 1)])
+    for text in (FORKS, FORKS.replace("order CausalOrder; ", "").replace("Conc(Accept)", "Accept")):
+        program = ketal.compile(text.replace("Second;\n}", "Second; limit 1;\n}"))
+        with pytest.raises(
+            SettingError,
+            match=r"in 4 key groups: it lists the first 1 matches of all scopes.*leave `limit` out",
+        ):
+            detect(program, events, key_groups=4)
+        assert len(said(detect(program, events, key_groups=1))) == 1
+
+
+def test_verdicts_have_columns_that_are_no_text(spark: SparkSession) -> None:
+    rows = [
+        accept("a", 1, 1, time=1e9),
+        accept("b", 1, 1, time=1e9 + 0.123456),
+        {"node": "c", "type": "accept"},
+    ]
+    found = detect(ketal.compile(FORKS), table(spark, rows), key_groups=4)
+    assert found.schema.simpleString() == (
+        "struct<verdict:string,pattern:string,id:string,execution:string,scope:string,"
+        "time:timestamp,events:array<string>,bindings:map<string,array<string>>,json:string>"
+    )
+    by_kind = {row.verdict: row for row in found.orderBy("verdict").collect()}
+    match, rejected = by_kind["match"], by_kind["rejected"]
+    assert match.events == ["a@1", "b@1"]
+    assert match.bindings == {"First": ["a@1"], "Second": ["b@1"]}
+    said = found.selectExpr("CAST(unix_micros(time) AS bigint) AS at").where("at IS NOT NULL")
+    assert [row["at"] for row in said.collect()] == [10**15 + 123_456]
+    assert (rejected.time, rejected.events, rejected.bindings) == (None, None, None)
+
+
+def test_a_time_that_python_cannot_collect_is_in_the_json_alone(spark: SparkSession) -> None:
+    rows = [accept(node, 1, 1, time=-62_135_596_800.0) for node in "ab"]
+    (match,) = detect(ketal.compile(FORKS), table(spark, rows), key_groups=4).collect()
+    assert match.time is None
+    assert json.loads(match.json)["time"].startswith("0001-01-01T00:00:0")
+
+
+def test_what_was_counted_is_observed_of_a_table(spark: SparkSession) -> None:
+    from pyspark.sql import Observation
+
+    other = FORKS.replace("Forks", "Hashes").replace("by height", "by hash")
+    program = ketal.compile(WINDOWED_FORKS + other)
+    rows = [
+        *(accept(node, 1, 1, time=1.0) for node in "ab"),
+        accept("a", 1, 1, time=1.0),
+        accept("c", 1, None, time=1.0),  # type: ignore[arg-type]
+        accept("d", 1, 1),
+        {"node": "e", "type": "accept"},
+    ]
+    counts = Observation("counts")
+    found = said(detect(program, table(spark, rows), key_groups=4, counts=counts))
+    assert sorted(v["verdict"] for v in found) == ["match", "rejected"]
+    counted = counts.get
+    expected = {
+        "read": 6, "accepted": 4, "duplicates": 1, "rejected": 1, "late": 0, "held_back": 0,
+        "overflow": 0, "gaps": 0, "Forks.matches": 1, "Forks.unscoped": 1, "Forks.untimed": 1,
+        "Hashes.matches": 0, "Hashes.unscoped": 0, "Hashes.untimed": 0,
+    }  # fmt: skip
+    assert {name: counted[name] for name in expected} == expected
+    assert counted.keys() > expected.keys()
+
+
+def test_what_was_counted_is_observed_of_each_batch_of_a_stream(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A count is of its batch, also where a worker kept its group and where another restored it."""
+    batches = [
+        [accept("a", 1, 1, time=100.0), accept("b", 1, 1, time=101.0), accept("c", 1, 2)],
+        [accept("a", 2, 3, time=200.0), accept("z", 1, None, time=200.0)],  # type: ignore[arg-type]
+        [accept("d", height, height, time=149.0) for height in (1, 2)],
+        [accept("d", 3, 1, time=300.0), accept("a", 2, 3, time=200.0)],
+    ]
+    events = stream(spark, tmp_path / "in", batches)
+    found = detect(ketal.compile(WINDOWED_FORKS), events, key_groups=4, lateness_ms=1_000,
+                   counts="counts")  # fmt: skip
+    kinds: list[str] = []
+    query = (
+        found.writeStream.foreachBatch(
+            lambda batch, number: kinds.extend(row.verdict for row in batch.collect())
+        )
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    counted = [one["observedMetrics"]["counts"].asDict() for one in query.recentProgress]
+    assert Counter(kinds) == {"match": 1, "late": 2, "timed_out": 1}
+    summed = {name: sum(one[name] for one in counted) for name in counted[0]}
+    expected = {
+        "read": 9, "accepted": 6, "duplicates": 1, "late": 2, "rejected": 0, "Forks.matches": 1,
+        "Forks.timed_out": 1, "Forks.unscoped": 1, "Forks.untimed": 1,
+    }  # fmt: skip
+    assert {name: summed[name] for name in expected} == expected
+    assert [one["read"] for one in counted if one["read"]] == [3, 2, 2, 2]
+
+
+def test_the_last_value_of_a_key_counts_wherever_it_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Where it decides about the group as well, whatever else is in the message.
+
+    Text in a column is read alike.
+    """
+    height = '"data": {"height": 0, "hash": "a", "height": %d}'
+    shapes = (
+        '"height": 0, "hash": "a", "height": %d',
+        height,
+        '"data": {"height": 0}, ' + height,
+        f'{height}, "long": {"1" * 3_000}, "deep": {"[" * 500 + "]" * 500}',
+    )
+    lines = []
+    for number, shape in enumerate(shapes, 1):
+        for scope in range(number * 100, number * 100 + 5):
+            own = shape % scope
+            lines.append(f'{{"node": "a", "type": "accept", "clock": {{"a": {scope}}}, {own}}}')
+            lines.append(
+                f'{{"node": "b", "type": "accept", "clock": {{"b": {scope}}}, '
+                f'"data": {{"height": {scope}, "hash": "b"}}}}'
+            )
+    program = ketal.compile(FORKS)
+    wanted = run(program, [line.encode() for line in lines], tmp_path)
+    assert len(wanted) == 5 * len(shapes)
+    rows = [(None, bytearray(line, "ascii"), "t", 0, n) for n, line in enumerate(lines)]
+    kafka = "key binary, value binary, topic string, partition int, offset bigint"
+    messages = spark.createDataFrame(rows, kafka)
+    found = said(detect(program, messages, key_groups=16))
+    assert without_time(found) == without_time(wanted)
+    texts = [
+        (
+            node,
+            "accept",
+            f'{{"{node}": {scope}}}',
+            f'{{"height": {first}, "height": {scope}}}',
+            node,
+        )
+        for scope in range(1, 6)
+        for node, first in (("a", 0), ("b", scope))
+    ]
+    events = spark.createDataFrame(
+        texts, "node string, type string, clock string, data string, hash string"
+    )
+    assert len(said(detect(program, events, key_groups=16))) == 5
+
+
+def test_paths_that_differ_in_the_case_of_letters_are_read_apart(spark: SparkSession) -> None:
+    """In one struct Spark could not tell them apart."""
+    program = ketal.compile(FORKS.replace("by height", "by height, Height, at.x"))
+    lines = [
+        f'{{"node": "{node}", "type": "accept", "clock": {{"{node}": 1}}, "Height": {n},'
+        f' "height": 1, "hash": "{node}", "at": {{"x": 7}}}}'
+        for node, n in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    rows = [(None, bytearray(line, "ascii"), "t", 0, n) for n, line in enumerate(lines)]
+    kafka = "key binary, value binary, topic string, partition int, offset bigint"
+    messages = spark.createDataFrame(rows, kafka)
+    (match,) = said(detect(program, messages, key_groups=16))
+    assert match["events"] == ["a@1", "b@1"]
+
+
+def test_rows_that_are_no_events_are_verdicts(spark: SparkSession) -> None:
+    rows = [
+        accept("a", 1, 1),
+        {"node": "b", "type": "accept"},
+        accept("c", 1, 1, clock="nonsense"),
+        accept("d", 1, 1, data="[1"),
+        accept("e", 1, 1, data="[1]"),
+        {"type": "ketal.none"},
+    ]
+    found = said(detect(ketal.compile(FORKS), table(spark, rows), key_groups=4))
+    reasons = sorted(v["reason"] for v in found)
+    assert {v["verdict"] for v in found} == {"rejected"}
+    assert len(reasons) == 5
+    assert any("data is not JSON" in reason for reason in reasons)
+    assert any("data must be an object" in reason for reason in reasons)
+    assert any("no clock" in reason for reason in reasons)
+    assert any("ketal.none is no control event" in reason for reason in reasons)
+
+
+def test_keys_and_headers_are_fields_and_groups(
+    spark: SparkSession, broker: Broker, topic: Topic
+) -> None:
+    """Where the key is the partition, Spark hashes it, and reads the value of some to see that."""
+    from kafka import KafkaProducer
+
+    one = topic(2)
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for node in ("a", "b"):
+            headers = [("vc", f"{node}:1".encode()), ("noise", b"\xff"), ("node", node.encode())]
+            value = f'{{"kind": "accept", "height": 1, "hash": "{node}"}}'.encode()
+            producer.send(one, value, key=b"1", headers=headers)
+        producer.send(one, b'{"kind": "accept"}', key=b"1")
+        producer.send(one, None, key=b"1")
+    fields = {"node": "kafka.header.node", "clock": "kafka.header.vc", "type": "kind"}
+    source = Source(fields=fields, keyed_by="height")
+    events = kafka(spark, broker, [one], streaming=False)
+    verdicts = detect(ketal.compile(FORKS), events, key_groups=4, source=source)
+    plan = verdicts._jdf.queryExecution().optimizedPlan().toString()
+    assert "hash(key#" in plan
+    assert "L < 10000)" in plan, "the watch looks at the value of few messages"
+    found = said(verdicts)
+    assert sorted(v["verdict"] for v in found) == ["match", "rejected", "rejected"]
+
+
+def test_a_dot_with_two_contents_is_told_once_by_whichever_family_sees_both(
+    spark: SparkSession,
+) -> None:
+    other = FORKS.replace("Forks", "Other").replace("by height", "by hash")
+    rows = [
+        *(accept("a", 2, height, hash="x") for height in (1, 2)),
+        *(accept("b", 2, 3, hash=text) for text in "yz"),
+        *(accept("c", 2, 4, hash="w", time=time) for time in (1.0, 2.0)),
+    ]
+    found = said(detect(ketal.compile(FORKS + other), table(spark, rows), key_groups=64))
+    rejected = [v for v in found if v["verdict"] == "rejected"]
+    assert sorted(v["place"] for v in rejected) == ["a@2", "b@2", "c@2"]
+    assert all("was read before with other content" in v["reason"] for v in rejected)
+
+
+def test_equal_values_meet_in_one_group(spark: SparkSession) -> None:
+    """17 and 17.0 are one scope, and so are 0 and -0.0."""
+    rows = [
+        accept(node, 1, None, data=json.dumps({"height": height, "hash": node}))  # type: ignore[arg-type]
+        for node, height in zip("abcdef", (17, 17.0, 0, -0.0, 1e3, 1000), strict=True)
+    ]
+    events = table(spark, rows).drop("height", "hash")
+    found = said(detect(ketal.compile(FORKS), events, key_groups=64))
+    assert sorted(tuple(v["events"]) for v in found) == [
+        ("a@1", "b@1"), ("c@1", "d@1"), ("e@1", "f@1"),
+    ]  # fmt: skip
+
+
+def test_a_batch_that_is_done_again_says_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """A driver that was killed before the batch's commit: the same verdicts, with the same ids."""
+    program = ketal.compile(FORKS)
+    batches = [
+        [accept("a", 1, 1), accept("a", 2, 2)],
+        [accept("b", 1, 1)],
+        [accept("c", 1, 2), accept("c", 2, 1)],
+    ]
+    events = stream(spark, tmp_path / "in", batches)
+    checkpoint = tmp_path / "checkpoint"
+    everything = said(detect(program, events, key_groups=4), checkpoint)
+    assert len(everything) == 4
+    last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    again = said(detect(program, events, key_groups=4), checkpoint)
+    assert {v["id"] for v in again} < {v["id"] for v in everything}
+    # And from there it goes on.
+    more = [*batches, [accept("d", 1, 1)]]
+    events = stream(spark, tmp_path / "in", more)
+    found = said(detect(program, events, key_groups=4), checkpoint)
+    assert sorted(v["events"] for v in found) == [["a@1", "d@1"], ["b@1", "d@1"], ["d@1", "c@2"]]
+
+
+def test_what_cannot_run_in_parts_is_refused(spark: SparkSession) -> None:
+    events = table(spark, [accept("a", 1, 1)])
+    eager = ketal.compile(FORKS.replace("find any", "find next"))
+    with pytest.raises(
+        SettingError,
+        match=r"Forks cannot run in 16 key groups.*frontier(.|\n)*"
+        r"key_groups = 1 is one ordering stage",
+    ):
+        detect(eager, events)
+    assert said(detect(eager, events, key_groups=1)) == []
+    possibly = ketal.compile(TURNS.replace("(total, nodes = [\"a\", \"b\", \"c\"]);",
+                                           "; mode possibly;"))  # fmt: skip
+    with pytest.raises(NotAvailableError, match="mode possibly"):
+        detect(possibly, events)
+    for groups in (0, 100_000, True):
+        with pytest.raises(SettingError, match="key_groups must be"):
+            detect(eager, events, key_groups=groups)
+    with pytest.raises(SettingError, match="these have node, type"):
+        detect(ketal.compile(FORKS), events.select("node", "type"))
+    with pytest.raises(TypeError, match="pyspark DataFrame"):
+        detect(ketal.compile(FORKS), [])  # type: ignore[arg-type]
+
+
+def test_a_pattern_of_one_group_is_warned_of(spark: SparkSession) -> None:
+    program = ketal.compile(FORKS.replace("partition by height;", ""))
+    with pytest.warns(UserWarning, match="Forks is not partitioned: `partition by` an attribute"):
+        detect(program, table(spark, [accept("a", 1, 1)]))
+
+
+def test_a_registered_guard_travels_with_the_program(spark: SparkSession) -> None:
+    """One that stands in a module by its name; one of this test, a closure, as it is."""
+    forbidden = {"b"}
+    ketal.register_guard("allowed_here", lambda text: text not in forbidden, version="1")
+    text = FORKS.replace("hash != First.hash", "allowed_here(hash)")
+    rows = [accept("a", 1, 1), accept("b", 1, 1), accept("c", 1, 1)]
+    found = said(detect(ketal.compile(text), table(spark, rows), key_groups=4))
+    # Either may be the one that the guard is asked of, and b is never let through.
+    pairs = [("a@1", "c@1"), ("b@1", "a@1"), ("b@1", "c@1"), ("c@1", "a@1")]
+    assert sorted(tuple(v["events"]) for v in found) == pairs
+    lock = threading.Lock()
+    ketal.register_guard("allowed_here", lambda text: lock.locked(), version="2")
+    with pytest.raises(SettingError, match=r"cannot be sent to Spark's executors.*pickle"):
+        detect(ketal.compile(text), table(spark, rows), key_groups=4)
+
+
+@pytest.mark.parametrize("groups", [1, 7, 300])
+def test_however_many_groups(spark: SparkSession, groups: int) -> None:
+    program = ketal.compile(FORKS)
+    rows = [accept(f"n{node}", height + 1, height) for node in range(3) for height in range(20)]
+    events = [
+        ketal.Event(
+            row["node"],
+            row["type"],
+            json.loads(row["clock"]),
+            data={name: row[name] for name in ("height", "hash")},
+        )
+        for row in rows
+    ]
+    alone = [verdict.to_dict()["id"] for verdict in ketal.run(program, events)]
+    assert alone
+    found = detect(program, table(spark, rows), key_groups=groups).collect()
+    assert sorted(verdict.id for verdict in found) == sorted(alone)
+
+
+@pytest.mark.parametrize(
+    ("wide", "said"),
+    [
+        (True, "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"),
+        (False, r"\(hashing 2\), and they go to .* \(hashing 3\) now"),
+    ],
+)
+def test_a_checkpoint_whose_groups_had_other_keys_is_refused(
+    wide: bool, said: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before hashing 3 the keys of up to 256 groups were no numbers of groups, and wider."""
+    program = ketal.compile(FORKS)
+
+    def query(number: int) -> None:
+        events = stream(
+            spark, tmp_path / "events", [[accept("n0", n + 1, n)] for n in range(number)]
+        )
+        begun = detect(program, events).writeStream.format("noop").trigger(availableNow=True)
+        begun.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    def keyed(*given: Any) -> DataFrame:
+        frame = divided(*given)
+        return frame.withColumn("group", frame["group"].cast("bigint"))
+
+    divided = rows_module._divided
+    with monkeypatch.context() as before:
+        before.setattr(families, "HASHING", 2)
+        if wide:
+            before.setattr(rows_module, "_divided", keyed)
+        query(1)
+        query(2)
+    with pytest.raises(StreamingQueryException, match=said):
+        query(40)

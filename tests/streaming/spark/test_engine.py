@@ -1,0 +1,307 @@
+"""The Spark engine against a real broker, on the Spark of the tests."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.errors import SettingError, StateError
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Target
+from ketal.streaming.spark.engine import Engine
+from ketal.streaming.spark.session import LostError
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    Told,
+    Topic,
+    accept,
+    committed,
+    expire,
+    job_of,
+    produce,
+    spread,
+    until,
+    written,
+)
+from tests.streaming.spark.test_detect import turns
+
+pytestmark = pytest.mark.usefixtures("spark")
+PATIENCE_S = 60.0
+
+SEVERAL = """
+pattern Turns {
+    partition by key;
+    event Odd = n == 1; event Even = n == 0;
+    check (Odd Even)*;
+    on violation resume;
+}
+pattern Same {
+    partition by key, node;
+    event Odd = n == 1;
+    find next Odd Odd; within 3 events;
+}
+"""
+
+
+def spark_job(broker: Broker, topics: list[str], folder: Path, **options: Any) -> Any:
+    return job_of(
+        broker, topics, folder,
+        **{"engine": "spark", "key_groups": 4, "trigger_ms": 100, "until_end": True, **options},
+    )  # fmt: skip
+
+
+def run(job: Any, program: ketal.Program, told: Told | None = None) -> Engine:
+    engine = Engine(job, program, (told or Told()).hooks())
+    engine.run()
+    return engine
+
+
+def by_line(verdicts: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(json.dumps, verdicts))
+
+
+def test_a_job_says_what_run_says_and_its_figures_add_up(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """`ketal.end` in every partition ends it; duplicates, poison and controls are all counted."""
+    one, program = topic(), ketal.compile(SEVERAL)
+    lines = [
+        *turns()[:9],
+        b"poison",
+        *turns()[9:],
+        turns()[2],
+        b'{"type": "ketal.join", "node": "z"}',
+    ]
+    produce(broker, [(one, 0, line) for line in [*lines, END]])
+    engine = run(spark_job(broker, [one], tmp_path, until_end=False), program)
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"\n".join(turns()))
+    wanted = ketal.run(program, ketal.read_log(path))
+    assert by_line(written(tmp_path / "verdicts.jsonl")) == by_line([v.to_dict() for v in wanted])
+    (rejected,) = written(tmp_path / "rejected.jsonl")
+    assert rejected["place"] == f"{one}/0/9"
+    assert engine.summary is not None
+    assert engine.summary["events"] == {
+        "read": 23, "accepted": 21, "duplicates": 1, "rejected": 1, "late": 0, "held_back": 0,
+        "overflow": 0,
+    }  # fmt: skip
+    assert engine.summary["kafka"] == {"messages": 25, "control": 2}
+    for name in program.names:
+        found = engine.summary["patterns"][name]
+        assert {k: v for k, v in found.items() if v} == {
+            k: v for k, v in wanted.summary["patterns"][name].items() if v
+        }
+    said = len(written(tmp_path / "verdicts.jsonl")) + 1
+    assert sum(engine.figures.verdicts.values()) == said
+    assert 'ketal_records{outcome="duplicates"} 1' in engine.figures.text
+    assert f'ketal_lag_messages{{partition="{one}/0"}} 0' in engine.figures.text
+    told = Told()
+    again = run(spark_job(broker, [one], tmp_path, until_end=False), program, told)
+    assert told.sentences == ["the execution is over (ketal.end); another store begins a new one"]
+    assert again.summary == engine.summary
+
+
+def test_a_job_goes_on_and_a_changed_pattern_does_not(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, sink, program = topic(2), topic(), ketal.compile(FORKS)
+    to = {"verdicts": Target("kafka", sink), "rejected": Target("kafka", sink)}
+    job = spark_job(broker, [source], tmp_path, **to)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 1, b"poison")])
+    run(job, program)
+    produce(broker, [(source, 1, accept("b", 1)), (source, 0, accept("a", 1))])
+    second = run(job, program)
+    said = committed(broker, sink, least=2)
+    assert sorted(v["verdict"] for v in said) == ["match", "rejected"]
+    assert second.summary is not None
+    assert second.summary["kafka"] == {"messages": 4, "control": 0}
+    assert second.summary["events"]["duplicates"] == 1
+
+    other = ketal.compile(FORKS.replace("hash != First.hash", "true"))
+    with pytest.raises(StateError, match=r"another job: pattern Forks changed: .*(.|\n)*fresh"):
+        run(job, other)
+    produce(broker, [(source, 0, accept("c", 1)), (source, 0, accept("d", 1))])
+    told = Told()
+    run(spark_job(broker, [source], tmp_path, on_change="fresh", **to), other, told)
+    assert any("starting anew at the stored offsets" in s for s in told.sentences)
+    # What came before the change is no part of it, and nothing after it was lost.
+    found = committed(broker, sink, least=3)
+    assert [v["events"] for v in found[2:]] == [["c@1", "d@1"]]
+
+
+def test_a_batch_that_was_written_is_not_written_again(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """The driver was killed between the sink's write and the batch's commit."""
+    source, program = topic(), ketal.compile(FORKS)
+    job = spark_job(broker, [source], tmp_path)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    run(job, program)
+    assert len(written(tmp_path / "verdicts.jsonl")) == 1
+    uncommit(tmp_path)
+    produce(broker, [(source, 0, accept("c", 1))])
+    engine = run(job, program)
+    assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [
+        ["a@1", "b@1"], ["a@1", "c@1"], ["b@1", "c@1"],
+    ]  # fmt: skip
+    assert engine.summary is not None
+    assert engine.summary["kafka"] == {"messages": 3, "control": 0}
+
+
+def test_a_batch_that_was_half_written_comes_again_with_its_ids(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(), ketal.compile(FORKS)
+    job = spark_job(broker, [source], tmp_path)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    run(job, program)
+    (progress,) = (tmp_path / "state").glob("checkpoint-?.json")
+    progress.unlink()
+    uncommit(tmp_path)
+    run(job, program)
+    ids = [v["id"] for v in written(tmp_path / "verdicts.jsonl")]
+    assert len(ids) == 2
+    assert len(set(ids)) == 1
+
+
+def uncommit(folder: Path) -> None:
+    commits = folder / "state" / "checkpoint-0" / "commits"
+    last = max((one for one in commits.iterdir() if one.name.isdigit()), key=lambda p: int(p.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def test_a_job_stops_between_two_batches_when_it_is_asked_to(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(2), ketal.compile(FORKS)
+    produce(broker, spread([accept(n, 1) for n in "ab"], [(source, 0), (source, 1)], seed=1)[:2])
+    engine = Engine(spark_job(broker, [source], tmp_path, until_end=False), program, Told().hooks())
+    running = threading.Thread(target=engine.run)
+    running.start()
+    until(lambda: (tmp_path / "verdicts.jsonl").exists()
+           and bool(written(tmp_path / "verdicts.jsonl")))  # fmt: skip
+    other = Engine(spark_job(broker, [source], tmp_path), program, Told().hooks())
+    with pytest.raises(SettingError, match="another process runs the job"):
+        other.run()
+    engine.stop()
+    running.join(PATIENCE_S)
+    assert not running.is_alive()
+    assert engine.summary is not None
+    assert engine.summary["kafka"]["messages"] == 2
+
+
+def test_what_is_not_there_is_said(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    program = ketal.compile(FORKS)
+    with pytest.raises(SettingError, match="there is no topic nowhere"):
+        run(spark_job(broker, ["nowhere"], tmp_path), program)
+    job = spark_job(broker, [topic()], tmp_path, verdicts=Target("kafka", "nowhere"))
+    with pytest.raises(SettingError, match="there is no topic nowhere"):
+        run(job, program)
+    gone = replace(
+        spark_job(broker, ["any"], tmp_path, lost_after_ms=0),
+        bootstrap_servers="127.0.0.1:1",
+        call_timeout_ms=1_000,
+    )
+    with pytest.raises(LostError, match=r"lost since .*127\.0\.0\.1:1 does not answer"):
+        run(gone, program)
+
+
+def test_messages_that_are_gone_are_no_empty_topic(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, program = topic(), ketal.compile(FORKS)
+    produce(broker, [(source, 0, accept("a", 1))])
+    job = spark_job(broker, [source], tmp_path)
+    run(job, program)
+    produce(broker, [(source, 0, accept("b", 1)), (source, 0, accept("c", 1))])
+    expire(broker, source, 2)
+    with pytest.raises(StateError, match="no longer in the topic"):
+        run(job, program)
+
+
+def test_a_batch_that_is_left_is_no_fault_of_its_query(
+    broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that ends while its first batch is prepared: Spark logs two screens of each fault."""
+    one, queries = topic(), []
+    produce(broker, [(one, 0, accept("a")), (one, 0, accept("b"))])
+    live = Engine._live
+
+    def stopped(engine: Engine, query: Any, checkpoint: Any) -> None:
+        queries.append(query)
+        engine.stop()
+        until(lambda: engine._leaving or not query.isActive)
+        live(engine, query, checkpoint)
+
+    monkeypatch.setattr(Engine, "_live", stopped)
+    job = spark_job(broker, [one], tmp_path, until_end=False)
+    engine = Engine(job, ketal.compile(FORKS), Told().hooks())
+    engine.run()
+    (query,) = queries
+    assert query.exception() is None
+    assert engine._leaving
+    assert not query.isActive
+    assert query.status["message"] == "Stopped"
+    assert not written(tmp_path / "verdicts.jsonl")
+    monkeypatch.undo()
+    again = run(spark_job(broker, [one], tmp_path), ketal.compile(FORKS))
+    assert again.summary is not None
+    assert again.summary["kafka"] == {"messages": 2, "control": 0}
+    assert len(written(tmp_path / "verdicts.jsonl")) == 1
+
+
+def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """What was said is in the summary, and the exit code is 0.
+
+    Where it ran nothing is left, and neither Spark, its Java nor what downloads its jars writes
+    anything of a job that is well.
+    """
+    source = topic(2)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 1, accept("b", 1))])
+    (tmp_path / "forks.ketal").write_text(FORKS)
+    (tmp_path / "job.toml").write_text(
+        f'''
+        pattern = "forks.ketal"
+        engine = "spark"
+        [kafka]
+        bootstrap_servers = "{broker.bootstrap_servers}"
+        [source]
+        topics = ["{source}"]
+        [state]
+        store = "dir:state"
+        [spark]
+        key_groups = 2
+        trigger_ms = 100
+        '''
+    )
+    command = [sys.executable, "-m", "ketal", "stream", "--config", str(tmp_path / "job.toml")]
+    job = subprocess.Popen(
+        [*command, "--output", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path,
+    )  # fmt: skip
+    try:
+        assert job.stdout is not None
+        match = json.loads(job.stdout.readline() or "{}")
+        assert not (tmp_path / "artifacts").exists(), "Spark's own, and empty"
+        job.send_signal(signal.SIGTERM)
+        rest, told = job.communicate(timeout=120)
+    finally:
+        job.kill()
+    assert job.returncode == 0, told
+    assert match["events"] == ["a@1", "b@1"], told
+    assert told == ""
+    assert json.loads(rest)["summary"]["kafka"] == {"messages": 2, "control": 0}
+    assert not (tmp_path / "artifacts").exists()

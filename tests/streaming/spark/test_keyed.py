@@ -1,0 +1,136 @@
+"""What `keyed_by` promises is watched on Spark too: a scope in two key groups ends the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaProducer
+
+import ketal
+from ketal.errors import SettingError, StateError
+from ketal.logs import Source
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.spark import detect
+from ketal.streaming.spark.families import families, placed, shared
+from ketal.streaming.spark.group import ALONE, PLACED, Group, Work
+from ketal.streaming.spark.keyed import Places
+from tests.streaming.jobs import FORKS, Topic, accept, written
+from tests.streaming.spark.test_detect import said
+from tests.streaming.spark.test_engine import run, spark_job
+
+PLAIN = ("copy", "topic", "partition", "offset", "value")
+"""The columns of a row whose fields are all in its value."""
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KAFKA = "key binary, value binary, topic string, partition int, offset bigint"
+KEYED = Source(keyed_by="height")
+
+
+def table(spark: SparkSession, messages: Sequence[tuple[bytes, bytes]]) -> DataFrame:
+    rows = [(bytearray(key), bytearray(v), "t", 0, n) for n, (key, v) in enumerate(messages)]
+    return spark.createDataFrame(rows, KAFKA)
+
+
+@pytest.mark.filterwarnings("ignore:.*key.group:UserWarning")
+def test_a_value_under_two_keys_is_an_error_in_a_table(spark: SparkSession) -> None:
+    """A key may be written in any way, and what is no event may have any key."""
+    program = ketal.compile(FORKS)
+    right = [(b"k%d" % h, accept(node, h, h)) for h in range(1, 13) for node in "ab"]
+    right += [(b"elsewhere", b'{"data": {"height": 1}}'), (b"elsewhere", b"poison")]
+    beside = ketal.compile(FORKS + FORKS.replace("Forks", "Other").replace("by height", "by node"))
+    for one in (program, beside):
+        found = said(detect(one, table(spark, right), source=KEYED))
+        assert sorted(v["verdict"] for v in found) == ["match"] * 12 + ["rejected"] * 2
+
+    wrong = [(node.encode(), accept(node, h, h)) for h in (7, 8) for node in "abcdef"]
+    twice = r"t/0/\d+: height = [78] has another key than at t/0/\d+.*not keyed by height"
+    for one in (program, beside):
+        with pytest.raises(Exception, match=twice):
+            said(detect(one, table(spark, wrong), source=KEYED))
+    # The value itself is hashed where nothing is promised.
+    assert len(said(detect(program, table(spark, wrong)))) == 2 * 15
+
+
+def test_a_value_under_two_keys_ends_a_job(
+    spark: SparkSession, broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Also where the one key was read before the job was started again."""
+    source, program = topic(2), ketal.compile(FORKS)
+    job = spark_job(broker, [source], tmp_path, key_groups=16, source=KEYED)
+
+    def produce(number: int, key: bytes, *values: bytes) -> None:
+        with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
+            for value in values:
+                producer.send(source, value, key=key, partition=number).get(timeout=30)
+
+    produce(0, b"1", accept("a"), accept("b"))
+    run(job, program)
+    produce(1, b"one", accept("c"))
+    with pytest.raises(SettingError, match=rf"{source}/1/0: height = 1 .* at {source}/0/\d, so"):
+        run(job, program)
+    assert len(written(tmp_path / "verdicts.jsonl")) == 1
+
+
+def work(source: Source, key_groups: int = 4) -> Work:
+    found = families(ketal.compile(FORKS), key_groups)
+    return Work(
+        programs=tuple((f.first, f.program) for f in found), limits=ketal.Limits(), source=source,
+        columns=PLAIN, headers=(), partitions=1, timed=False, figures=False,
+        placed=placed(found, source),
+    )  # fmt: skip
+
+
+def test_the_latest_values_are_remembered() -> None:
+    places = Places("height", 2)
+    # The first and the third are one double, and no two values are one.
+    values = (10**18, 10**18, 10**18 + 1, 10**400)
+    for offset, value in enumerate(values):
+        places.saw(value, offset // 2, f"t/0/{offset}")
+    places.saw(None, 9, "t/0/9")
+    assert [json.loads(value) for _, value, _, _ in places.state()] == [10**18 + 1, 10**400]
+    places.saw(10**18, 7, "t/0/9")
+    again = Places("height", 2, places.state())
+    with pytest.raises(SettingError, match=r"t/1/1: height = 1e\+18 has .* at t/0/9"):
+        again.saw(1e18, 1, "t/1/1")
+    limits = ketal.Limits(placed_max=32)
+    assert shared(limits, 16) == replace(
+        limits, placed_max=2, dots_max=limits.dots_max // 16, counters_max=limits.counters_max // 16
+    )
+
+
+def test_a_group_remembers_values_and_counts_no_row_of_the_watch() -> None:
+    at = work(KEYED)
+    group = Group(at, 0, None)
+    told = [
+        (PLACED, "t", 0, 5, b"1:" + accept("a", 1, 17)),
+        (ALONE, "t", 0, 6, accept("a")),
+        (PLACED, "t", 0, 7, b"2:" + accept("a", 2, 18)),
+        # What is no event, and a text, may have any key.
+        (PLACED, "t", 0, 8, b'3:{"height": 18}'),
+        (PLACED, "t", 0, 9, b"3:" + accept("a", data={"height": "18"})),
+    ]
+    assert list(group.take(told)) == []
+    assert (group.messages, group.monitor.tally.accepted) == (1, 1)
+    group = Group(at, 0, group.state())
+    with pytest.raises(SettingError, match="t/1/9: height = 18 has another key than at t/0/7"):
+        list(group.take([(PLACED, "t", 1, 9, b"0:" + accept("b", 1, 18))]))
+
+
+def test_a_checkpoint_names_what_decides_about_its_rows() -> None:
+    """`detect` has no job that would remember it."""
+    state = Group(work(KEYED), 0, None).state()
+    for source, groups, now in (
+        (Source(), 4, r"4 key groups by data.height or height \(hashing \d+\)"),
+        (KEYED, 8, r"8 key groups by the messages' key \(hashing \d+\)"),
+        (KEYED, 1, "one key group"),
+    ):
+        with pytest.raises(StateError, match=f"4 key groups by the messages' key.*go to {now} now"):
+            Group(work(source, groups), 0, state)

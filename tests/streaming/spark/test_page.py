@@ -1,0 +1,104 @@
+"""docs/spark.md: its program, and its commands for a cluster, as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ketal.streaming.folders import cache_folder
+from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
+from ketal.streaming.spark.__main__ import write_package
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+_BLOCK = re.compile(r"^```(sh|text|python)\n(.*?)^```$", re.M | re.S)
+
+
+def test_the_program_of_the_page(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = [text for kind, text in _BLOCK.findall(PAGE) if kind == "python"]
+    names = {"spark": spark}
+    for program in programs:
+        exec(program, names)
+    said = capsys.readouterr().out
+    assert '|match  |{"height":7}|[m1@1, m2@1]|' in said
+    assert said.endswith("3 read: 2 accepted, 1 rejected; 1 without a height\n")
+
+
+def test_the_archive_holds_the_rooms_as_packages(tmp_path: Path) -> None:
+    count = write_package(tmp_path / "ketal.zip")
+    names = zipfile.ZipFile(tmp_path / "ketal.zip").namelist()
+    assert count == len(names) == len(set(names))
+    for name in ("__init__.py", "grammar/pattern.lark", "operators/causal.py",
+                 "streaming/spark/operator.py"):  # fmt: skip
+        assert f"ketal/{name}" in names
+    done = subprocess.run(
+        [sys.executable, "-c", "import ketal; print(ketal.__file__); ketal.compile('"
+         "pattern P { event E = type == \"e\"; find any E E; order CausalOrder; }')"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "ketal.zip")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / "ketal.zip") in done.stdout
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.usefixtures("jars")  # They can be had, or it is said why not.
+def test_a_master_and_two_workers_say_what_run_says(tmp_path: Path) -> None:
+    """The executors' ketal is the archive's: any other that they could find is broken."""
+    _, _, cluster = PAGE.partition("## On a cluster")
+    blocks = _BLOCK.findall(cluster)
+    script = "".join(text for kind, text in blocks if kind == "sh")
+    broken = tmp_path / "broken" / "ketal"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('not the one of the archive')")
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{broken.parent}" exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    java = find_java(newest=newest_for_spark(version("pyspark")))
+    cleared = "kill $(jobs -p); ketal broker stop --dir spark.broker"
+    ended = subprocess.run(
+        ["bash", "-eu", "-c", f"trap '{cleared}' ERR\n{script}"],
+        cwd=tmp_path,
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "SPARK"))},
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "JAVA_HOME": str(spark_home(java, cache_folder())),
+            "MASTER_PORT": str(_free_port()),
+            "PYSPARK_PYTHON": str(python),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            # Six JVMs that live for seconds.
+            "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "NO_COLOR": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    logs = "".join(path.read_text()[-2_000:] for path in tmp_path.glob("*.log"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr + logs
+    (said,) = (text for kind, text in blocks if kind == "text")
+    assert said in ended.stdout
+    # Of a job that is well spark-submit writes a few lines, and no Ivy a hundred more.
+    assert "Exception" not in ended.stderr
+    assert len(ended.stderr.splitlines()) < 20, ended.stderr
+    assert len((tmp_path / "from-spark.jsonl").read_text().splitlines()) == 4

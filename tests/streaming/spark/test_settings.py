@@ -1,0 +1,195 @@
+"""What a job on Spark is told, refuses and ships, without a Spark that runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.errors import SettingError
+from ketal.streaming import plan
+from ketal.streaming.job.file import Job, read_job
+from ketal.streaming.spark.engine import Engine
+from ketal.streaming.spark.families import families, warnings
+from ketal.streaming.spark.session import LostError, call_timeouts, kafka_options
+from tests.streaming.jobs import FORKS, Told
+
+EVENTS = 'pattern %s { partition by %s; event E = type == "e"; find next E E; }'
+
+
+def job_file(folder: Path, text: str) -> str:
+    (folder / "forks.ketal").write_text(FORKS)
+    path = folder / "job.toml"
+    path.write_text(f'pattern = "forks.ketal"\n[source]\ntopics = ["blocks"]\n{text}')
+    return str(path)
+
+
+def test_a_file_says_how_spark_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jar").touch()
+    text = '[spark]\nkey_groups = 8\ntrigger_ms = 250\njars = ["a.jar"]\n'
+    job = read_job(job_file(tmp_path, text), {"engine": "spark"})
+    assert (job.engine, job.key_groups, job.trigger_ms) == ("spark", 8, 250)
+    assert job.jars == (tmp_path / "a.jar",)
+    said = "\n".join(plan.lines(job, ketal.compile(FORKS)))
+    assert "engine: spark, 8 key groups, a batch each 250 ms at most, of 500,000 messages" in said
+    assert f"Spark's checkpoint in {job.state}" in said
+    assert "exactly once" not in said
+    assert "in 8 key groups, by the hash of its partition" in said
+    other = FORKS.replace("Forks", "Other").replace("by height", "by node, height")
+    said = "\n".join(plan.lines(job, ketal.compile(FORKS + other)))
+    assert "one for each height; in 8 key groups, by the hash" in said
+    assert "one for each node, height; all of them in one key group" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "said"),
+    [
+        ("[spark]\nkey_groups = 0\n", {}, "key_groups must be an integer of 1 or more"),
+        ("[spark]\ntrigger = 1\n", {}, r"\[spark\] has no key 'trigger'"),
+        ('[spark]\njars = "a.jar"\n', {}, r"\[spark\] jars must be a list of files, not 'a.jar'"),
+        ('[spark]\njars = ["no.jar"]\n', {}, r"\[spark\] jars: there is no file .*no\.jar"),
+        ('keyed_by = "height"\n[state]\nstore = "kafka:x"\n', {}, "Spark|spark is its checkpoint"),
+        ("", {"on_change": "drain"}, "takes stop or fresh, and a second job with another group_id"),
+    ],
+)
+def test_what_spark_does_otherwise_is_refused(
+    text: str, flags: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingError, match=said):
+        read_job(job_file(tmp_path, text), {"engine": "spark", **flags})
+
+
+def job(**properties: object) -> Job:
+    return Job(
+        pattern="p", topics=["t"], bootstrap_servers="k:9092", group_id="g", properties=properties
+    )
+
+
+def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
+    options = kafka_options(
+        job(
+            security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_plain_username="me",
+            sasl_plain_password='a"b', ssl_cafile="ca.pem", **{"max.poll.records": 7},
+        )
+    )  # fmt: skip
+    assert options == {
+        "kafka.bootstrap.servers": "k:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule "
+        'required username="me" password="a\\"b";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": "ca.pem",
+        "kafka.max.poll.records": "7",
+    }
+    with pytest.raises(SettingError, match="linger_ms is not known to the engine spark"):
+        kafka_options(job(linger_ms=1))
+    with pytest.raises(SettingError, match="No such file"):
+        kafka_options(job(ssl_certfile=str(tmp_path / "none.pem")))
+
+
+def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
+    told = Told()
+    engine = Engine(replace(job(), lost_after_ms=60_000), ketal.compile(FORKS), told.hooks())
+    engine.stop()  # or it would wait before it tries again
+    engine._failed(LostError("no answer"))
+    engine._failing_since_s = time.monotonic() - 30.0
+    engine._failed(LostError("no answer"))
+    assert told.sentences == ["no answer; trying again"]
+    assert engine.figures.restarts == 2
+    engine._failing_since_s = time.monotonic() - 61.0
+    with pytest.raises(LostError, match=r"lost since 6\d s .*no answer"):
+        engine._failed(LostError("no answer"))
+
+
+def test_a_call_of_a_java_client_takes_no_longer_than_the_file_says() -> None:
+    names = ("request.timeout.ms", "default.api.timeout.ms", "max.block.ms")
+
+    def said(call_ms: int, **properties: object) -> list[int]:
+        one = replace(job(**properties), call_timeout_ms=call_ms)
+        options = call_timeouts(one, kafka_options(one))
+        return [int(options[f"kafka.{name}"]) for name in names]
+
+    assert said(5_000) == [5_000, 5_000, 5_000]
+    assert said(90_000) == [30_000, 90_000, 90_000]
+    # Java's clients refuse a call that is over before its request is.
+    assert said(5_000, request_timeout_ms=7_000) == [7_000, 7_000, 7_000]
+    assert said(90_000, **{"max.block.ms": 1}) == [30_000, 90_000, 1]
+
+
+def test_a_job_has_the_partition_of_most_patterns() -> None:
+    text = "\n".join(
+        [EVENTS % ("A", "x"), EVENTS % ("B", "x, y"), EVENTS % ("C", "x"),
+         'pattern D { event E = type == "e"; find next E E; }']
+    )  # fmt: skip
+    program = ketal.compile(text)
+    found = families(program, 8)
+    assert [(f.program.names, f.first, f.groups) for f in found] == [
+        (("B", "D"), 0, 1), (("A", "C"), 1, 8),
+    ]  # fmt: skip
+    assert [w.split()[0] for w in warnings(program, 8)] == ["B", "D"]
+    assert "B is partitioned by x, y, and the job by x; until" in next(warnings(program, 8))
+    two = ketal.compile("".join(EVENTS % of for of in (("A", "y"), ("B", "x"))))
+    assert [f.program.names for f in families(two, 8)] == [("A",), ("B",)], "the first by name"
+    (whole,) = families(program, 1)
+    assert whole.program is program
+
+
+EXECUTOR = """
+import pickle, sys
+for name in ("lark", "automata", "kafka", "pyspark.sql"):
+    sys.modules[name] = None
+from ketal.streaming.spark.group import Group
+from ketal.streaming.spark.operator import Operator, _work
+operator = pickle.load(sys.stdin.buffer)
+work = _work(operator.shipped, operator.digest)
+group = Group(work, 0, None)
+rows = [(0, "t", 0, n, value) for n, value in enumerate([
+    b'{"node": "a", "type": "accept", "clock": {"a": 1}, "data": {"height": 1, "hash": "a"}}',
+    b'{"node": "b", "type": "accept", "clock": {"b": 1}, "data": {"height": 1, "hash": "b"}}',
+])]
+said = list(group.take(rows[:1]))
+group = Group(work, 0, group.state())
+said += list(group.take(rows[1:]))
+print(*[v.events for v in said])
+for name in ("lark", "automata", "ketal.grammar.reader"):
+    assert sys.modules.get(name) is None, name
+"""
+
+
+def test_executors_need_neither_lark_nor_automata_lib() -> None:
+    import pickle
+
+    from pyspark import cloudpickle
+
+    from ketal.logs import Source
+    from ketal.streaming.spark.group import Work
+    from ketal.streaming.spark.operator import Operator
+
+    work = Work(
+        programs=((0, ketal.compile(FORKS)),), limits=ketal.Limits(), source=Source(),
+        columns=("copy", "topic", "partition", "offset", "value"), headers=(), partitions=1,
+        timed=False, figures=False,
+    )  # fmt: skip
+    operator = Operator(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+    done = subprocess.run(
+        [sys.executable, "-c", EXECUTOR], input=pickle.dumps(operator), capture_output=True,
+        check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"Dot(node='b', counter=1)" in done.stdout
+
+
+def test_streaming_is_imported_without_pyspark_and_without_kafka() -> None:
+    script = (
+        "import sys; sys.modules['pyspark'] = sys.modules['kafka'] = None\n"
+        "import ketal.streaming.spark, ketal.streaming.plan, ketal.streaming.spark.engine\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False,
+                          cwd=Path(__file__).parents[3])  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()

@@ -1,0 +1,71 @@
+"""The pages for who changes ketal: the words are sorted, what they name is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PATH = re.compile(r"(?:ketal|grammar|operators|streaming|docs|tests)/[\w./]*|pyproject\.toml")
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def rows(name: str) -> list[list[str]]:
+    """The cells of the page's tables, heads and rules left out."""
+    lines = page(name).splitlines()
+    after_rule = [i for i, line in enumerate(lines) if line.startswith("|---")]
+    heads = {n for i in after_rule for n in (i - 1, i)}
+    table = [line for n, line in enumerate(lines) if line.startswith("|") and n not in heads]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def defined(path: str) -> set[str]:
+    """The functions, classes and methods that a module defines."""
+    names = set()
+    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+            names |= {f"{node.name}.{method.name}" for method in methods}
+    return names
+
+
+@pytest.mark.parametrize("name", ["architecture.md", "glossary.md"])
+def test_every_path_that_a_page_names_exists(name: str) -> None:
+    paths = set(PATH.findall(page(name)))
+    assert len(paths) > 20
+    assert sorted(path for path in paths if not (ROOT / path).exists()) == []
+
+
+def test_every_word_of_the_glossary_has_a_sentence_and_a_module() -> None:
+    for word, meaning, _, module in rows("glossary.md"):
+        assert re.fullmatch(r"[^.]+\.", meaning), word
+        assert re.fullmatch(r"`[\w/]+\.py`", module), word
+
+
+def test_the_words_of_the_glossary_are_sorted() -> None:
+    words = [row[0] for row in rows("glossary.md")]
+    assert len(words) >= 40
+    assert words == sorted(set(words))
+
+
+def test_the_hops_of_an_event_are_there() -> None:
+    text = "\n".join(" ".join(row[1:]) for row in rows("architecture.md") if len(row) == 3)
+    hops = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", text)
+    assert len(hops) >= 15
+    assert [hop for hop in hops if hop[1] not in defined(hop[0])] == []
+
+
+def test_the_picture_has_every_package() -> None:
+    picture = re.findall(r"^```\n(.*?)^```$", page("architecture.md"), re.M | re.S)[0]
+    top = {
+        p.name for p in (ROOT / "ketal").iterdir() if p.is_dir() and (p / "__init__.py").exists()
+    }
+    assert [name for name in sorted(top) if f"{name}/" not in picture] == []
