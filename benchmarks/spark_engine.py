@@ -40,7 +40,7 @@ from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.group import ALONE, COLUMNS
 from ketal.streaming.spark.operator import settle_worker
-from ketal.streaming.spark.rows import shaped
+from ketal.streaming.spark.rows.shaping import shaped
 from ketal.streaming.spark.session import ROCKSDB
 
 KEYS = 10_000

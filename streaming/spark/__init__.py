@@ -124,7 +124,7 @@ def verdicts(
 
     from ketal.streaming.spark.group import Work
     from ketal.streaming.spark.operator import Operator
-    from ketal.streaming.spark.rows import shaped
+    from ketal.streaming.spark.rows.shaping import shaped
 
     if not isinstance(events, DataFrame):
         raise wrong_type("events", "a pyspark DataFrame", events)

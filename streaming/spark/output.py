@@ -21,7 +21,7 @@ from ketal.engine.scopes import Counts
 from ketal.program import Program
 from ketal.runtime.deduplication import Tally
 from ketal.streaming.spark.group import COUNTED
-from ketal.streaming.spark.rows import ANY_JSON
+from ketal.streaming.spark.rows.text import ANY_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation

@@ -248,7 +248,8 @@ def test_what_an_executor_would_say_again_is_no_loss(
 
 
 def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
-    from ketal.streaming.spark.rows import _Events, _Kafka
+    from ketal.streaming.spark.rows.events import EventColumns
+    from ketal.streaming.spark.rows.messages import MessageColumns
 
     values = [b'{"type": "e", "time": 7}', b'{"type": "ketal.watermark", "time": 9}']
     rows = [(None, bytearray(value), "t", 0, n) for n, value in enumerate(values)]
@@ -258,8 +259,9 @@ def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
         [("a", "e", "{}", 7.0), ("a", "ketal.watermark", "{}", 9.0)],
         "node string, type string, clock string, time double",
     )
-    for of, frame in ((_Kafka(messages, Source(), ()), messages), (_Events(events), events)):
-        at = of.marked(frame, 0).selectExpr("unix_timestamp(_at) AS at")
+    both = ((MessageColumns(messages, Source(), ()), messages), (EventColumns(events), events))
+    for columns, frame in both:
+        at = columns.marked(frame, 0).selectExpr("unix_timestamp(_at) AS at")
         assert [row["at"] for row in at.collect()] == [7, None]
 
 

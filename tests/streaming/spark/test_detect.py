@@ -20,7 +20,7 @@ from ketal.errors import NotAvailableError, SettingError
 from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.spark import detect, families
-from ketal.streaming.spark import rows as rows_module
+from ketal.streaming.spark.rows import shaping
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, Topic, produce, spread
 from tests.streaming.jobs import accept as message
 from tests.test_corpus import CORPUS, Case, without_time
@@ -704,11 +704,11 @@ def test_a_checkpoint_whose_groups_had_other_keys_is_refused(
         frame = divided(*given)
         return frame.withColumn("group", frame["group"].cast("bigint"))
 
-    divided = rows_module._divided
+    divided = shaping._divided
     with monkeypatch.context() as before:
         before.setattr(families, "HASHING", 2)
         if wide:
-            before.setattr(rows_module, "_divided", keyed)
+            before.setattr(shaping, "_divided", keyed)
         query(1)
         query(2)
     with pytest.raises(StreamingQueryException, match=said):

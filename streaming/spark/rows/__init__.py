@@ -1,0 +1,1 @@
+"""From a user's DataFrame to the rows of key groups."""

@@ -1,0 +1,186 @@
+"""An event's own columns, from which the operator's are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ketal.errors import SettingError
+from ketal.logs.source import OWN_FIELDS, Source
+from ketal.model import syntax
+from ketal.model.event import CONTROL_PREFIX
+from ketal.streaming.spark.families import Family, Partition
+from ketal.streaming.spark.rows.messages import PLACE
+from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of
+from ketal.streaming.spark.rows.types import EVENT_TYPES, check_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+DELAY = "spark.watermarkDelayMs"
+"""What Spark calls the mark of a column of event time."""
+_NO_ATTRIBUTES = (*OWN_FIELDS, *PLACE, "timestamp")
+"""The columns beside which all are attributes."""
+
+
+class EventColumns:
+    """An event's own columns; columns beyond those are attributes, as in a log."""
+
+    source: Source | None = None
+    headers: tuple[str, ...] = ()
+
+    def __init__(self, events: DataFrame) -> None:
+        self._types = {one.name: one.dataType for one in events.schema.fields}
+        self._marked = any(
+            one.name == "time" and DELAY in one.metadata for one in events.schema.fields
+        )
+        self._streaming = events.isStreaming
+
+    def check(self, families: Sequence[Family]) -> None:
+        """Refuse columns that make no event of any row, and patterns without a scope for any.
+
+        Raises
+        ------
+        SettingError
+            Naming the column or the pattern.
+        """
+        check_types(self._types, EVENT_TYPES)
+        for compiled in (one for family in families for one in family.program.compiled):
+            for of in compiled.pattern.partition:
+                if not self._may_have(of):
+                    name = of.name if isinstance(of, syntax.Field) else ".".join(of.path)
+                    raise SettingError(
+                        f"pattern {compiled.name} is partitioned by {name}, which no column "
+                        f"holds; there are {', '.join(self._types)}"
+                    )
+
+    def _may_have(self, of: syntax.Attribute | syntax.Field) -> bool:
+        """Return whether an event may have a part of a partition."""
+        if isinstance(of, syntax.Field):
+            return of.name in self._types
+        beside = of.path[0] in self._types and of.path[0] not in _NO_ATTRIBUTES
+        inside = "data" in self._types and _leads(self._types["data"], of.path)
+        return inside or (beside and _leads(self._types[of.path[0]], of.path[1:]))
+
+    def _is_text(self, name: str) -> bool:
+        return isinstance(self._types.get(name), T.StringType)
+
+    def columns(self) -> dict[str, Column]:
+        """Return what the operator reads, by the name of its column."""
+        out: dict[str, Column] = {}
+        if "offset" in self._types:
+            for name, kind in zip(PLACE, ("string", "int", "bigint"), strict=True):
+                given = F.col(name) if name in self._types else F.lit(None)
+                out[name] = given.cast(kind) if kind == "string" else (
+                    F.coalesce(given.cast(kind), F.lit(0).cast(kind))
+                )  # fmt: skip
+        elif not self._streaming:
+            out["topic"] = F.lit(None).cast("string")
+            out["partition"] = F.lit(0)
+            out["offset"] = F.monotonically_increasing_id()
+        out["value"] = self._json()
+        for name in ("clock", "data"):
+            if self._is_text(name):
+                out[name] = F.col(name)
+        return out
+
+    def _beyond(self) -> list[Column]:
+        """Return the columns that are attributes."""
+        names = (name for name in self._types if name not in _NO_ATTRIBUTES)
+        return [F.col(_quoted(name)) for name in names]
+
+    def _json(self) -> Column:
+        own = [_cast(name, self._types[name]) for name in OWN_FIELDS if self._in_json(name)]
+        beyond = self._beyond()
+        if beyond and "data" not in self._types:
+            beyond = [F.struct(*beyond).alias("data")]
+        # A session may want nulls to be written, and null is no clock, data or time.
+        return F.to_json(F.struct(*own, *beyond), {"ignoreNullFields": "true"}).cast("binary")
+
+    def _in_json(self, name: str) -> bool:
+        return name in self._types and not (name in ("clock", "data") and self._is_text(name))
+
+    def control(self) -> Column:
+        """Return whether a row is a control event."""
+        return F.coalesce(F.col("type").startswith(CONTROL_PREFIX), F.lit(False))
+
+    def partition(self, partition: Partition) -> list[Column]:
+        """Return the values that a key group is the hash of."""
+        return [canonical(self._value(of)) for of in partition]
+
+    def _value(self, of: syntax.Attribute | syntax.Field) -> Column:
+        if isinstance(of, syntax.Field):
+            if of.name not in self._types:
+                return F.lit(None).cast("string")
+            return _cast(of.name, self._types[of.name]).cast("string")
+        found = []
+        if "data" in self._types:
+            found.append(_dug(F.col("data"), self._types["data"], of.path))
+        if of.path[0] in self._types and of.path[0] not in _NO_ATTRIBUTES:
+            name = of.path[0]
+            found.append(_dug(F.col(_quoted(name)), self._types[name], of.path[1:]))
+        return F.coalesce(*found) if found else F.lit(None).cast("string")
+
+    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+        """Return None: of columns the value itself is hashed."""
+        return None
+
+    def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
+        """Return the rows with the column of event time that bears Spark's watermark."""
+        if "time" not in self._types:
+            raise SettingError("the program goes by time, and the events have no column time")
+        if self._marked:
+            return frame
+        at = F.when(
+            ~self.control(), timestamp_of(_cast("time", self._types["time"]).cast("string"), 1)
+        )
+        return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
+
+
+def _leads(kind: T.DataType, path: tuple[str, ...]) -> bool:
+    """Return whether there may be a value at a path; what text or a map holds is not known."""
+    for key in path:
+        if isinstance(kind, T.MapType):
+            kind = kind.valueType
+        elif isinstance(kind, T.StructType):
+            if key not in kind.names:
+                return False
+            kind = kind[key].dataType
+        else:
+            return isinstance(kind, T.StringType | T.VariantType)
+    return True
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _cast(name: str, kind: T.DataType) -> Column:
+    """Return an event's own column as JSON has it."""
+    column = F.col(name)
+    if name == "time" and isinstance(kind, T.TimestampType):
+        return column.cast("double").alias(name)
+    if name == "time" and isinstance(kind, T.TimestampNTZType):
+        raise SettingError("the column time has no time zone; cast it to timestamp")
+    if name in ("node", "type", "id"):
+        return column.cast("string").alias(name)
+    return column.alias(name)
+
+
+def _dug(column: Column, kind: T.DataType, path: tuple[str, ...]) -> Column:
+    """Return the text of what is at a path in a column."""
+    for at, key in enumerate(path):
+        if isinstance(kind, T.StringType):
+            return texts_at(column, [path[at:]])[path[at:]]
+        if isinstance(kind, T.MapType):
+            column, kind = F.try_element_at(column, F.lit(key)), kind.valueType
+        elif isinstance(kind, T.StructType) and key in kind.names:
+            column, kind = column.getField(key), kind[key].dataType
+        else:
+            return F.lit(None).cast("string")
+    if isinstance(kind, T.AtomicType):
+        return column.cast("string")
+    return F.lit(None).cast("string")

@@ -1,0 +1,121 @@
+"""The columns of Kafka's connector, from which the operator's are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from ketal.errors import SettingError
+from ketal.logs.shape import KAFKA, Shape
+from ketal.logs.source import Source
+from ketal.model.event import CONTROL_PREFIX
+from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
+from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
+from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of
+from ketal.streaming.spark.rows.types import KAFKA_TYPES, check_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+PLACE = ("topic", "partition", "offset")
+
+
+class MessageColumns:
+    """Kafka's columns."""
+
+    def __init__(self, events: DataFrame, source: Source, families: Sequence[Family]) -> None:
+        check_types({one.name: one.dataType for one in events.schema.fields}, KAFKA_TYPES)
+        self.source: Source | None = source
+        self._source = source
+        paths = Shape(source, kafka=True).paths
+        self._paths = paths
+        self._text = F.col("value").cast("string")
+        read = [paths["type"], paths["time"]]
+        read += (one for f in families for of in f.partition for one in paths_of(of, paths))
+        self._found = texts_at(self._text, (path for path in read if path[0] != KAFKA))
+        outside = [path[1:] for path in paths.values() if path[0] == KAFKA]
+        self._wants_key = ("key",) in outside
+        self._wants_timestamp = ("timestamp",) in outside
+        if self._wants_timestamp and "timestamp" not in events.columns:
+            raise SettingError(
+                "kafka.timestamp is read, and the events have no column timestamp, which Kafka's "
+                "connector has"
+            )
+        self.headers = tuple(sorted({path[1] for path in outside if path[0] == "header"}))
+        if self.headers and "headers" not in events.columns:
+            raise SettingError(
+                f"the header {self.headers[0]} is read, and the events have no column headers: "
+                'read the topic with .option("includeHeaders", "true")'
+            )
+        self._divisor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[source.time_unit]
+
+    def columns(self) -> dict[str, Column]:
+        """Return what the operator reads, by the name of its column."""
+        out = {name: F.col(name) for name in PLACE}
+        out["value"] = F.col("value")
+        if self._wants_key:
+            out["key"] = F.col("key")
+        if self._wants_timestamp:
+            out["timestamp"] = F.unix_millis("timestamp")
+        for number, name in enumerate(self.headers):
+            out[f"header{number}"] = _header(name)
+        return out
+
+    def _own(self, name: str) -> Column:
+        """Return a field's text."""
+        return self._at(self._paths[name])
+
+    def _at(self, path: Path) -> Column:
+        """Return the text at a path."""
+        if path[0] != KAFKA:
+            return self._found[path]
+        if path[1] == "timestamp":
+            since_ms = F.unix_millis("timestamp")
+            return F.when(since_ms >= 0, since_ms * self._divisor / 1_000).cast("string")
+        return F.col("key").cast("string") if path[1] == "key" else _header(path[2]).cast("string")
+
+    def control(self) -> Column:
+        """Return whether a row is a control event."""
+        told = self._own("type").startswith(CONTROL_PREFIX)
+        if self._paths["type"][0] != KAFKA:
+            # An escape may spell any letter of the prefix.
+            may = self._text.contains(CONTROL_PREFIX) | self._text.contains("\\u00")
+            told = F.when(may, told)
+        return F.coalesce(told, F.lit(False))
+
+    def partition(self, partition: Partition) -> list[Column]:
+        """Return the values that a key group is the hash of."""
+        if by_key(partition, self._source) is not None:
+            return [F.col("key")]
+        found = [paths_of(of, self._paths) for of in partition]
+        return [canonical(F.coalesce(*map(self._at, paths))) for paths in found]
+
+    def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
+        """Return some messages with the group that their key led to, and the group to be told."""
+        for family in families:
+            keyed = by_key(family.partition, self._source)
+            if keyed is None or family.groups == 1:
+                continue
+            value = canonical(F.coalesce(*map(self._at, paths_of(keyed, self._paths))))
+            groups = F.lit(family.groups)
+            led_to = F.pmod(F.hash(F.col("key")), groups).cast("string")
+            spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(READ_EACH)) == 0
+            read = (F.col("offset") < READ_FIRST) | spread
+            first = F.concat(led_to, F.lit(BETWEEN)).cast("binary")
+            said = F.when(read, F.when(value.isNotNull(), F.concat(first, F.col("value"))))
+            return said, F.pmod(F.hash(value), groups) + F.lit(family.first)
+        return None
+
+    def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
+        """Return the rows with the column of event time that bears Spark's watermark."""
+        # What is no event has no time: `ketal.watermark` says one of its own.
+        at = F.when(~self.control(), timestamp_of(self._own("time"), self._divisor))
+        return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
+
+
+def _header(name: str) -> Column:
+    """Return the bytes of a header; of several of one name the last, as everywhere."""
+    of = F.filter(F.col("headers"), lambda one: one["key"] == F.lit(name))
+    return F.try_element_at(of, F.lit(-1))["value"]

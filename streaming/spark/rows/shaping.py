@@ -1,0 +1,210 @@
+"""From a user's DataFrame to the rows of key groups.
+
+Two shapes are taken: the columns of Kafka's connector, and an event's own columns. Either becomes
+rows of `group` (the key), `copy`, the place (`topic, partition, offset`) and `value`, one JSON
+object, which the operator decodes as every other reader of ketal does.
+
+The group is `pmod(hash(partition), key_groups)`, computed in the JVM. Values that ketal calls equal
+have to meet in one group: numbers are hashed as doubles, so 17 and 17.0 meet; that "17" meets them
+too does no harm. Of a key that an object has several times the last value counts, as it does to
+every reader of ketal: so values are found by `from_json`, for `get_json_object` finds the first.
+Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no JSON is read,
+which costs a third less.
+
+Of some messages the value is read all the same, to see whether its key leads where it promises
+(`ketal.streaming.spark.keyed`).
+
+Spark itself drops rows that are late by its watermark, and says so in no verdict. The column of
+event time therefore ends before the operator, and a null column that bears its mark goes on: Spark
+has a watermark, compares it with null, drops nothing, and the operator tells what is late.
+
+The one rule: no row is dropped and none is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from ketal.errors import SettingError
+from ketal.logs.source import Source
+from ketal.streaming.spark.families import Family
+from ketal.streaming.spark.group import ALONE, COPY, HOME, PLACED
+from ketal.streaming.spark.rows.events import DELAY, EventColumns
+from ketal.streaming.spark.rows.messages import MessageColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset")
+EVENT_COLUMNS = ("node", "type", "clock")
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A DataFrame in the operator's shape, and what the operator has to know of it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The columns `group` and `columns`, and `mark` where there is a watermark.
+    columns : tuple of str
+        What the operator reads.
+    headers : tuple of str
+        The names of the headers among them.
+    source : Source or None
+        How a message becomes an event; None for rows that have an event's columns.
+    """
+
+    frame: DataFrame
+    columns: tuple[str, ...]
+    headers: tuple[str, ...]
+    source: Source | None
+
+
+def shaped(
+    events: DataFrame,
+    families: Sequence[Family],
+    *,
+    source: Source | None,
+    lateness_ms: int | None,
+) -> Shaped:
+    """Return events as rows of key groups.
+
+    Parameters
+    ----------
+    events : DataFrame
+        Kafka's columns, or an event's.
+    families : sequence of Family
+        The groups there are.
+    source : Source or None
+        Where the fields are in Kafka's messages.
+    lateness_ms : int or None
+        How far Spark's watermark is behind the latest time; None for none.
+
+    Raises
+    ------
+    SettingError
+        If the columns are those of neither shape, or of wrong types, or what a pattern is
+        partitioned by is in none of them.
+    """
+    names = events.columns
+    _check_named_once(events)
+    of: MessageColumns | EventColumns
+    if all(name in names for name in KAFKA_COLUMNS) and "clock" not in names:
+        of = MessageColumns(events, source or Source(), families)
+    elif all(name in names for name in EVENT_COLUMNS):
+        if source is not None:
+            raise SettingError("source says where the fields of Kafka's messages are; these events "
+                               "have columns of their own")  # fmt: skip
+        of = EventColumns(events)
+        of.check(families)
+    else:
+        raise SettingError(
+            "events have the columns of Kafka's connector (key, value, topic, partition, offset) "
+            f"or an event's (node, type, clock, …); these have {', '.join(names)}"
+        )
+    frame = events
+    if lateness_ms is not None:
+        frame = of.marked(frame, lateness_ms)
+    columns = of.columns()
+    control = of.control()
+    groups = [_group(of, family) for family in families]
+    count = sum(family.groups for family in families)
+    selected = {name: column.alias(name) for name, column in columns.items()}
+    if lateness_ms is not None:
+        selected["mark"] = (
+            F.lit(None).cast("timestamp").alias("mark", metadata={DELAY: lateness_ms})
+        )
+    if count == 1:
+        one = [F.lit(0).alias("group"), F.lit(ALONE).cast("byte").alias("copy")]
+        home = F.when(control, F.lit(HOME)).otherwise(F.lit(ALONE)).cast("byte").alias("copy")
+        out = frame.select(one[0], home, *selected.values())
+    else:
+        out = _divided(
+            frame.withColumn("_control", control).withColumn("_home", groups[0]),
+            F.array(*groups),
+            count,
+            selected,
+            of.placed(families),
+        )
+    return Shaped(out, ("copy", *columns), of.headers, of.source)
+
+
+def _check_named_once(events: DataFrame) -> None:
+    """Refuse columns of one name, which Spark cannot tell apart.
+
+    Raises
+    ------
+    SettingError
+        Naming them.
+    """
+    exact = events.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    named: dict[str, list[str]] = {}
+    for name in events.columns:
+        named.setdefault(name if exact else name.lower(), []).append(name)
+    twice = ", ".join(name for same in named.values() if len(same) > 1 for name in same)
+    if twice:
+        raise SettingError(
+            f"events have columns of one name: {twice}; select each once, or rename it "
+            "(events.toDF(...), withColumnRenamed)"
+        )
+
+
+def _divided(
+    frame: DataFrame,
+    own: Column,
+    count: int,
+    selected: Mapping[str, Column],
+    placed: tuple[Column, Column] | None,
+) -> DataFrame:
+    """Return rows, each as often as a group is to see it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Events, with `_control` and `_home`.
+    own : Column
+        The groups of an event.
+    count : int
+        How many groups there are.
+    selected : mapping of str to Column
+        What else a row has.
+    placed : tuple of (Column, Column), optional
+        A message with the group that its key led to, or null, and the group that is told so.
+    """
+    at, control = F.col("_to"), F.col("_control")
+    if placed is not None:
+        said, teller = placed
+        frame = frame.withColumn("_said", said)
+        told = F.concat(own, F.array(F.lit(-1) - teller))
+        own = F.when(F.col("_said").isNotNull(), told).otherwise(own)
+        selected = {**selected, "_said": F.col("_said")}
+    to = F.when(control, F.sequence(F.lit(0), F.lit(count - 1))).otherwise(own)
+    copy = (
+        F.when(at < 0, F.lit(PLACED))
+        .when(~control, F.lit(ALONE))
+        .when(at == F.col("_home"), F.lit(HOME))
+        .otherwise(F.lit(COPY))
+    )
+    group = F.when(at < 0, -1 - at).otherwise(at)
+    out = {name: F.col(name) for name in selected}
+    if placed is not None:
+        value = F.when(at < 0, out.pop("_said")).otherwise(out["value"])
+        out["value"] = value.alias("value")
+    return frame.select(
+        F.explode(to).alias("_to"),
+        control,
+        F.col("_home"),
+        *(column.alias(name) for name, column in selected.items()),
+    ).select(group.alias("group"), copy.cast("byte").alias("copy"), *out.values())
+
+
+def _group(of: MessageColumns | EventColumns, family: Family) -> Column:
+    if family.groups == 1 and not family.partition:
+        return F.lit(family.first)
+    values = of.partition(family.partition)
+    return (F.pmod(F.hash(*values), F.lit(family.groups)) + F.lit(family.first)).cast("int")

@@ -1,0 +1,90 @@
+"""The types that the columns of a user's DataFrame may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import types as T
+
+from ketal.errors import SettingError
+
+
+def _is_whole(kind: T.DataType) -> bool:
+    return isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)
+
+
+def _is_clock(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StructType):
+        return all(_is_whole(one.dataType) for one in kind.fields)
+    return isinstance(kind, T.StringType) or (
+        isinstance(kind, T.MapType) and _is_whole(kind.valueType)
+    )
+
+
+def _is_text(kind: T.DataType) -> bool:
+    return isinstance(kind, T.StringType)
+
+
+def _is_timestamp(kind: T.DataType) -> bool:
+    return isinstance(kind, T.TimestampType)
+
+
+def _is_bytes(kind: T.DataType) -> bool:
+    return isinstance(kind, T.BinaryType)
+
+
+def _is_name(kind: T.DataType) -> bool:
+    return isinstance(kind, T.StringType) or _is_whole(kind)
+
+
+def _is_time(kind: T.DataType) -> bool:
+    return isinstance(
+        kind, T.StringType | T.NumericType | T.TimestampType | T.TimestampNTZType | T.DateType
+    )
+
+
+def _is_data(kind: T.DataType) -> bool:
+    return isinstance(kind, T.StringType | T.MapType | T.StructType | T.VariantType)
+
+
+def _or_null(fits: Callable[[T.DataType], bool]) -> Callable[[T.DataType], bool]:
+    return lambda kind: isinstance(kind, T.NullType) or fits(kind)
+
+
+_Types = Mapping[str, tuple[Callable[[T.DataType], bool], str]]
+"""Of columns: which types they may have, and those in words."""
+_PLACE_TYPES: _Types = {
+    "partition": (_is_whole, "a whole number"),
+    "offset": (_is_whole, "a whole number"),
+}
+EVENT_TYPES: _Types = {
+    "node": (_is_name, "text or a whole number"),
+    "type": (_is_text, "text"),
+    "clock": (_is_clock, "a map to whole numbers, a struct of them, or text"),
+    "time": (_or_null(_is_time), "a timestamp, a number or text"),
+    "id": (_or_null(_is_name), "text or a whole number"),
+    "data": (_or_null(_is_data), "a struct, a map, or JSON text"),
+    **_PLACE_TYPES,
+}
+KAFKA_TYPES: _Types = {
+    "key": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
+    "value": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
+    "topic": (_is_text, "text"),
+    "timestamp": (_or_null(_is_timestamp), "a timestamp, as Kafka's connector has it"),
+    **_PLACE_TYPES,
+}
+
+
+def check_types(types: Mapping[str, T.DataType], wanted: _Types) -> None:
+    """Refuse a column of a type that no row could be read with.
+
+    Raises
+    ------
+    SettingError
+        Naming the column.
+    """
+    for name, (fits, words) in wanted.items():
+        if name in types and not fits(types[name]):
+            raise SettingError(
+                f"the column {name} is {types[name].simpleString()}; it must be {words}"
+            )
