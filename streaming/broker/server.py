@@ -1,17 +1,6 @@
 """A real Kafka broker on this machine, for tests and for people who want to try.
 
-One node, KRaft, in a folder of its own, which holds all there is of it:
-
-    lock               held by the broker's process as long as it lives
-    broker.json        its port; while it runs, its process and since when
-    server.properties  what it was told at its last start
-    broker.log         what it said since its last start
-    data/              the topics; they stay when it stops or is killed
-
-Whether a broker runs is asked of the kernel and not of a file: the one that starts it takes a lock
-on `lock` and hands it down, so the lock is held exactly as long as the broker lives. The process
-number in broker.json is believed only while the lock is held; a number that another process has
-been given since is never sent a signal.
+One node, KRaft, in a folder of its own, which holds all there is of it (`BrokerFolder`).
 
 The one rule: a broker that `start` has returned from serves; one that `stop` or `kill` has
 returned from is gone.
@@ -21,23 +10,21 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import importlib.util
-import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from ketal.errors import KetalError, SettingError
+from ketal.errors import SettingError
+from ketal.streaming.broker.folder import POLL_S, BrokerError, BrokerFolder, Running
 from ketal.streaming.broker.settings import HOST, LOGGING, free_port, is_free, properties_text
 from ketal.streaming.folders import replaced, state_folder
 from ketal.streaming.jvm.artifacts import KAFKA, jars_of
@@ -48,46 +35,12 @@ START_S = 120.0
 STOP_S = 30.0
 """How long a broker may take to end before it is killed."""
 
-_POLL_S = 0.05
-_CLAIM_S = 2.0
 _PORT_TRIES = 3
-_TAIL_LINES = 12
-_WRONG = re.compile(
-    r" (?:ERROR|FATAL) |^(?:Error|Exception|Caused by)\b|^[\w.$]+(?:Exception|Error)\b"
-)
 _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=log4j2.properties")
-
-
-class BrokerError(KetalError):
-    """A broker that could not be started, or is not there to be stopped."""
 
 
 class _PortTaken(BrokerError):
     """Between the look and the start another program took a port."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """What broker.json says.
-
-    Attributes
-    ----------
-    port : int
-        Where clients connect; 0 if it never served.
-    pid : int or None
-        Its process; None while it is not yet there.
-    started : str or None
-        When that was: RFC 3339, UTC.
-    """
-
-    port: int
-    pid: int | None = None
-    started: str | None = None
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """What a client connects to."""
-        return f"{HOST}:{self.port}"
 
 
 def default_folder() -> Path:
@@ -130,6 +83,7 @@ class Broker:
         if port is not None and not 1 <= port <= 65_535:
             raise SettingError(f"port {port} is not from 1 to 65535")
         self.folder = Path(folder).absolute()
+        self._folder = BrokerFolder(self.folder)
         self._port = port
         self._properties = dict(properties or {})
         self._jvm = (*_JVM, *jvm)
@@ -155,12 +109,12 @@ class Broker:
     @property
     def log(self) -> Path:
         """The file that the broker logs to."""
-        return self.folder / "broker.log"
+        return self._folder.log
 
     @property
     def bootstrap_servers(self) -> str:
         """What a client connects to; it stays the same when the broker is started again."""
-        state = self._state()
+        state = self._folder.state()
         if state is None or not state.port:
             raise BrokerError(f"{self.folder}: no broker was ever started here")
         return state.bootstrap_servers
@@ -173,46 +127,11 @@ class Broker:
         BrokerError
             If one is just being started by another process.
         """
-        if not self._is_held():
-            return None
-        state = self._state()
-        if state is None or state.pid is None:
-            raise BrokerError(f"{self.folder}: a broker is just being started here")
-        return state
+        return self._folder.running()
 
     def is_own(self) -> bool:
         """Return whether a broker runs that this object started."""
         return self._process is not None and self._process.poll() is None
-
-    def _is_held(self) -> bool:
-        try:
-            descriptor = os.open(self.folder / "lock", os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            # Shared: two that ask at the same time do not take each other for a broker.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(descriptor)
-
-    def _state(self) -> Running | None:
-        path = self.folder / "broker.json"
-        try:
-            return Running(**json.loads(path.read_bytes()))
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError) as fault:
-            raise BrokerError(
-                f"{path} does not tell of a broker ({fault})\n"
-                "  hint: --dir names another folder; or remove this one, with its topics"
-            ) from None
-
-    def _write(self, state: Running) -> None:
-        replaced(self.folder / "broker.json", (json.dumps(asdict(state)) + "\n").encode())
 
     # --- starting --------------------------------------------------------------------
 
@@ -230,59 +149,23 @@ class Broker:
             If a property is not to be set, or kafka-python is not installed.
         """
         _require_client()
-        self._refuse_running()
+        self._folder.refuse_running()
         java = find_java()
         for reason in java.passed_over:
             self._say(f"passed over: {reason}")
         jars = jars_of(KAFKA, java, say=self._say)
-        self._make_folder()
-        with self._claimed() as lock:
-            before = self._state() or Running(0)
+        self._folder.make()
+        with self._folder.claimed() as lock:
+            before = self._folder.state() or Running(0)
             for left in reversed(range(_PORT_TRIES)):
                 port = self._prepared(java, jars, before)
                 try:
                     return self._launched(java, jars, port, lock)
                 except BaseException as error:
-                    self._write(before)
+                    self._folder.write(before)
                     if not (left and isinstance(error, _PortTaken)):
                         raise
         raise AssertionError("the last try returns or raises")
-
-    def _refuse_running(self) -> None:
-        if state := self.running():
-            raise BrokerError(
-                f"{self.folder}: a broker runs here already: process {state.pid}, "
-                f"since {state.started}, bootstrap_servers={state.bootstrap_servers}"
-            )
-
-    def _make_folder(self) -> None:
-        if self.folder.is_dir() and not (self.folder / "lock").exists():
-            strangers = [path.name for path in self.folder.iterdir()]
-            if strangers:
-                raise BrokerError(
-                    f"{self.folder}: holds {min(strangers)}, and is no broker's folder\n"
-                    "  hint: --dir names an empty folder or one that is not there yet"
-                )
-        self.folder.mkdir(parents=True, exist_ok=True)
-
-    @contextlib.contextmanager
-    def _claimed(self) -> Iterator[int]:
-        """Take the lock; the broker is given it, and holds it when this process lets go."""
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            deadline = time.monotonic() + _CLAIM_S
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    # One that only asks lets go at once.
-                    if time.monotonic() > deadline:
-                        self._refuse_running()
-                time.sleep(_POLL_S)
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _prepared(self, java: Java, jars: Path, before: Running) -> int:
         """Write what the broker reads, format its data if there is none; return its port."""
@@ -293,7 +176,7 @@ class Broker:
                 f"port {port}{had} is taken by another program\n  hint: --port names another"
             )
         # While the lock is held, a process that broker.json names is believed to be the broker.
-        self._write(replace(before, pid=None))
+        self._folder.write(replace(before, pid=None))
         controller_port = free_port()
         while controller_port == port:
             controller_port = free_port()
@@ -354,7 +237,7 @@ class Broker:
                 )
             now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
             state = Running(port, self._process.pid, now)
-            self._write(state)
+            self._folder.write(state)
             self._await(self._process, port)
         except BaseException:
             if self._process is not None:
@@ -367,7 +250,7 @@ class Broker:
         # To stop a broker no client of Kafka is loaded.
         from ketal.streaming.broker.probing import serves
 
-        cluster = self._cluster()
+        cluster = self._folder.cluster()
         deadline = time.monotonic() + self._start_s
         while not serves(HOST, port, cluster):
             code = process.poll()
@@ -377,32 +260,11 @@ class Broker:
                 raise _PortTaken(str(error)) if taken else error
             if time.monotonic() > deadline:
                 raise self._failed(f"it does not serve after {self._start_s:g} s")
-            time.sleep(_POLL_S)
-
-    def _cluster(self) -> str:
-        """Return the id that the data was formatted with."""
-        path = self.folder / "data" / "meta.properties"
-        found = re.search(r"^cluster\.id=(\S+)$", path.read_text(), re.MULTILINE)
-        if found is None:
-            raise BrokerError(f"{path} names no cluster")
-        return found[1]
+            time.sleep(POLL_S)
 
     def _failed(self, what: str) -> BrokerError:
-        tail = "".join(f"\n  {line}" for line in self.log_tail())
+        tail = "".join(f"\n  {line}" for line in self._folder.log_tail())
         return BrokerError(f"the broker did not start: {what}; {self.log} ends with{tail}")
-
-    def log_tail(self, lines: int = _TAIL_LINES) -> list[str]:
-        """Return the last lines of the log: of its errors if it has any, else of all it says."""
-        try:
-            said = self.log.read_text(errors="replace").splitlines()
-        except FileNotFoundError:
-            return []
-        # A trace of fifty frames says less than the sentences above and between them.
-        said = [line for line in said if not line.lstrip().startswith(("at ", "... "))]
-        first = next((n for n, line in enumerate(said) if _WRONG.search(line)), None)
-        if first is not None:
-            said = [line for line in said[first:] if " INFO " not in line and line.strip()]
-        return said[-lines:]
 
     # --- ending ----------------------------------------------------------------------
 
@@ -455,10 +317,10 @@ class Broker:
 
     def _gone(self, patience_s: float) -> bool:
         deadline = time.monotonic() + patience_s
-        while self._is_held():
+        while self._folder.is_held():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         if self._process is not None:
             # Its own parent is also told how it ended.
             self._process.wait()

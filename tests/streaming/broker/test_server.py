@@ -18,8 +18,9 @@ import pytest
 
 from ketal.cli import main
 from ketal.errors import SettingError
+from ketal.streaming.broker.folder import BrokerError, BrokerFolder
 from ketal.streaming.broker.probing import serves
-from ketal.streaming.broker.server import Broker, BrokerError, default_folder
+from ketal.streaming.broker.server import Broker, default_folder
 from ketal.streaming.broker.settings import free_port, is_free, properties_text
 from ketal.streaming.folders import cache_folder
 from tests.streaming.conftest import QUICK_JVM
@@ -262,15 +263,15 @@ def test_a_state_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_the_tail_of_a_log_is_what_went_wrong(tmp_path: Path) -> None:
-    broker = Broker(tmp_path)
-    assert broker.log_tail() == []
-    broker.log.write_text("one INFO begins\ntwo WARN goes on\nthree INFO ends\n")
-    assert broker.log_tail(lines=2) == ["two WARN goes on", "three INFO ends"]
-    broker.log.write_text(
+    folder = BrokerFolder(tmp_path)
+    assert folder.log_tail() == []
+    folder.log.write_text("one INFO begins\ntwo WARN goes on\nthree INFO ends\n")
+    assert folder.log_tail(lines=2) == ["two WARN goes on", "three INFO ends"]
+    folder.log.write_text(
         "one INFO begins\ntwo ERROR fails\n\tat Kafka.main(Kafka.scala)\n\t... 3 more\n"
         "Caused by: a reason\nthree INFO ends\n"
     )
-    assert broker.log_tail() == ["two ERROR fails", "Caused by: a reason"]
+    assert folder.log_tail() == ["two ERROR fails", "Caused by: a reason"]
 
 
 def test_where_things_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,208 @@
+"""The folder of a broker: its lock, what it tells of the broker, its log.
+
+    lock               held by the broker's process as long as it lives
+    broker.json        its port; while it runs, its process and since when
+    server.properties  what it was told at its last start
+    broker.log         what it said since its last start
+    data/              the topics; they stay when it stops or is killed
+
+Whether a broker runs is asked of the kernel and not of a file: the one that starts it takes a lock
+on `lock` and hands it down, so the lock is held exactly as long as the broker lives. The process
+number in broker.json is believed only while the lock is held; a number that another process has
+been given since is never sent a signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ketal.errors import KetalError
+from ketal.streaming.broker.settings import HOST
+from ketal.streaming.folders import replaced
+
+POLL_S = 0.05
+"""How often it is looked whether a process has started or ended."""
+_CLAIM_S = 2.0
+_TAIL_LINES = 12
+_WRONG = re.compile(
+    r" (?:ERROR|FATAL) |^(?:Error|Exception|Caused by)\b|^[\w.$]+(?:Exception|Error)\b"
+)
+
+
+class BrokerError(KetalError):
+    """A broker that could not be started, or is not there to be stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What broker.json says.
+
+    Attributes
+    ----------
+    port : int
+        Where clients connect; 0 if it never served.
+    pid : int or None
+        Its process; None while it is not yet there.
+    started : str or None
+        When that was: RFC 3339, UTC.
+    """
+
+    port: int
+    pid: int | None = None
+    started: str | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client connects to."""
+        return f"{HOST}:{self.port}"
+
+
+class BrokerFolder:
+    """A broker's folder, whichever process looks at it.
+
+    Parameters
+    ----------
+    path : Path
+        Where it is; `make` makes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def log(self) -> Path:
+        """The file that the broker logs to."""
+        return self.path / "broker.log"
+
+    def is_held(self) -> bool:
+        """Return whether a broker lives, or is just being started."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            # Shared: two that ask at the same time do not take each other for a broker.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
+
+    def state(self) -> Running | None:
+        """Return what broker.json says; None without one.
+
+        Raises
+        ------
+        BrokerError
+            If it tells of no broker.
+        """
+        path = self.path / "broker.json"
+        try:
+            return Running(**json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as fault:
+            raise BrokerError(
+                f"{path} does not tell of a broker ({fault})\n"
+                "  hint: --dir names another folder; or remove this one, with its topics"
+            ) from None
+
+    def write(self, state: Running) -> None:
+        """Write broker.json."""
+        replaced(self.path / "broker.json", (json.dumps(asdict(state)) + "\n").encode())
+
+    def running(self) -> Running | None:
+        """Return the broker that runs in this folder, if one does.
+
+        Raises
+        ------
+        BrokerError
+            If one is just being started by another process.
+        """
+        if not self.is_held():
+            return None
+        state = self.state()
+        if state is None or state.pid is None:
+            raise BrokerError(f"{self.path}: a broker is just being started here")
+        return state
+
+    def refuse_running(self) -> None:
+        """Refuse to start beside a broker that runs.
+
+        Raises
+        ------
+        BrokerError
+            If one does.
+        """
+        if state := self.running():
+            raise BrokerError(
+                f"{self.path}: a broker runs here already: process {state.pid}, "
+                f"since {state.started}, bootstrap_servers={state.bootstrap_servers}"
+            )
+
+    def make(self) -> None:
+        """Make the folder.
+
+        Raises
+        ------
+        BrokerError
+            If it is there and is no broker's.
+        """
+        if self.path.is_dir() and not (self.path / "lock").exists():
+            strangers = [path.name for path in self.path.iterdir()]
+            if strangers:
+                raise BrokerError(
+                    f"{self.path}: holds {min(strangers)}, and is no broker's folder\n"
+                    "  hint: --dir names an empty folder or one that is not there yet"
+                )
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[int]:
+        """Take the lock; the broker is given it, and holds it when this process lets go."""
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            deadline = time.monotonic() + _CLAIM_S
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    # One that only asks lets go at once.
+                    if time.monotonic() > deadline:
+                        self.refuse_running()
+                time.sleep(POLL_S)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def cluster(self) -> str:
+        """Return the id that the data was formatted with."""
+        path = self.path / "data" / "meta.properties"
+        found = re.search(r"^cluster\.id=(\S+)$", path.read_text(), re.MULTILINE)
+        if found is None:
+            raise BrokerError(f"{path} names no cluster")
+        return found[1]
+
+    def log_tail(self, lines: int = _TAIL_LINES) -> list[str]:
+        """Return the last lines of the log: of its errors if it has any, else of all it says."""
+        try:
+            said = self.log.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+        # A trace of fifty frames says less than the sentences above and between them.
+        said = [line for line in said if not line.lstrip().startswith(("at ", "... "))]
+        first = next((n for n, line in enumerate(said) if _WRONG.search(line)), None)
+        if first is not None:
+            said = [line for line in said[first:] if " INFO " not in line and line.strip()]
+        return said[-lines:]
