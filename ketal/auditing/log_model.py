@@ -13,7 +13,7 @@ on it names no event, and no fault of its own event is derived from it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ketal.logs.traces.message_pairing import Pairing
@@ -376,22 +376,29 @@ class AuditedExecution:
 
         Where clocks contradict each other the order is that of the walk.
         """
-        done: set[int] = set()
-        for root in self.settled():
-            if root.position in done:
-                continue
-            done.add(root.position)
-            stack = [(root, self._causes(root))]
-            while stack:
-                event, rest = stack[-1]
-                deeper = next((e for e in rest if e.position not in done), None)
-                if deeper is None:
-                    yield event
-                    stack.pop()
-                else:
-                    done.add(deeper.position)
-                    stack.append((deeper, self._causes(deeper)))
+        return causal_order(self.settled(), self._causes)
 
     def _causes(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         yield from self.knowns(event)
         yield from (send for send in self.sends.get(event.position, ()) if send.counter)
+
+
+def causal_order(
+    roots: Iterable[AuditedEvent], causes: Callable[[AuditedEvent], Iterable[AuditedEvent]]
+) -> Iterator[AuditedEvent]:
+    """Yield events, each after its causes; in a circle of causes, in the order of the walk."""
+    done: set[int] = set()
+    for root in roots:
+        if root.position in done:
+            continue
+        done.add(root.position)
+        stack = [(root, iter(causes(root)))]
+        while stack:
+            event, rest = stack[-1]
+            deeper = next((e for e in rest if e.position not in done), None)
+            if deeper is None:
+                yield event
+                stack.pop()
+            else:
+                done.add(deeper.position)
+                stack.append((deeper, iter(causes(deeper))))

@@ -20,7 +20,7 @@ from ketal.auditing.consistency import examine
 from ketal.auditing.faults import CODES, Audit, Fault
 from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measured, summed
-from ketal.auditing.restarts import Restarts, may_have_restarted, readings
+from ketal.auditing.restarts import Restarts, read_restarts
 from ketal.errors import SettingError, wrong_type
 from ketal.logs import Log, Record
 from ketal.logs.traces.message_pairing import Messages, Pairing
@@ -177,33 +177,14 @@ def _examined(
     messages: Messages | None,
     limits: Limits,
 ) -> Examined:
-    execution, aside = _as_read(events, controls, messages, limits)
+    restarts = read_restarts(events, controls, limits)
+    left = _retired(events, controls)
+    left |= restarts.retired | {e.node for e in restarts.events if e.read.node in left}
+    execution = examine(restarts.events, left, messages)
+    _report_restarts(execution, restarts)
     execution.findings.sort(key=lambda f: (f.event.position, f.code, f.message))
     pairing = execution.pairing
-    return Examined(name, execution, controls, rejected, messages, limits, pairing, aside)
-
-
-def _as_read(
-    events: list[AuditedEvent],
-    controls: list[tuple[int, Control]],
-    messages: Messages | None,
-    limits: Limits,
-) -> tuple[AuditedExecution, list[AuditedEvent]]:
-    """Return the examined execution, restarted nodes as incarnations; and the rest."""
-    left = _retired(events, controls)
-    restarted = may_have_restarted(events)
-    items = []
-    for nodes in ({}, restarted) if restarted else ({},):
-        for restarts in readings(events, nodes, controls, limits):
-            names = {e.node for e in restarts.events if e.read.node in left}
-            execution = examine(restarts.events, {*left, *names, *restarts.retired}, messages)
-            _report_restarts(execution, restarts)
-            items.append((execution, restarts.aside))
-    counts = [len(execution.findings) for execution, _ in items]
-    if len(items) > 1 and min(counts[1:]) < counts[0]:
-        # Separating the incarnations must not make new faults.
-        return items[1] if counts[1] <= counts[-1] + _SPARE else items[-1]
-    return items[0]
+    return Examined(name, execution, controls, rejected, messages, limits, pairing, restarts.aside)
 
 
 def _report_restarts(execution: AuditedExecution, restarts: Restarts) -> None:
@@ -214,10 +195,6 @@ def _report_restarts(execution: AuditedExecution, restarts: Restarts) -> None:
         else:
             message += f"and its events from here on are read as {event.node}"
         execution.report("A011", event, message, dot=event.dot)
-
-
-_SPARE = 3
-"""So many faults may well be about a node that started again."""
 
 
 def _retired(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
