@@ -21,8 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
-from ketal.auditing.report import Examined, examined
-from ketal.logs import Log
+from ketal.auditing.report import Examined
 from ketal.model.event import Control, Dot, Draft, Event
 from ketal.model.verdicts import Rejected
 
@@ -148,18 +147,13 @@ def _corrected(
 
 def _holds(part: Examined, items: list[_Item], decisions: dict[int, _Decision]) -> bool:
     """Return whether a corrected log has no fault but those that were left."""
-    records = [
-        (
-            "",
-            Rejected(place="", reason="", draft=item) if isinstance(item, Draft) else item,
-            "",
-            position,
-        )
-        for position, item in items
-    ]
-    (again,) = examined(Log(lambda: iter(records)), part.messages, part.limits)
+    again = Examined(part.name, part.messages, part.limits)
+    for position, item in items:
+        draft = item if isinstance(item, Draft) else None
+        again.add(position, Rejected(place="", reason="", draft=draft) if draft else item, "", 0)
+    again.examine()
     left = {(f.event.position, f.code) for d in decisions.values() for f, _ in d.left}
-    return left.issuperset((f.event.line, f.code) for f in again.execution.findings)
+    return left.issuperset((f.event.position, f.code) for f in again.execution.findings)
 
 
 def _change(finding: Finding | None, event: AuditedEvent, message: str) -> Correction:
@@ -220,7 +214,7 @@ class _Corrector:
         self._findings: dict[int, list[Finding]] = {}
         for finding in part.execution.findings:
             self._findings.setdefault(finding.event.position, []).append(finding)
-        self._matched = part.pairing is not None
+        self._matched = part.execution.pairing is not None
         self._learned: dict[int, Clock] = {}
         self._complete = self._matched and self._messages_explain_all()
 

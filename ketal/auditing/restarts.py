@@ -70,10 +70,9 @@ def read_restarts(
     nodes: Firsts = {}
     ordered = True
     numbered = {n for n, line in lines.items() if any(ATTRIBUTE in e.read.data for e in line)}
-    for node in lines.keys() - numbered:
-        line = lines[node]
+    for node, line in lines.items():
         firsts = _first_events(line)
-        if len(firsts) > 1 and _uses_dots_again(line):
+        if node not in numbered and len(firsts) > 1 and _uses_dots_again(line):
             nodes[node] = firsts[1:]
             ordered &= _is_in_order(line, firsts)
     if not ordered:
