@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
+from ketal.auditing.own_entry import is_counter
 from ketal.auditing.report import Examined
 from ketal.model.event import Control, Dot, Draft, Event
 from ketal.model.verdicts import Rejected
@@ -119,15 +120,9 @@ def _corrected(
 ) -> tuple[list[_Item], Repair]:
     """Return the log as it was decided, by position and as a repair."""
     items: list[_Item] = list(part.controls)
-    items += [(event.position, event.read) for event in part.aside]
     changed: list[Correction] = []
-    left = [
-        _change(finding, event, why)
-        for event in part.aside
-        if event.position in decisions
-        for finding, why in decisions[event.position].left
-    ]
-    for event in part.execution.events:
+    left: list[Correction] = []
+    for event in (*part.aside, *part.execution.events):
         decision = decisions.get(event.position) or _Decision()
         new, changes = _rewritten(event, decision, renamed)
         items.append((event.position, new))
@@ -184,7 +179,7 @@ def _rewritten(
     clock = {n: v for n, v in (clock | decision.entries).items() if v != 0}
     if node == read.node and clock == {n: v for n, v in raw.items() if v != 0}:
         return read, ""
-    if not _is_clock(node, clock):
+    if node not in clock or not all(map(is_counter, clock.values())):
         decision.leave_all("other entries of its clock cannot be told")
         return read, ""
     changes = [f"is an event of {node}"] if node != read.node else []
@@ -196,11 +191,6 @@ def _rewritten(
     if not raw:
         changes = [f"got the clock {clock}"]
     return Event(node, read.type, clock, read.time, read.data, read.id), "; ".join(changes)
-
-
-def _is_clock(node: str, clock: Clock) -> bool:
-    fine = all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in clock.values())
-    return fine and node in clock
 
 
 # --- what can be decided ---------------------------------------------------------------------
