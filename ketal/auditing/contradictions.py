@@ -78,7 +78,7 @@ def find_contradictions(execution: AuditedExecution) -> None:
 
 
 def cases_of(execution: AuditedExecution) -> Iterator[Case]:
-    """Yield the contradictions between events and what they know."""
+    """Yield the contradictions between events and what they know, each node's in its order."""
     lines = execution.lines
     for node, line in lines.items():
         before: AuditedEvent | None = None
@@ -102,8 +102,9 @@ def cases_of(execution: AuditedExecution) -> Iterator[Case]:
                         yield Case(known, event, lacked)
             for send in execution.sends.get(event.position, ()):
                 knows = event.value(send.node) - (send.node == node) >= send.counter
-                certain = all(map(execution.has_certain_dot, (send, event)))
-                if certain and not knows and send.node not in event.unknown:
+                if knows or send.node in event.unknown:
+                    continue
+                if execution.has_certain_dot(send) and execution.has_certain_dot(event):
                     yield Case(send, event, send.node, received=True)
             before = event
 
@@ -213,6 +214,9 @@ def _may_be_wrong(
     execution: AuditedExecution, event: AuditedEvent, name: str, cases: list[Case]
 ) -> bool:
     """Return whether the events around one agree with each other without its entry."""
+    if any(case.received for case in cases):
+        # Nothing else can be wrong, though its later events may lack the same.
+        return True
     low, high = execution.bounds(event, name)
     if high is not None and low > high:
         return False
