@@ -170,8 +170,9 @@ def _in_causal_order(lines: _Lines, nodes: Firsts) -> list[AuditedEvent]:
         line = lines[node]
         if node not in nodes:
             # A second event of counter 1 is a restart to events that name it.
-            line = [e for e in line if e.counter > 1 or e is _first_events(line)[0]]
-            line = sorted(line, key=lambda e: (e.counter, e.position))
+            first = next((e for e in line if e.counter == 1), None)
+            line = [e for e in line if e.counter > 1 or e is first]
+            line.sort(key=lambda e: (e.counter, e.position))
         runs[node] = _runs(line, nodes.get(node, []))
     causes: dict[int, list[AuditedEvent]] = {}
     restarts: dict[int, int] = {}
@@ -228,7 +229,7 @@ def _named(
 def _copy(
     event: AuditedEvent, named: Event | None = None, unknown: frozenset[str] = NONE
 ) -> AuditedEvent:
-    """Return an event to be judged in one reading of several, under its name there."""
+    """Return an event under its name, with the entries that are ambiguous unknown."""
     e, n = event, event if named is None else named
     return AuditedEvent(e.read, e.file, e.line, e.position, n.node, n.counter, n.clock, unknown)
 
