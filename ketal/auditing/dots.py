@@ -343,38 +343,35 @@ class _DotAssignment:
         )
 
     def _movers(self, holes: list[_Hole]) -> list[_Loose]:
-        """Remove, of events with one dot, those that fit a hole; the others share it."""
+        """Remove, of events with one dot, those that fit a hole; the best of the others has it.
+
+        It moves first what is wrong there, then what leaves the lines in order.
+        """
         movers: list[_Loose] = []
-        evidence = self._evidence
+        evidence, at = self._evidence, self._line.at
         for counter, same in sorted(self._trouble.twins.items()):
             here = _Hole(counter, counter)
-            while len(same) > 1:
-                ranked = []
-                for event in same:
-                    keeper = self._keep(here, [one for one in same if one is not event])
-                    if options := self._options(event, holes):
-                        wrong = not evidence.fits(keeper, here)
-                        misorders = evidence.misorders_after(event, options[0].first)
-                        ranked.append(((wrong, misorders, -event.position), event, options))
-                if not ranked:
-                    break
-                best, event, options = min(ranked, key=lambda one: one[0])
-                rivals = sum(rank[0] <= best[0] for rank, _, _ in ranked) > 1
+            keepers = sorted(
+                same,
+                key=lambda e: (not evidence.fits(e, here), evidence.misorder(e, here), e.position),
+            )
+            ranked = []
+            for event in same:
+                at[counter] = keeper = keepers[keepers[0] is event]
+                if options := self._options(event, holes):
+                    wrong = not evidence.fits(keeper, here)
+                    misorders = evidence.misorders_after(event, options[0].first)
+                    ranked.append(((wrong, misorders, -event.position), event, options))
+            ranked.sort(key=lambda one: one[0])
+            for number, (rank, event, options) in enumerate(ranked[: len(same) - 1], 1):
+                rivals = number < len(ranked) and ranked[number][0][0] == rank[0]
                 movers.append(_Loose(event, options, rivals))
-                same.remove(event)
-            self._keep(here, same)
+                keepers.remove(event)
+            at[counter] = keepers[0]
+            same[:] = keepers
         for mover in movers:
             mover.event.counter = 0
         return movers
-
-    def _keep(self, here: _Hole, same: list[AuditedEvent]) -> AuditedEvent:
-        """Keep the event that fits a counter best; of two alike, the first in the file."""
-        keeper = same[0]
-        if len(same) > 1:
-            fits, misorder = self._evidence.fits, self._evidence.misorder
-            keeper = min(same, key=lambda e: (not fits(e, here), misorder(e, here), e.position))
-        self._line.at[here.first] = keeper
-        return keeper
 
     # --- where they go ------------------------------------------------------------------------
 
