@@ -8,9 +8,9 @@ and global states of distributed systems", 1989). So a log is one exactly if
 2. every entry (m, v) of a clock names an event that is there
    (`ketal.auditing.dangling_references`),
 3. the clock of that event, and of the predecessor on the own node, is pointwise
-   at most the own one: this is what "transitive" and "never backwards" mean
-   (`ketal.auditing.contradictions`), and
-4. a receive knows its send, where messages are matched.
+   at most the own one: this is what "transitive" and "never backwards" mean; and,
+   where messages are matched, a receive knows its send
+   (`ketal.auditing.contradictions`).
 
 Each axiom is checked on a log in which those before it are settled.
 
@@ -54,7 +54,6 @@ def examine(
     if left:
         _restore(execution, left)
     find_contradictions(execution)
-    _find_unknown_sends(execution)
     return execution
 
 
@@ -64,7 +63,7 @@ def _match(execution: AuditedExecution, messages: Messages) -> None:
     pairing = execution.pairing = paired([event.as_event() for event in events], messages)
     execution.unsure = {events[at].position for at in (*pairing.unsent, *pairing.ambiguous)}
     for receive, send in pairing.sends.items():
-        execution.pairs.append((events[send], events[receive]))
+        execution.sends.setdefault(events[receive].position, []).append(events[send])
         execution.receives.setdefault(events[send].position, []).append(events[receive])
 
 
@@ -82,34 +81,3 @@ def _restore(execution: AuditedExecution, left: frozenset[str]) -> None:
                     restored[name] = known.clock[name]
         if restored != event.clock:
             event.clock = restored
-
-
-def _find_unknown_sends(execution: AuditedExecution) -> None:
-    """Report receives that do not know their send."""
-    for send, receive in execution.pairs:
-        if send.node == receive.node:
-            knows = send.counter < receive.counter
-        else:
-            knows = receive.clock.get(send.node, 0) >= send.counter
-        if knows or not (_is_placed(execution, send) and _is_placed(execution, receive)):
-            continue
-        findings = [execution.finding_of(code, receive) for code in ("A008", "A010")]
-        about = [finding for finding in findings if finding and send.node in finding.blamed]
-        if send.node in receive.unknown and not about:
-            # The entry is wrong in another way.
-            continue
-        # It explains the other finding about the same entry.
-        for finding in about:
-            if finding.blamed == {send.node}:
-                execution.withdraw(finding)
-        receive.unknown |= {send.node}
-        message = f"{receive.dot} receives what {send.dot} sent and does not know it"
-        if send.node != receive.node:
-            message += f": its entry of {send.node} is {receive.clock.get(send.node, 0)}"
-        execution.report("A009", receive, message, dot=receive.dot, blamed={send.node})
-
-
-def _is_placed(execution: AuditedExecution, event: AuditedEvent) -> bool:
-    """Return whether an event's dot is certain."""
-    findings = (execution.finding_of(code, event) for code in ("A001", "A002", "A003"))
-    return event.counter > 0 and all(f is None or f.certain for f in findings)

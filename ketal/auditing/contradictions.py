@@ -1,4 +1,4 @@
-"""Clocks that contradict each other: not transitive, or backwards along a node.
+"""Clocks that contradict each other: not transitive, backwards along a node, a send unknown.
 
 An event's clock has at least what the clocks of the events have that it knows. It is
 enough to compare it with its predecessor and with the events that its entries name, and
@@ -6,13 +6,14 @@ only the entries that are new. So an execution that is none shows as *cases* (f,
 e knows f, and f's entry of m is greater than e's. In each one of three entries is
 wrong: e's of m is too low, e's of f's node claims too much (it does not know f), or f's
 of m claims too much. An entry that goes backwards is the case in which f comes before e
-on one node. An entry that a node dropped, or took over in part, it lacks at each of its
-events from then on.
+on one node. If e receives what f sent, e knows f whatever its clock says, and only its
+entry of f's node can be wrong. An entry that a node dropped, or took over in part, it
+lacks at each of its events from then on.
 
 Cases that have an entry in common may have one cause. If one entry takes part in all of
-them, and what lies before its event and after it agrees without it, it is the fault.
-Else several entries are wrong, and which ones is undecidable: then each entry that is
-too low is named, at the first event that lacks it.
+them, and the events around it leave it a value, it is the fault. Else several entries
+are wrong, and which ones is undecidable: then each entry that is too low is named, at
+the first event that lacks it.
 
 The one rule: of two entries that explain as much, the one that is too low before the
 one that claims too much, the event that knows before the one that is known, and what
@@ -47,6 +48,7 @@ class Case(NamedTuple):
     known: AuditedEvent
     event: AuditedEvent
     name: str
+    received: bool = False
 
     @property
     def falls(self) -> bool:
@@ -55,11 +57,12 @@ class Case(NamedTuple):
 
     def entries(self) -> Iterator[_Entry]:
         """Yield the entries of which one is wrong."""
-        if self.name != self.event.node:
+        if self.name != self.event.node or self.received:
             yield self.event, self.name
-        if not self.falls:
+        if not self.falls and not self.received:
             yield self.event, self.known.node
-        yield self.known, self.name
+        if not self.received:
+            yield self.known, self.name
 
     def role(self, event: AuditedEvent, name: str) -> Role:
         """Return how an event's entry takes part in the case."""
@@ -70,19 +73,19 @@ class Case(NamedTuple):
 
 def find_contradictions(execution: AuditedExecution) -> None:
     """Report the entries that explain all contradictions; they are unknown from then on."""
-    for lacks in _groups(_lacks_of(execution, cases_of(execution))):
+    for lacks in _groups(_lacks_of(execution)):
         _explain(execution, lacks)
 
 
 def cases_of(execution: AuditedExecution) -> Iterator[Case]:
-    """Yield the contradictions between events and what they know."""
+    """Yield the contradictions between events and what they know, each node's in its order."""
     lines = execution.lines
     for node, line in lines.items():
         before: AuditedEvent | None = None
         for event in line.events():
             old: dict[str, int] = {}
             if before is not None:
-                for name in _lacks(before, event):
+                for name in event.lacks(before):
                     yield Case(before, event, name)
                 if before.unknown:
                     yield from _lacks_from_earlier(execution, before, event)
@@ -95,22 +98,15 @@ def cases_of(execution: AuditedExecution) -> Iterator[Case]:
                 other = lines.get(name)
                 known = other.upto(value) if other is not None else None
                 if known is not None:
-                    for lacked in _lacks(known, event):
+                    for lacked in event.lacks(known):
                         yield Case(known, event, lacked)
+            for send in execution.sends.get(event.position, ()):
+                knows = event.value(send.node) - (send.node == node) >= send.counter
+                if knows or send.node in event.unknown:
+                    continue
+                if execution.has_certain_dot(send) and execution.has_certain_dot(event):
+                    yield Case(send, event, send.node, received=True)
             before = event
-
-
-def _lacks(known: AuditedEvent, event: AuditedEvent) -> list[str]:
-    """Return the nodes of which `known` knows more than `event`, which knows it."""
-    clock, node, other = event.clock, event.node, known.node
-    out = []
-    for name, value in known.clock.items():
-        if value > clock.get(name, 0) or name == node:
-            if name == other or name in known.unknown or name in event.unknown:
-                continue
-            if name != node or value >= event.counter:
-                out.append(name)
-    return out
 
 
 def _lacks_from_earlier(
@@ -148,13 +144,13 @@ class _Lack:
             walk = execution.after(walk)
 
 
-def _lacks_of(execution: AuditedExecution, cases: Iterable[Case]) -> list[_Lack]:
-    """Return the lacks of the events of cases; those of a node are in its order."""
+def _lacks_of(execution: AuditedExecution) -> list[_Lack]:
+    """Return what the events of an execution lack; that of a node is in its order."""
     last: dict[tuple[str, str], _Lack] = {}
     lacks = []
-    for case in cases:
-        known, event, name = case
-        lack, value = last.get((event.node, name)), known.clock[name]
+    for case in cases_of(execution):
+        event, name, value = case.event, case.name, case.known.value(case.name)
+        lack = last.get((event.node, name))
         if lack is not None and event is lack.event:
             lack.needed = max(lack.needed, value)
         elif lack is None or not lack.lasts(event, execution.before(event)):
@@ -194,7 +190,7 @@ def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
         (min(case.role(event, name) for case in cases), event.position, name, event)
         for event, name in common
     )
-    alone = [one for one in ranked if not _opens(execution, one[3], one[2], cases)]
+    alone = [one for one in ranked if _may_be_wrong(execution, one[3], one[2], cases)]
     # An entry taken over in part is lacked as long as the node claims to know it.
     partly = [one for one in ranked if one[0] is Role.CLAIMS and len(lacks) > 1]
     if alone or partly:
@@ -203,55 +199,36 @@ def _explain(execution: AuditedExecution, lacks: list[_Lack]) -> None:
         event.unknown |= {name}
         return
     for lack in lacks:
-        case = lack.cases[0]
-        if lack.name == lack.event.node:
+        event, name, role = lack.event, lack.name, Role.LOW
+        wrong: Iterable[AuditedEvent] = lack.events(execution)
+        if name == event.node:
             # Each is before the other: one of them does not know the other one.
-            name = case.known.node
-            _report(execution, lack.event, name, Role.CLAIMS, lack.cases, certain=False)
-            lack.event.unknown |= {name}
-            continue
-        here = [case for case in lack.cases if case.event is lack.event]
-        _report(execution, lack.event, lack.name, Role.LOW, here, certain=False)
-        for event in lack.events(execution):
-            event.unknown |= {lack.name}
+            name, role, wrong = lack.cases[0].known.node, Role.CLAIMS, [event]
+        here = [case for case in lack.cases if case.event is event]
+        _report(execution, event, name, role, here, certain=False)
+        for one in wrong:
+            one.unknown |= {name}
 
 
-def _opens(execution: AuditedExecution, event: AuditedEvent, name: str, cases: list[Case]) -> bool:
-    """Return whether the events around one contradict each other, once its entry is left out."""
+def _may_be_wrong(
+    execution: AuditedExecution, event: AuditedEvent, name: str, cases: list[Case]
+) -> bool:
+    """Return whether the events around one agree with each other without its entry."""
+    if any(case.received for case in cases):
+        # Nothing else can be wrong, though its later events may lack the same.
+        return True
+    low, high = execution.bounds(event, name)
+    if high is not None and low > high:
+        return False
     after = execution.after(event)
     for case in cases:
         # An entry that the next event has as well was not compared.
         if after is not None and case.role(event, name) is Role.CLAIMS:
-            again = Case(case.known, after, case.name)
             claims = after.clock.get(name, 0) == event.clock.get(name, 0)
-            knows = after.value(case.name) - (after.node == case.name)
-            if claims and knows < case.known.clock.get(case.name, 0) and again not in cases:
-                return True
-    knowns = list(_known_otherwise(execution, event, name))
-    if not knowns:
-        return False
-    most = max(knowns, key=lambda known: known.clock.get(name, 0))
-    value = most.clock.get(name, 0)
-    return any(
-        value > later.value(name) - (later.node == name)
-        and later is not most
-        and Case(most, later, name) not in cases
-        for later in execution.later_than(event, name)
-    )
-
-
-def _known_otherwise(
-    execution: AuditedExecution, event: AuditedEvent, name: str
-) -> Iterator[AuditedEvent]:
-    """Yield the events of a node that an event knows otherwise than by its entry of it."""
-    before = execution.known_before(event, name)
-    if before is not None:
-        yield before
-    for node, value in event.clock.items():
-        if node not in (event.node, name) and node not in event.unknown:
-            known = execution.named(node, value)
-            if known is not None and name not in known.unknown:
-                yield known
+            lacks = case.name in after.lacks(case.known)
+            if claims and lacks and Case(case.known, after, case.name) not in cases:
+                return False
+    return True
 
 
 # --- how it is reported -------------------------------------------------------------------
@@ -267,48 +244,35 @@ def _report(
     certain: bool,
 ) -> None:
     """Report an entry, by the case that shows best how it is wrong."""
-    shown = [case for case in cases if case.role(event, name) is role]
-    case = next((case for case in shown if case.falls), shown[0])
-    code = "A010" if case.falls and role is not Role.CLAIMS else "A008"
-    if role is Role.HIGH:
-        message = (_rises if case.falls else _claims)(event, case.event, name)
-    elif case.falls:
-        message = _falls(event, case.known, name)
-    else:
-        message = _not_transitive(case)
+    shown = [case for case in cases if case.received or case.role(event, name) is role]
+    case = min(shown, key=lambda case: (not case.received, not case.falls))
+    code = "A009" if case.received else "A008"
+    if case.falls and not case.received and role is not Role.CLAIMS:
+        code = "A010"
+    message = _message(case, event, role)
     execution.report(code, event, message, dot=event.dot, blamed={name}, certain=certain)
 
 
-def _falls(event: AuditedEvent, before: AuditedEvent, name: str) -> str:
-    return (
-        f"the entry of {name} goes backwards: it is {event.clock.get(name, 0)} at {event.dot} "
-        f"and was {before.clock.get(name, 0)} at {before.dot}"
-    )
-
-
-def _rises(event: AuditedEvent, after: AuditedEvent, name: str) -> str:
-    return (
-        f"the entry of {name} goes backwards: it is {event.clock.get(name, 0)} at {event.dot} "
-        f"and {after.clock.get(name, 0)} at {after.dot}, which comes later"
-    )
-
-
-def _claims(event: AuditedEvent, later: AuditedEvent, name: str) -> str:
-    value = event.clock.get(name, 0)
-    if later.node == name:
-        return f"{event.dot} knows {name}@{value}, and {later.dot} knows {event.dot}: a round"
-    return (
-        f"{event.dot} claims to know {name}@{value}, and {later.dot}, which knows {event.dot}, "
-        f"does not: its entry of {name} is {later.clock.get(name, 0)}"
-    )
-
-
-def _not_transitive(case: Case) -> str:
-    known, event, name = case
-    value = known.clock[name]
+def _message(case: Case, blamed: AuditedEvent, role: Role) -> str:
+    """Return in a sentence how the entry of an event that is blamed for a case is wrong."""
+    known, event, name, received = case
+    less, more = event.clock.get(name, 0), known.value(name)
+    if received:
+        message = f"{event.dot} receives what {known.dot} sent and does not know it"
+        return message if case.falls else f"{message}: its entry of {name} is {less}"
+    if case.falls and role is not Role.CLAIMS:
+        values = f"it is {less} at {event.dot} and was {more} at {known.dot}"
+        if blamed is known:
+            values = f"it is {more} at {known.dot} and {less} at {event.dot}, which comes later"
+        return f"the entry of {name} goes backwards: {values}"
+    if role is not Role.HIGH:
+        message = f"{event.dot} knows {known.dot}, which knows {name}@{more}"
+        if name == event.node:
+            return f"{message}: each before the other"
+        return f"{message}, and {event.dot} does not: its entry of {name} is {less}"
     if name == event.node:
-        return f"{event.dot} knows {known.dot}, which knows {name}@{value}: each before the other"
+        return f"{known.dot} knows {name}@{more}, and {event.dot} knows {known.dot}: a round"
     return (
-        f"{event.dot} knows {known.dot}, which knows {name}@{value}, and {event.dot} does not: "
-        f"its entry of {name} is {event.clock.get(name, 0)}"
+        f"{known.dot} claims to know {name}@{more}, and {event.dot}, which knows {known.dot}, "
+        f"does not: its entry of {name} is {less}"
     )

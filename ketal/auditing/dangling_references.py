@@ -26,7 +26,9 @@ def find_unknown_references(execution: AuditedExecution) -> None:
         for name, counter in event.clock.items():
             if counter <= tops.get(name, 0) or name == event.node or name in event.unknown:
                 continue
-            if _refuted(execution, event, name, counter):
+            _, high = execution.bounds(event, name)
+            if high is not None and counter > high:
+                # An event that knows this one does not know what it refers to.
                 refuted.append((event, name, counter))
             else:
                 shared.setdefault(name, []).append((event, counter))
@@ -36,14 +38,6 @@ def find_unknown_references(execution: AuditedExecution) -> None:
     for name in sorted(shared):
         for group in _causes(execution, shared[name]):
             _report_group(execution, name, group)
-
-
-def _refuted(execution: AuditedExecution, event: AuditedEvent, name: str, counter: int) -> bool:
-    """Return whether an event that knows this one does not know what it refers to."""
-    after = execution.after(event)
-    later = [after] if after is not None else []
-    later += execution.knowers(event.node, event.counter)
-    return any(e.value(name) < counter for e in later if name not in e.unknown)
 
 
 def _causes(
@@ -78,21 +72,10 @@ def _report_group(execution: AuditedExecution, name: str, group: list[_Reference
     first, counter = min(
         group, key=lambda r: (sum(r[0].clock.values()) - r[0].clock[name], r[0].position)
     )
-    alone = len(group) == 1 and _cannot_know(execution, first, name)
-    _report(execution, first, name, counter, len(group), certain=alone)
-
-
-def _cannot_know(execution: AuditedExecution, event: AuditedEvent, name: str) -> bool:
-    """Return whether an event lacks what any event after a node's last one must know."""
-    line = execution.lines.get(name)
-    if line is None or not line.counters:
-        return False
-    last = line.at[line.top]
-    return any(
-        value >= event.counter if n == event.node else value > event.clock.get(n, 0)
-        for n, value in last.clock.items()
-        if n != name and n not in last.unknown and n not in event.unknown
-    )
+    # What any event after the last one of the node knows, this one must know.
+    last = execution.last(name)
+    wrong = len(group) == 1 and last is not None and bool(first.lacks(last))
+    _report(execution, first, name, counter, len(group), certain=wrong)
 
 
 def _report(
@@ -104,11 +87,11 @@ def _report(
     *,
     certain: bool = False,
 ) -> None:
-    line = execution.lines.get(name)
-    if line is None or not line.counters:
+    last = execution.last(name)
+    if last is None:
         code, why = "A007", f"no event of {name} is in the log"
     else:
-        code, why = "A006", f"the last event of {name} in the log is {name}@{line.top}"
+        code, why = "A006", f"the last event of {name} in the log is {last.dot}"
     message = f"{event.dot} refers to {name}@{counter}, but {why}"
     if count > 1:
         message += f"; {count:,} events in all refer to {name} beyond what there is"

@@ -19,6 +19,7 @@ dot, and a hole that nothing fits is a lost event.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from math import sqrt
@@ -55,16 +56,12 @@ def assign_dots(
         return
     most = {n: line.top + trouble.get(n, Trouble()).spare for n, line in execution.lines.items()}
     named = _named_behind(execution, most)
-    ordered = _is_ordered(execution)
     unsettled = {e.position for of in trouble.values() for s in of.twins.values() for e in s}
-    for node in execution.lines:
+    evidence = _Evidence(execution, most, left, unsettled, _is_ordered(execution))
+    for node, line in execution.lines.items():
         if node in trouble:
-            places = _PlaceEvidence(
-                execution, node, _Evidence(most, left | {node}, unsettled, ordered)
-            )
-            of_node = _DotAssignment(execution, node, trouble[node], named.get(node, 0), places)
-            of_node.assign()
-            unsettled.difference_update(event.position for event in execution.lines[node].events())
+            _DotAssignment(evidence, node, trouble[node], named.get(node, 0)).assign()
+            unsettled.difference_update(event.position for event in line.events())
     execution.events.sort(key=lambda event: event.position)
     _report_holes(execution)
 
@@ -108,28 +105,6 @@ def _report_holes(execution: AuditedExecution) -> None:
             execution.report("A004", after, message, dot=Dot(node, first))
 
 
-class _Evidence(NamedTuple):
-    """The evidence of the log as a whole about the events of a node.
-
-    Attributes
-    ----------
-    most : dict of str to int
-        The greatest counter that each node can have, were no event lost: what names a
-        later one is no evidence.
-    skip : frozenset of str
-        Nodes whose entries are no evidence.
-    unsettled : set of int
-        Positions of events that share a dot: what stands there may be another one.
-    ordered : bool
-        Whether the file has each node's order.
-    """
-
-    most: dict[str, int]
-    skip: frozenset[str]
-    unsettled: set[int]
-    ordered: bool
-
-
 class _Hole(NamedTuple):
     """A run of counters that no event has."""
 
@@ -150,154 +125,125 @@ class _Loose:
     ----------
     event : AuditedEvent
         The event.
-    runs : list of _Hole
+    holes : list of _Hole
         Where it fits, the best first.
     rivals : bool
         Whether another event with its dot could get one in its stead.
     """
 
     event: AuditedEvent
-    runs: list[_Hole]
+    holes: Sequence[_Hole]
     rivals: bool = False
 
 
-class _PlaceEvidence:
-    """The evidence for and against an event at each place of its node's line."""
+@dataclass(slots=True)
+class _Evidence:
+    """The evidence of a log for and against an event at a place of its node's line.
 
-    def __init__(self, execution: AuditedExecution, node: str, evidence: _Evidence) -> None:
-        self.line = execution.lines[node]
-        self.ordered = evidence.ordered
-        self._execution = execution
-        self._node = node
-        self._most, self._skip, self._unsettled, _ = evidence
-        # Wrong own entries far behind have places of their own, in no order.
-        self._by_place = sorted((self._place_before(run), run) for run in self.runs())
+    Attributes
+    ----------
+    execution : AuditedExecution
+        Its events.
+    most : dict of str to int
+        The greatest counter that each node can have, were no event lost: what names a
+        later one is no evidence.
+    left : frozenset of str
+        Nodes whose entries are no evidence.
+    unsettled : set of int
+        Positions of events that share a dot: what stands there may be another one.
+    ordered : bool
+        Whether the file has each node's order.
+    """
 
-    def runs(self) -> list[_Hole]:
-        """Return the holes of the line."""
-        return [_Hole(first, last) for first, last in self.line.gaps()]
+    execution: AuditedExecution
+    most: dict[str, int]
+    left: frozenset[str]
+    unsettled: set[int]
+    ordered: bool
 
-    def fits(self, event: AuditedEvent, run: _Hole) -> bool:
-        """Return whether nothing contradicts an event in a run, but perhaps the file."""
-        node, line, execution = self._node, self.line, self._execution
-        unsettled = self._unsettled
-        before, after = line.upto(run.first - 1), line.above(run.last)
-        if before is not None and self.exceeds(before, event):
+    def around(
+        self, event: AuditedEvent, hole: _Hole
+    ) -> tuple[AuditedEvent | None, AuditedEvent | None]:
+        """Return the neighbours that an event has in a hole of its node."""
+        line = self.execution.lines[event.node]
+        return line.upto(hole.first - 1), line.above(hole.last)
+
+    def fits(self, event: AuditedEvent, hole: _Hole) -> bool:
+        """Return whether nothing contradicts an event in a hole, but perhaps the file."""
+        node, execution = event.node, self.execution
+        before, after = self.around(event, hole)
+        if before is not None and self.contradicts(before, event):
             return False
-        if after is not None and self.exceeds(event, after):
+        if after is not None and self.contradicts(event, after):
             return False
-        for knower in execution.knowers(node, run.last):
+        for knower in execution.knowers(node, hole.last):
             # An event that knows the next one, too, need not be compared.
             further = after is not None and knower.clock[node] >= after.counter
-            if further or knower.position in unsettled:
-                continue
-            if self.exceeds(event, knower) or event.value(knower.node) >= knower.counter:
+            settled = not further and knower.position not in self.unsettled
+            if settled and self.contradicts(event, knower):
                 return False
         for name, value in event.clock.items():
-            if name in self._skip or name in event.unknown:
+            if name == node or name in self.left or name in event.unknown:
                 continue
             known = execution.named(name, value)
-            if known is None or node in known.unknown or known.position in unsettled:
+            if known is None or node in known.unknown or known.position in self.unsettled:
                 continue
-            if known.clock.get(node, 0) >= run.first:
+            if known.clock.get(node, 0) >= hole.first:
                 return False
-        return all(
-            other.value(node) >= run.first for other in execution.receives.get(event.position, ())
-        )
+        received = execution.receives.get(event.position, ())
+        return all(other.value(node) >= hole.first for other in received)
 
-    def exceeds(self, event: AuditedEvent, later: AuditedEvent) -> bool:
+    def contradicts(self, event: AuditedEvent, later: AuditedEvent) -> bool:
         """Return whether an event knows more of another node than a later one does."""
-        clock, unknown, most = later.clock, later.unknown, self._most
         return any(
-            clock.get(name, 0) < value <= most.get(name, 0)
-            and name not in self._skip
-            and name != later.node
-            and name not in unknown
-            and name not in event.unknown
-            for name, value in event.clock.items()
+            event.clock[name] <= self.most.get(name, 0) and name not in self.left
+            for name in later.lacks(event)
         )
 
-    def misorder(self, event: AuditedEvent, run: _Hole) -> int:
-        """Count the neighbours in a run that stand on its wrong side in the file."""
-        before, after = self.line.upto(run.first - 1), self.line.above(run.last)
+    def misorder(self, event: AuditedEvent, hole: _Hole) -> int:
+        """Count the neighbours in a hole that stand on its wrong side in the file."""
+        before, after = self.around(event, hole)
         return (before is not None and before.position > event.position) + (
             after is not None and after.position < event.position
         )
 
-    def options(self, event: AuditedEvent, runs: list[_Hole], *, fill: bool = False) -> list[_Hole]:
-        """Return the runs that an event fits, the best first.
-
-        To be one of several in a hole explains nothing, unless by the order of the
-        file; but an event without any dot goes into each (`fill`).
-        """
-        if isinstance(event.unknown, Everything) and not self.ordered:
-            return runs
-        options = []
-        for run in self._near(event, runs):
-            misorder = self.misorder(event, run)
-            allowed = not misorder if self.ordered else fill or run.room == 1
-            if allowed and self.fits(event, run):
-                options.append((misorder, abs(run.first - event.counter), run))
-        return [run for _, _, run in sorted(options)]
-
-    def _near(self, event: AuditedEvent, runs: list[_Hole]) -> list[_Hole]:
-        """Return the runs around the one that its line, or its clock, leads to."""
-        if len(runs) <= _NEAR:
-            return runs
-        place = event.position if self.ordered else event.others()
-        rank = bisect_right(self._by_place, (place,))
-        near = self._by_place[max(0, rank - _NEAR) : rank + 1]
-        return [*(run for _, run in near if run < runs[-1]), runs[-1]]
-
-    def _place_before(self, run: _Hole) -> int:
-        before = self.line.upto(run.first - 1)
-        if before is None:
-            return -1
-        return before.position if self.ordered else before.others()
-
     def misorders_after(self, event: AuditedEvent, counter: int) -> int:
         """Count the neighbours in the wrong order around two counters, once an event is moved."""
-        line, was = self.line, event.counter
+        line, was = self.execution.lines[event.node], event.counter
         event.counter = counter
         line.put(event)
-        pairs = set()
-        for place in (was, counter):
-            there, before, after = line.at[place], line.upto(place - 1), line.above(place)
-            pairs |= {(e, there) for e in (before,) if e and e.position > there.position}
-            pairs |= {(there, e) for e in (after,) if e and e.position < there.position}
+        places = {line.at[place] for place in (was, counter)}
+        pairs = {(before, e) for e in places if (before := line.upto(e.counter - 1))}
+        pairs |= {(e, after) for e in places if (after := line.above(e.counter))}
         line.take(event)
         event.counter = was
-        return len(pairs)
+        return sum(a.position > b.position for a, b in pairs)
 
 
 class _DotAssignment:
     """The events of one node that counts otherwise than 1, 2, 3, …."""
 
-    def __init__(
-        self,
-        execution: AuditedExecution,
-        node: str,
-        trouble: Trouble,
-        named: int,
-        places: _PlaceEvidence,
-    ) -> None:
-        self._execution = execution
+    def __init__(self, evidence: _Evidence, node: str, trouble: Trouble, named: int) -> None:
+        self._execution = evidence.execution
+        self._evidence = evidence
+        self._ordered = evidence.ordered
         self._node = node
-        self._line = execution.lines[node]
+        self._line = evidence.execution.lines[node]
         self._trouble = trouble
         self._named = named
-        self._places = places
+        # Wrong own entries far behind have places of their own, in no order.
+        self._by_place = sorted((self._place_before(hole), hole) for hole in self._holes())
 
     def assign(self) -> None:
         """Assign a counter to each of its events, or report it."""
         trouble, line = self._trouble, self._line
-        behind = self._take_behind(self._places.runs())
-        runs = self._places.runs()
+        behind = self._take_behind()
+        holes = self._holes()
         if line.top < (last := min(self._named, line.top + trouble.spare)):
-            runs.append(_Hole(line.top + 1, last))
-        movers = self._movers(runs)
-        loose = [_Loose(e, self._places.options(e, runs, fill=True)) for e in trouble.strays]
-        loose += [_Loose(e, self._places.options(e, runs)) for e in behind]
+            holes.append(_Hole(line.top + 1, last))
+        movers = self._movers(holes)
+        loose = [_Loose(e, self._options(e, holes, fill=True)) for e in trouble.strays]
+        loose += [_Loose(e, self._options(e, holes)) for e in behind]
         self._place(loose + movers)
         for event in [*behind, *(mover.event for mover in movers)]:
             if not event.counter:
@@ -309,107 +255,123 @@ class _DotAssignment:
                     self._report_extra(event)
         self._place_copies()
 
-    # --- events whose recorded dot may be wrong ---------------------------------------------
+    # --- where an event fits ------------------------------------------------------------------
 
-    def _take_behind(self, gaps: list[_Hole]) -> list[AuditedEvent]:
+    def _holes(self) -> list[_Hole]:
+        return [_Hole(first, last) for first, last in self._line.gaps()]
+
+    def _options(
+        self, event: AuditedEvent, holes: list[_Hole], *, fill: bool = False
+    ) -> list[_Hole]:
+        """Return the holes that an event fits, the best first.
+
+        To be one of several in a hole explains nothing, unless by the order of the
+        file; but an event without any dot goes into each (`fill`).
+        """
+        if isinstance(event.unknown, Everything) and not self._ordered:
+            return holes
+        options = []
+        for hole in self._near(event, holes):
+            misorder = self._evidence.misorder(event, hole)
+            allowed = not misorder if self._ordered else fill or hole.room == 1
+            if allowed and self._evidence.fits(event, hole):
+                options.append((misorder, abs(hole.first - event.counter), hole))
+        return [hole for _, _, hole in sorted(options)]
+
+    def _near(self, event: AuditedEvent, holes: list[_Hole]) -> list[_Hole]:
+        """Return the holes around the one that its line, or its clock, leads to."""
+        if len(holes) <= _NEAR:
+            return holes
+        rank = bisect_right(self._by_place, (self._place_of(event),))
+        near = self._by_place[max(0, rank - _NEAR) : rank + 1]
+        return [*(hole for _, hole in near if hole < holes[-1]), holes[-1]]
+
+    def _place_before(self, hole: _Hole) -> int:
+        before = self._line.upto(hole.first - 1)
+        return -1 if before is None else self._place_of(before)
+
+    def _place_of(self, event: AuditedEvent) -> int:
+        """Return what grows along the node: the line in the file, or what events know."""
+        return event.position if self._ordered else event.others()
+
+    # --- events whose recorded dot may be wrong -----------------------------------------------
+
+    def _take_behind(self) -> list[AuditedEvent]:
         """Remove the last events, as long as they more likely belong in holes."""
         taken: list[AuditedEvent] = []
-        line, twins = self._line, self._trouble.twins
-        self._latest = max(line.events(), key=AuditedEvent.others, default=None)
-        while gaps:
-            block = range(gaps[-1].last + 1, line.top + 1)
-            if self._belong_below(block, gaps[:-1]):
-                gaps.pop()
-            elif self._contradicts(line.top) and self._belong_below(block[-1:], gaps):
-                block = block[-1:]
-                if block.start == gaps[-1].last + 1:
-                    gaps.pop()
-            else:
+        line, holes = self._line, self._holes()
+        latest = max(line.events(), key=self._place_of, default=None)
+        while holes:
+            top = line.top
+            same = self._trouble.twins.get(top, [line.at[top]])
+            if not all(self._belongs_below(event, top, holes, latest) for event in same):
                 break
-            for counter in block:
-                taken += twins.pop(counter, [line.at[counter]])
-                line.take(line.at[counter])
+            taken += same
+            self._trouble.twins.pop(top, None)
+            line.take(line.at[top])
+            if holes[-1].last == top - 1:
+                holes.pop()
         for event in taken:
             event.counter = 0
         return taken
 
-    def _contradicts(self, counter: int) -> bool:
-        """Return whether all events of a dot behind others are contradicted there."""
-        here = _Hole(counter, counter)
-        same = self._trouble.twins.get(counter, [self._line.at[counter]])
-        return not any(
-            self._places.fits(event, here)
-            and not (self._latest and self._places.exceeds(self._latest, event))
-            and not (self._places.ordered and self._places.misorder(event, here))
-            for event in same
+    def _belongs_below(
+        self, event: AuditedEvent, top: int, holes: list[_Hole], latest: AuditedEvent | None
+    ) -> bool:
+        """Return whether an event with the last dot is likelier in a hole than there.
+
+        Its place contradicts it; or no event knows the ones that would be missing right
+        before it, and by the order of the file it is not last.
+        """
+        here, evidence = _Hole(top, top), self._evidence
+        if (
+            not evidence.fits(event, here)
+            or (latest is not None and evidence.contradicts(latest, event))
+            or (latest is not None and self._ordered and latest.position > event.position)
+        ):
+            return bool(self._options(event, holes))
+        if holes[-1].last < top - 1:
+            return False
+        if any(
+            knower.clock[self._node] <= top
+            for knower in self._execution.knowers(self._node, holes[-1].first)
+        ):
+            return False
+        options = self._options(event, holes[:-1])
+        return bool(options) and (
+            evidence.misorder(event, options[0]) <= evidence.misorder(event, here)
         )
 
-    def _belong_below(self, block: range, gaps: list[_Hole]) -> bool:
-        """Return whether the last events of the line are likelier in holes than where they are.
+    def _movers(self, holes: list[_Hole]) -> list[_Loose]:
+        """Remove, of events with one dot, those that fit a hole; the best of the others has it.
 
-        One of them contradicts its place; or no event knows the ones that would be
-        missing before them, and by the order of the file they are not last.
+        It moves first what is wrong there, then what leaves the lines in order.
         """
-        line, last = self._line, block[-1]
-        if len(block) > sum(run.room for run in gaps):
-            return False
-        contradicts = any(map(self._contradicts, block))
-        if not contradicts:
-            before = line.upto(block.start - 1)
-            knowers = self._execution.knowers(self._node, before.counter + 1 if before else 1)
-            if any(knower.clock[self._node] <= last for knower in knowers):
-                return False
-        for counter in block:
-            here = _Hole(counter, counter)
-            for event in self._trouble.twins.get(counter, [line.at[counter]]):
-                options = self._places.options(event, gaps)
-                if not options:
-                    return False
-                worse = self._places.misorder(event, options[0]) > self._places.misorder(
-                    event, here
-                )
-                if worse and not contradicts:
-                    return False
-        return True
-
-    def _movers(self, runs: list[_Hole]) -> list[_Loose]:
-        """Remove, of events with one dot, those that fit a hole; the others share it."""
         movers: list[_Loose] = []
+        evidence, at = self._evidence, self._line.at
         for counter, same in sorted(self._trouble.twins.items()):
-            while len(same) > 1:
-                ranked = []
-                for event in same:
-                    keeper = self._keep(counter, [one for one in same if one is not event])
-                    if options := self._places.options(event, runs):
-                        wrong = not self._places.fits(keeper, _Hole(counter, counter))
-                        misorders = self._places.misorders_after(event, options[0].first)
-                        ranked.append(((wrong, misorders, -event.position), event, options))
-                if not ranked:
-                    break
-                best, event, options = min(ranked, key=lambda one: one[0])
-                rivals = sum(rank[0] <= best[0] for rank, _, _ in ranked) > 1
+            here = _Hole(counter, counter)
+            keepers = sorted(
+                same,
+                key=lambda e: (not evidence.fits(e, here), evidence.misorder(e, here), e.position),
+            )
+            ranked = []
+            for event in same:
+                at[counter] = keeper = keepers[keepers[0] is event]
+                if options := self._options(event, holes):
+                    wrong = not evidence.fits(keeper, here)
+                    misorders = evidence.misorders_after(event, options[0].first)
+                    ranked.append(((wrong, misorders, -event.position), event, options))
+            ranked.sort(key=lambda one: one[0])
+            for number, (rank, event, options) in enumerate(ranked[: len(same) - 1], 1):
+                rivals = number < len(ranked) and ranked[number][0][0] == rank[0]
                 movers.append(_Loose(event, options, rivals))
-                same.remove(event)
-            self._keep(counter, same)
+                keepers.remove(event)
+            at[counter] = keepers[0]
+            same[:] = keepers
         for mover in movers:
             mover.event.counter = 0
         return movers
-
-    def _keep(self, counter: int, same: list[AuditedEvent]) -> AuditedEvent:
-        """Keep the event that fits a counter best; of two alike, the first in the file."""
-        here = _Hole(counter, counter)
-        keeper = same[0]
-        if len(same) > 1:
-            keeper = min(
-                same,
-                key=lambda e: (
-                    not self._places.fits(e, here),
-                    self._places.misorder(e, here),
-                    e.position,
-                ),
-            )
-        self._line.at[counter] = keeper
-        return keeper
 
     # --- where they go ------------------------------------------------------------------------
 
@@ -417,21 +379,18 @@ class _DotAssignment:
         """Assign events to holes; one with the fewest candidates goes first."""
         held: dict[_Hole, list[_Loose]] = {}
         wanted: dict[_Hole, int] = {}
-        for one in sorted(loose, key=lambda one: (len(one.runs), one.event.position)):
-            for run in one.runs:
-                wanted[run] = wanted.get(run, 0) + 1
-            free = (run for run in one.runs if len(held.get(run, ())) < run.room)
+        for one in sorted(loose, key=lambda one: (len(one.holes), one.event.position)):
+            for hole in one.holes:
+                wanted[hole] = wanted.get(hole, 0) + 1
+            free = (hole for hole in one.holes if len(held.get(hole, ())) < hole.room)
             for first in islice(free, 1):
                 held.setdefault(first, []).append(one)
-        for run, members in held.items():
-            members.sort(key=lambda one: self._place_of(one.event))
-            full = len(members) == run.room and (run.room == 1 or self._places.ordered)
-            for counter, one in enumerate(members, run.first):
-                certain = full and wanted[run] == run.room and not one.rivals
-                self._renumber(one.event, counter, certain=certain and len(one.runs) == 1)
-
-    def _place_of(self, event: AuditedEvent) -> tuple[int, int]:
-        return (0 if self._places.ordered else event.others()), event.position
+        for hole, members in held.items():
+            members.sort(key=lambda one: (self._place_of(one.event), one.event.position))
+            full = len(members) == hole.room and (hole.room == 1 or self._ordered)
+            for counter, one in enumerate(members, hole.first):
+                certain = full and wanted[hole] == hole.room and not one.rivals
+                self._renumber(one.event, counter, certain=certain and len(one.holes) == 1)
 
     def _put_back(self, event: AuditedEvent) -> None:
         """Leave an event whose place others took at its recorded dot."""
@@ -445,11 +404,11 @@ class _DotAssignment:
         """Place events that fit no hole after the last event."""
         line = self._line
         whole = line.top == len(line.counters)
-        for event in sorted(strays, key=self._place_of):
-            run = _Hole(line.top + 1, line.top + 1)
-            in_order = whole or not self._places.ordered or not self._places.misorder(event, run)
-            if in_order and self._places.fits(event, run):
-                self._renumber(event, run.first, certain=whole and len(strays) == 1)
+        for event in sorted(strays, key=lambda e: (self._place_of(e), e.position)):
+            hole = _Hole(line.top + 1, line.top + 1)
+            in_order = whole or not self._ordered or not self._evidence.misorder(event, hole)
+            if in_order and self._evidence.fits(event, hole):
+                self._renumber(event, hole.first, certain=whole and len(strays) == 1)
 
     def _renumber(self, event: AuditedEvent, counter: int, *, certain: bool) -> None:
         was = event.clock.get(event.node, 0)
@@ -489,10 +448,10 @@ class _DotAssignment:
         Only a hole right where the second one stands in the file is evidence enough.
         """
         for event in self._trouble.copies:
-            run = _Hole(event.counter + 1, event.counter + 1)
-            free = run.first not in self._line.at and run.first < self._line.top
-            if free and run in self._places.options(event, [run]) and self._places.ordered:
+            hole = _Hole(event.counter + 1, event.counter + 1)
+            free = hole.first not in self._line.at and hole.first < self._line.top
+            if free and self._ordered and self._options(event, [hole]):
                 self._execution.events.append(event)
-                self._renumber(event, run.first, certain=run.first + 1 in self._line.at)
+                self._renumber(event, hole.first, certain=hole.first + 1 in self._line.at)
             else:
                 self._execution.duplicates += 1

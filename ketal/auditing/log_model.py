@@ -13,7 +13,7 @@ on it names no event, and no fault of its own event is derived from it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ketal.logs.traces.message_pairing import Pairing
@@ -82,6 +82,34 @@ class AuditedEvent:
         """Return its entry of a node; the own one as it must be."""
         return self.counter if name == self.node else self.clock.get(name, 0)
 
+    def lacks(self, known: AuditedEvent) -> list[str]:
+        """Return the nodes of which an event knows more than this one, which knows that event.
+
+        The own node is one of them if the event knows this one, too.
+        """
+        clock, node, other = self.clock, self.node, known.node
+        out = []
+        for name, value in known.clock.items():
+            if value > clock.get(name, 0) or name == node:
+                if name == other or name in known.unknown or name in self.unknown:
+                    continue
+                if name != node or value >= self.counter:
+                    out.append(name)
+        return out
+
+    def certain_entries(self, lost: frozenset[str] = NONE) -> dict[str, int]:
+        """Return its clock without the entries that are unknown, but for those of `lost`."""
+        unknown = self.unknown
+        clock = {n: v for n, v in self.clock.items() if n not in unknown or n in lost}
+        clock[self.node] = self.counter
+        return clock
+
+    def correct(self, entries: dict[str, int]) -> None:
+        """Replace some entries of its clock; they are known from then on."""
+        if entries:
+            self.clock = self.clock | entries
+            self.unknown = self.unknown - entries.keys()
+
     def as_event(self, lost: frozenset[str] = NONE) -> Event:
         """Return it as it counts: with its dot as it must be, and a clock restored.
 
@@ -91,7 +119,7 @@ class AuditedEvent:
         same = isinstance(read, Event) and read.clock is self.clock and read.node == self.node
         if isinstance(read, Event) and same and read.counter == self.counter and unknown <= lost:
             return read
-        clock = {n: v for n, v in self.clock.items() if n not in unknown or n in lost}
+        clock = self.certain_entries(lost)
         clock[self.node] = max(1, self.counter)
         return Event(self.node, read.type, clock, read.time, read.data, read.id)
 
@@ -196,10 +224,8 @@ class AuditedExecution:
         Events that were there before, with the same content.
     pairing : Pairing or None
         How its messages pair, where they were matched.
-    pairs : list of (AuditedEvent, AuditedEvent)
-        Sends and receives.
-    receives : dict of int to list of AuditedEvent
-        By position of a send, what receives its message.
+    sends, receives : dict of int to list of AuditedEvent
+        By position of a receive, the sends of its messages, and the other way round.
     unsure : set of int
         Positions of receives whose message no event sends, or several.
     """
@@ -210,7 +236,7 @@ class AuditedExecution:
         self.findings: list[Finding] = []
         self.duplicates = 0
         self.pairing: Pairing | None = None
-        self.pairs: list[tuple[AuditedEvent, AuditedEvent]] = []
+        self.sends: dict[int, list[AuditedEvent]] = {}
         self.receives: dict[int, list[AuditedEvent]] = {}
         self.unsure: set[int] = set()
         self._by_event: dict[tuple[int, str, str], Finding] = {}
@@ -244,10 +270,10 @@ class AuditedExecution:
         """Return the finding of a code about an event."""
         return self._by_event.get((event.position, code, ""))
 
-    def withdraw(self, finding: Finding) -> None:
-        """Remove a finding that another one explains."""
-        del self._by_event[finding.event.position, finding.code, ""]
-        self.findings.remove(finding)
+    def has_certain_dot(self, event: AuditedEvent) -> bool:
+        """Return whether an event has a dot, and no other one may be meant."""
+        findings = (self.finding_of(code, event) for code in ("A001", "A002", "A003"))
+        return event.counter > 0 and all(f is None or f.certain for f in findings)
 
     def settled(self) -> Iterator[AuditedEvent]:
         """Yield the events that have a dot of their own, node by node."""
@@ -258,6 +284,11 @@ class AuditedExecution:
         """Return the event that an entry names, or the last before it; None without any."""
         line = self.lines.get(node)
         return None if line is None else line.upto(counter)
+
+    def last(self, node: str) -> AuditedEvent | None:
+        """Return the last event of a node; None without any."""
+        line = self.lines.get(node)
+        return line.at[line.top] if line is not None and line.counters else None
 
     def before(self, event: AuditedEvent) -> AuditedEvent | None:
         """Return an event's predecessor on its line."""
@@ -275,22 +306,37 @@ class AuditedExecution:
             known = line.upto(known.counter - 1)
         return known
 
-    def known_after(self, event: AuditedEvent, name: str) -> AuditedEvent | None:
-        """Return the first event after one whose entry of a node is not unknown."""
-        line = self.lines[event.node]
-        known = line.above(event.counter)
-        while known is not None and name in known.unknown:
-            known = line.above(known.counter)
-        return known
-
     def later_than(self, event: AuditedEvent, name: str) -> Iterator[AuditedEvent]:
         """Yield of each node the first event that knows an event, and of a node something."""
-        after = self.known_after(event, name)
+        line = self.lines[event.node]
+        after = line.above(event.counter)
+        while after is not None and name in after.unknown:
+            after = line.above(after.counter)
         if after is not None:
             yield after
         for knower in self.knowers(event.node, event.counter):
             if name not in knower.unknown:
                 yield knower
+
+    def bounds(self, event: AuditedEvent, name: str) -> tuple[int, int | None]:
+        """Return the least and the greatest value of an entry that agree with other events.
+
+        It is at least what the event's predecessor, the events that its other entries name
+        and the sends that it receives know of the node, and at most what those know of it
+        that know the event; None where none does.
+        """
+        low = 0
+        before = self.known_before(event, name)
+        named = [
+            self.named(node, value)
+            for node, value in event.clock.items()
+            if node not in (event.node, name) and node not in event.unknown
+        ]
+        for known in (before, *named, *self.sends.get(event.position, ())):
+            if known is not None and name not in known.unknown:
+                low = max(low, known.value(name))
+        later = [e.value(name) - (e.node == name) for e in self.later_than(event, name)]
+        return low, min(later, default=None)
 
     def knowns(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         """Yield the events that an event knows directly, its predecessor first."""
@@ -325,36 +371,34 @@ class AuditedExecution:
                     break
                 rank += 1
 
-    def in_causal_order(
-        self, extra: Mapping[int, Sequence[AuditedEvent]] | None = None
-    ) -> Iterator[AuditedEvent]:
-        """Yield the events, each after those that its clock names.
+    def in_causal_order(self) -> Iterator[AuditedEvent]:
+        """Yield the events, each after those that its clock names and the sends it receives.
 
-        Parameters
-        ----------
-        extra : mapping of int to sequence of AuditedEvent
-            By position, events that come before as well. Where clocks contradict
-            each other the order is that of the walk.
+        Where clocks contradict each other the order is that of the walk.
         """
-        more = extra or {}
-        done: set[int] = set()
-        for root in self.settled():
-            if root.position in done:
-                continue
-            done.add(root.position)
-            stack = [(root, self._causes(root, more))]
-            while stack:
-                event, rest = stack[-1]
-                deeper = next((e for e in rest if e.position not in done), None)
-                if deeper is None:
-                    yield event
-                    stack.pop()
-                else:
-                    done.add(deeper.position)
-                    stack.append((deeper, self._causes(deeper, more)))
+        return causal_order(self.settled(), self._causes)
 
-    def _causes(
-        self, event: AuditedEvent, more: Mapping[int, Sequence[AuditedEvent]]
-    ) -> Iterator[AuditedEvent]:
+    def _causes(self, event: AuditedEvent) -> Iterator[AuditedEvent]:
         yield from self.knowns(event)
-        yield from more.get(event.position, ())
+        yield from (send for send in self.sends.get(event.position, ()) if send.counter)
+
+
+def causal_order(
+    roots: Iterable[AuditedEvent], causes: Callable[[AuditedEvent], Iterable[AuditedEvent]]
+) -> Iterator[AuditedEvent]:
+    """Yield events, each after its causes; in a circle of causes, in the order of the walk."""
+    done: set[int] = set()
+    for root in roots:
+        if root.position in done:
+            continue
+        done.add(root.position)
+        stack = [(root, iter(causes(root)))]
+        while stack:
+            event, rest = stack[-1]
+            deeper = next((e for e in rest if e.position not in done), None)
+            if deeper is None:
+                yield event
+                stack.pop()
+            else:
+                done.add(deeper.position)
+                stack.append((deeper, iter(causes(deeper))))

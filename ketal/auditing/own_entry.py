@@ -80,8 +80,8 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
     """Take the valid entries of an invalid clock, and report the others."""
     node = event.node
     raw = draft.clock if isinstance(draft.clock, dict) else {}
-    wrong = [str(m) for m, v in raw.items() if not (isinstance(m, str) and _is_counter(v))]
-    event.clock = {m: v for m, v in raw.items() if isinstance(m, str) and _is_counter(v) and v}
+    wrong = [str(m) for m, v in raw.items() if not (isinstance(m, str) and is_counter(v))]
+    event.clock = {m: v for m, v in raw.items() if isinstance(m, str) and is_counter(v) and v}
     event.counter = event.clock.get(node, 0)
     event.unknown |= frozenset(wrong) - {node}
     if not isinstance(draft.clock, dict):
@@ -103,5 +103,6 @@ def _admit_draft(execution: AuditedExecution, event: AuditedEvent, draft: Draft)
         execution.report("A002", event, message, dot=event.dot, blamed=event.unknown)
 
 
-def _is_counter(value: object) -> bool:
+def is_counter(value: object) -> bool:
+    """Return whether a value can be an entry of a clock."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNTER_MAX

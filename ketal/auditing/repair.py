@@ -18,12 +18,11 @@ audited again: if it has a fault that the log did not have, nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
-from ketal.auditing.report import Examined, examined
-from ketal.logs import Log
+from ketal.auditing.own_entry import is_counter
+from ketal.auditing.report import Examined
 from ketal.model.event import Control, Dot, Draft, Event
 from ketal.model.verdicts import Rejected
 
@@ -102,7 +101,7 @@ class _Decision:
 
 def repaired(part: Examined) -> Repair:
     """Correct one execution of a log."""
-    decisions = _Deciding(part).decisions()
+    decisions = _Corrector(part).corrected()
     renamed = frozenset(
         f.event.read.node
         for f in part.execution.findings
@@ -121,15 +120,9 @@ def _corrected(
 ) -> tuple[list[_Item], Repair]:
     """Return the log as it was decided, by position and as a repair."""
     items: list[_Item] = list(part.controls)
-    items += [(event.position, event.read) for event in part.aside]
     changed: list[Correction] = []
-    left = [
-        _change(finding, event, why)
-        for event in part.aside
-        if event.position in decisions
-        for finding, why in decisions[event.position].left
-    ]
-    for event in part.execution.events:
+    left: list[Correction] = []
+    for event in (*part.aside, *part.execution.events):
         decision = decisions.get(event.position) or _Decision()
         new, changes = _rewritten(event, decision, renamed)
         items.append((event.position, new))
@@ -149,18 +142,13 @@ def _corrected(
 
 def _holds(part: Examined, items: list[_Item], decisions: dict[int, _Decision]) -> bool:
     """Return whether a corrected log has no fault but those that were left."""
-    records = [
-        (
-            "",
-            Rejected(place="", reason="", draft=item) if isinstance(item, Draft) else item,
-            "",
-            position,
-        )
-        for position, item in items
-    ]
-    (again,) = examined(Log(lambda: iter(records)), part.messages, part.limits)
+    again = Examined(part.name, part.messages, part.limits)
+    for position, item in items:
+        draft = item if isinstance(item, Draft) else None
+        again.add(position, Rejected(place="", reason="", draft=draft) if draft else item, "", 0)
+    again.examine()
     left = {(f.event.position, f.code) for d in decisions.values() for f, _ in d.left}
-    return left.issuperset((f.event.line, f.code) for f in again.execution.findings)
+    return left.issuperset((f.event.position, f.code) for f in again.execution.findings)
 
 
 def _change(finding: Finding | None, event: AuditedEvent, message: str) -> Correction:
@@ -191,7 +179,7 @@ def _rewritten(
     clock = {n: v for n, v in (clock | decision.entries).items() if v != 0}
     if node == read.node and clock == {n: v for n, v in raw.items() if v != 0}:
         return read, ""
-    if not _is_clock(node, clock):
+    if node not in clock or not all(map(is_counter, clock.values())):
         decision.leave_all("other entries of its clock cannot be told")
         return read, ""
     changes = [f"is an event of {node}"] if node != read.node else []
@@ -205,189 +193,149 @@ def _rewritten(
     return Event(node, read.type, clock, read.time, read.data, read.id), "; ".join(changes)
 
 
-def _is_clock(node: str, clock: Clock) -> bool:
-    fine = all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in clock.values())
-    return fine and node in clock
-
-
 # --- what can be decided ---------------------------------------------------------------------
 
 
-class _Deciding:
-    """The clocks of an execution, decided event by event in causal order."""
+class _Corrector:
+    """Corrects the events of an execution in causal order, so that causes are right first."""
 
     def __init__(self, part: Examined) -> None:
         self._execution = part.execution
         self._findings: dict[int, list[Finding]] = {}
         for finding in part.execution.findings:
             self._findings.setdefault(finding.event.position, []).append(finding)
-        self._matched = part.pairing is not None
-        self._sends: dict[int, list[AuditedEvent]] = {}
-        for send, receive in part.execution.pairs:
-            if send.counter and receive.counter:
-                self._sends.setdefault(receive.position, []).append(send)
+        self._matched = part.execution.pairing is not None
         self._learned: dict[int, Clock] = {}
-        self._fixed: dict[int, Clock] = {}
         self._complete = self._matched and self._messages_explain_all()
 
-    def decisions(self) -> dict[int, _Decision]:
-        """Return the decisions about events with faults, or that lack learned entries."""
+    def corrected(self) -> dict[int, _Decision]:
+        """Correct the events; return what was decided, by position."""
         decisions: dict[int, _Decision] = {}
-        for event in self._execution.in_causal_order(self._sends):
+        for event in self._execution.in_causal_order():
             at = event.position
             if self._matched or at in self._findings or event.unknown:
-                decision = self._decided(event)
-                if decision.entries or event.unknown:
-                    self._fixed[at] = self._trusted(event) | decision.entries
-                decisions[at] = decision
+                decision = decisions[at] = self._decided(event)
+                event.correct(decision.entries)
         for at, findings in self._findings.items():
             if at not in decisions:
                 decisions[at] = _Decision(left=[(f, _why_no_place(f)) for f in findings])
         return decisions
 
-    # --- the clocks around an event ---
-
-    def _trusted(self, event: AuditedEvent) -> Clock:
-        clock = {n: v for n, v in event.clock.items() if n not in event.unknown}
-        clock[event.node] = event.counter
-        return clock
-
-    def _clock(self, event: AuditedEvent) -> Clock:
-        """Return the clock of an event as far as known, with the entries decided so far."""
-        return self._fixed.get(event.position) or self._trusted(event)
-
-    def _learned_by_messages(self, event: AuditedEvent) -> Clock:
-        """Return the clock that messages and the order of its node give an event."""
-        before = self._execution.before(event)
-        clock: Clock = {}
-        for known in (*([before] if before else ()), *self._sends.get(event.position, ())):
-            for name, value in self._learned.get(known.position, {}).items():
-                clock[name] = max(value, clock.get(name, 0))
-        clock[event.node] = event.counter
-        return clock
+    # --- messages ---
 
     def _messages_explain_all(self) -> bool:
         """Return whether no event knows more than messages and the order of nodes explain.
 
         Then the messages that were matched are all that there were.
         """
-        for event in self._execution.in_causal_order(self._sends):
-            learned = self._learned[event.position] = self._learned_by_messages(event)
-            if any(v > learned.get(n, 0) for n, v in self._trusted(event).items()):
+        execution = self._execution
+        for event in execution.in_causal_order():
+            learned: Clock = {}
+            before = execution.before(event)
+            for known in (*([before] if before else ()), *self._sends(event)):
+                _merge(learned, self._learned.get(known.position, {}))
+            learned[event.node] = event.counter
+            self._learned[event.position] = learned
+            if any(v > learned.get(n, 0) for n, v in event.certain_entries().items()):
                 return False
         return True
-
-    def _least(self, event: AuditedEvent) -> Clock:
-        """Return the least clock of an event, from the events that it knows."""
-        least: Clock = {}
-        for known in (*self._execution.knowns(event), *self._sends.get(event.position, ())):
-            for name, value in self._clock(known).items():
-                if name != event.node and value > least.get(name, 0):
-                    least[name] = value
-        return least
-
-    # --- decisions ---
-
-    def _decided(self, event: AuditedEvent) -> _Decision:
-        decision = _Decision()
-        least = self._least(event)
-        blamed: set[str] = set()
-        for finding in self._findings.get(event.position, ()):
-            names = self._execution.lines.keys() - {event.node} if _no_clock(event) else set()
-            names = names | finding.blamed
-            blamed |= names
-            values, why = self._values(finding, event, names, least)
-            if why:
-                decision.left.append((finding, why))
-                continue
-            decision.corrected.append(finding)
-            decision.entries |= values
-        for name in sorted((event.unknown & self._execution.lines.keys()) - blamed):
-            # The same as at an event before it; what was lost stays as it is.
-            if event.clock.get(name, 0) <= self._execution.lines[name].top:
-                value, why = self._value(event, name, least)
-                if not why:
-                    decision.entries[name] = value
-        if self._matched:
-            for name, value in least.items():
-                if value > event.clock.get(name, 0) and name not in event.unknown:
-                    decision.entries[name] = value
-        return decision
-
-    def _values(
-        self, finding: Finding, event: AuditedEvent, names: Iterable[str], least: Clock
-    ) -> tuple[Clock, str]:
-        """Return the entries that correct a fault, or why there are none."""
-        code = finding.code
-        if code == "A004":
-            return {}, f"{finding.dot} is lost, and nothing says what it was"
-        if code == "A011":
-            return {}, "" if event.node != event.read.node else _why_no_place(finding)
-        if code in ("A001", "A002", "A003") and not finding.certain:
-            return {}, "more than one place fits it"
-        messages_explain = self._messages_tell(event)
-        if not finding.certain and code in ("A006", "A007"):
-            return {}, "what it refers to may be lost"
-        if not finding.certain and code != "A009" and not messages_explain:
-            return {}, "another entry may be wrong instead"
-        values = {event.node: event.counter} if code in ("A001", "A002", "A003") else {}
-        for name in sorted(names):
-            if code == "A009":
-                values[name] = max(least.get(name, 0), event.clock.get(name, 0))
-                continue
-            value, why = self._value(event, name, least)
-            if why:
-                hint = "" if self._matched else " (--match-messages may tell)"
-                return {}, why + hint
-            values[name] = value
-        if names and all(values[name] == event.clock.get(name, 0) for name in names):
-            return {}, "another entry may be wrong instead"
-        return values, ""
 
     def _messages_tell(self, event: AuditedEvent) -> bool:
         """Return whether an event learned exactly the clocks of its messages."""
         return self._complete and event.position not in self._execution.unsure
 
-    def _value(self, event: AuditedEvent, name: str, least: Clock) -> tuple[int, str]:
+    def _sends(self, event: AuditedEvent) -> list[AuditedEvent]:
+        return self._execution.sends.get(event.position, [])
+
+    def _join(self, event: AuditedEvent) -> Clock:
+        """Return the join of the clocks of all that an event knows, and receives."""
+        join: Clock = {}
+        for known in (*self._execution.knowns(event), *self._sends(event)):
+            _merge(join, known.certain_entries())
+        join.pop(event.node, None)
+        return join
+
+    # --- decisions ---
+
+    def _decided(self, event: AuditedEvent) -> _Decision:
+        decision = _Decision()
+        lines = self._execution.lines
+        join = self._join(event) if self._matched else {}
+        blamed: set[str] = set()
+        for finding in self._findings.get(event.position, ()):
+            no_clock = isinstance(event.unknown, Everything)
+            names = finding.blamed | (lines.keys() - {event.node} if no_clock else set())
+            blamed |= names
+            values, why = self._values(finding, names, join)
+            if why:
+                decision.left.append((finding, why))
+                continue
+            decision.corrected.append(finding)
+            decision.entries |= values
+        for name in sorted((event.unknown & lines.keys()) - blamed):
+            # The same as at an event before it; what was lost stays as it is.
+            if event.clock.get(name, 0) <= lines[name].top:
+                value, why = self._value(event, name)
+                if not why:
+                    decision.entries[name] = value
+        for name, value in join.items():
+            if value > event.clock.get(name, 0) and name not in event.unknown:
+                decision.entries[name] = value
+        return decision
+
+    def _values(self, finding: Finding, names: set[str], join: Clock) -> tuple[Clock, str]:
+        """Return the entries that correct a fault, or why there are none."""
+        code, event = finding.code, finding.event
+        if code == "A004":
+            return {}, f"{finding.dot} is lost, and nothing says what it was"
+        if code == "A011":
+            return {}, "" if event.node != event.read.node else _why_no_place(finding)
+        if code == "A009":
+            values = {n: max(join.get(n, 0), event.clock.get(n, 0)) for n in names}
+        elif not finding.certain and not (code in ("A008", "A010") and self._messages_tell(event)):
+            return {}, _WHY_NOT_CERTAIN[code]
+        else:
+            values = {event.node: event.counter} if code in ("A001", "A002", "A003") else {}
+            for name in sorted(names):
+                values[name], why = self._value(event, name)
+                if why:
+                    hint = "" if self._matched else " (--match-messages may tell)"
+                    return {}, why + hint
+        if names and all(values[name] == event.clock.get(name, 0) for name in names):
+            return {}, _WHY_NOT_CERTAIN["A008"]
+        return values, ""
+
+    def _value(self, event: AuditedEvent, name: str) -> tuple[int, str]:
         """Return the one value that an entry can have, or why there are several."""
-        line = self._execution.lines.get(name)
-        if line is None or not line.counters:
+        last = self._execution.last(name)
+        if last is None:
             return 0, ""
         if self._messages_tell(event):
             return self._learned[event.position].get(name, 0), ""
-        low = least.get(name, 0)
-        before = self._execution.known_before(event, name)
-        if before is not None:
-            low = max(low, before.clock.get(name, 0))
-        high = min(
-            (
-                self._clock(e).get(name, 0) - (e.node == name)
-                for e in self._execution.later_than(event, name)
-            ),
-            default=line.top,
-        )
-        high = min(high, line.top)
+        low, most = self._execution.bounds(event, name)
+        high = last.counter if most is None else min(most, last.counter)
         if low > high:
             return 0, f"no value of the entry of {name} agrees with all that is known"
-        if low < high and self._can_know(event, name, low + 1):
-            return 0, f"the entry of {name} may be anything from {low} to {high}"
+        if low < high:
+            # It knows all that the next event of the node knows, if it knows that one.
+            known = self._execution.lines[name].at.get(low + 1)
+            if known is None or not event.lacks(known):
+                return 0, f"the entry of {name} may be anything from {low} to {high}"
         return low, ""
 
-    def _can_know(self, event: AuditedEvent, name: str, counter: int) -> bool:
-        """Return whether an event may know a dot: it knows all that the dot's event knows."""
-        known = self._execution.lines[name].at.get(counter)
-        if known is None:
-            return True
-        clock = self._clock(event)
-        return all(
-            value < event.counter if n == event.node else value <= clock.get(n, 0)
-            for n, value in self._clock(known).items()
-            if n != name and n not in event.unknown
-        )
+
+def _merge(join: Clock, clock: Clock) -> None:
+    for name, value in clock.items():
+        join[name] = max(value, join.get(name, 0))
 
 
-def _no_clock(event: AuditedEvent) -> bool:
-    return isinstance(event.unknown, Everything)
+_NO_PLACE = "more than one place fits it"
+_OTHER_ENTRY = "another entry may be wrong instead"
+_LOST = "what it refers to may be lost"
+_WHY_NOT_CERTAIN = {
+    "A001": _NO_PLACE, "A002": _NO_PLACE, "A003": _NO_PLACE,
+    "A006": _LOST, "A007": _LOST, "A008": _OTHER_ENTRY, "A010": _OTHER_ENTRY,
+}  # fmt: skip
 
 
 def _why_no_place(finding: Finding) -> str:

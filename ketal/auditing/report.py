@@ -13,18 +13,18 @@ regular expression does not match) has no clock to judge and is counted only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.auditing.consistency import examine
 from ketal.auditing.faults import CODES, Audit, Fault
 from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measured, summed
-from ketal.auditing.restarts import Restarts, may_have_restarted, readings
+from ketal.auditing.restarts import read_restarts
 from ketal.errors import SettingError, wrong_type
-from ketal.logs import Log, Record
-from ketal.logs.traces.message_pairing import Messages, Pairing
-from ketal.model.event import Control, Draft, Event, checked_log
+from ketal.logs import Log
+from ketal.logs.traces.message_pairing import Messages
+from ketal.model.event import Control, Event, checked_log
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.verdicts import Rejected
 
@@ -42,28 +42,68 @@ class Examined:
     ----------
     name : str
         The execution's name.
-    execution : AuditedExecution
-        Its events and findings.
+    messages, limits
+        How it is examined.
+    events : list of AuditedEvent
+        Its events as they were read.
     controls : list of (position, Control)
         Its control events.
     rejected : list of Rejected
         The records that are no event.
-    messages, limits
-        How it was examined.
-    pairing : Pairing or None
-        How its messages pair, where they were matched.
+    execution : AuditedExecution
+        Its events and findings.
     aside : list of AuditedEvent
         Events that were not judged: of a node that restarted at an unknown time.
+    ended : bool
+        Whether a control event ended it.
     """
 
     name: str
-    execution: AuditedExecution
-    controls: list[tuple[int, Control]]
-    rejected: list[Rejected]
     messages: Messages | None
     limits: Limits
-    pairing: Pairing | None
-    aside: list[AuditedEvent]
+    events: list[AuditedEvent] = field(default_factory=list)
+    controls: list[tuple[int, Control]] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    execution: AuditedExecution = field(default_factory=AuditedExecution)
+    aside: list[AuditedEvent] = field(default_factory=list)
+    ended: bool = False
+
+    def add(self, position: int, item: object, file: str, line: int) -> bool:
+        """Add a record of the log; return whether it is an event to be judged."""
+        if isinstance(item, Control):
+            self.controls.append((position, item))
+            self.ended |= item.kind == "end"
+            return False
+        if not isinstance(item, Event | Rejected):
+            raise wrong_type("what a log holds", "a ketal.Event", item)
+        event = item if isinstance(item, Event) else item.draft
+        if event is None:
+            assert isinstance(item, Rejected), item
+            self.rejected.append(item)
+            return False
+        if self.ended:
+            # As `ketal run` does: what comes after the end is no part of it.
+            at = f"{file}:{line}" if file else str(event.dot) if isinstance(event, Event) else ""
+            self.rejected.append(Rejected(place=at, reason=ENDED, execution=self.name))
+            return False
+        clock = event.clock if isinstance(event, Event) else {}
+        counter = clock.get(event.node, 0)
+        self.events.append(AuditedEvent(event, file, line, position, event.node, counter, clock))
+        return True
+
+    def examine(self) -> None:
+        """Find the faults of the events, nodes that started again read as incarnations."""
+        restarts = read_restarts(self.events, self.controls, self.limits)
+        left = _retired(self.events, self.controls)
+        left |= restarts.retired | {e.node for e in restarts.events if e.read.node in left}
+        self.execution, self.aside = examine(restarts.events, left, self.messages), restarts.aside
+        for event, base in restarts.starts:
+            which = f"and its events from here on are read as {event.node}"
+            if event.node == base:
+                which = "and the order of the file does not say which event is of which run"
+            message = f"{base} starts again: its counter is 1 once more, {which}"
+            self.execution.report("A011", event, message, dot=event.dot)
+        self.execution.findings.sort(key=lambda f: (f.event.position, f.code, f.message))
 
 
 def audit(
@@ -124,100 +164,22 @@ def examined(
     log: Log | Iterable[Event], messages: Messages | None, limits: Limits = DEFAULT
 ) -> list[Examined]:
     """Return each execution of a log with its findings."""
-    events: dict[str, list[AuditedEvent]] = {}
-    controls: dict[str, list[tuple[int, Control]]] = {}
-    rejected: dict[str, list[Rejected]] = {}
-    ended: set[str] = set()
+    parts: dict[str, Examined] = {}
     count = 0
-    for position, (name, item, file, line) in enumerate(_records(log)):
-        held = events.setdefault(name, [])
-        if isinstance(item, Control):
-            controls.setdefault(name, []).append((position, item))
-            if item.kind == "end":
-                ended.add(name)
-            continue
-        if not isinstance(item, Event | Rejected):
-            raise wrong_type("what a log holds", "a ketal.Event", item)
-        event: Event | Draft | None = item if isinstance(item, Event) else item.draft
-        if event is None:
-            assert isinstance(item, Rejected), item
-            rejected.setdefault(name, []).append(item)
-            continue
-        if name in ended:
-            # As `ketal run` does: what comes after the end is no part of it.
-            at = f"{file}:{line}" if file else str(event.dot) if isinstance(event, Event) else ""
-            rejected.setdefault(name, []).append(Rejected(place=at, reason=ENDED, execution=name))
-            continue
-        count += 1
+    records = log.records() if isinstance(log, Log) else (("", item, "", 0) for item in log)
+    for position, (name, item, file, line) in enumerate(records):
+        part = parts.get(name)
+        if part is None:
+            part = parts[name] = Examined(name, messages, limits)
+        count += part.add(position, item, file, line)
         if count > limits.events_max:
             raise SettingError(
                 f"the log has more than {limits.events_max} events (limit events_max), "
                 "and an audit holds them all"
             )
-        clock = event.clock if isinstance(event, Event) else {}
-        counter = clock.get(event.node, 0)
-        held.append(AuditedEvent(event, file, line, position, event.node, counter, clock))
-    return [
-        _examined(name, held, controls.get(name, []), rejected.get(name, []), messages, limits)
-        for name, held in events.items()
-    ]
-
-
-def _records(log: Log | Iterable[Event]) -> Iterator[Record]:
-    if isinstance(log, Log):
-        return log.records()
-    return (("", item, "", 0) for item in log)
-
-
-def _examined(
-    name: str,
-    events: list[AuditedEvent],
-    controls: list[tuple[int, Control]],
-    rejected: list[Rejected],
-    messages: Messages | None,
-    limits: Limits,
-) -> Examined:
-    execution, aside = _as_read(events, controls, messages, limits)
-    execution.findings.sort(key=lambda f: (f.event.position, f.code, f.message))
-    pairing = execution.pairing
-    return Examined(name, execution, controls, rejected, messages, limits, pairing, aside)
-
-
-def _as_read(
-    events: list[AuditedEvent],
-    controls: list[tuple[int, Control]],
-    messages: Messages | None,
-    limits: Limits,
-) -> tuple[AuditedExecution, list[AuditedEvent]]:
-    """Return the examined execution, restarted nodes as incarnations; and the rest."""
-    left = _retired(events, controls)
-    restarted = may_have_restarted(events)
-    items = []
-    for nodes in ({}, restarted) if restarted else ({},):
-        for restarts in readings(events, nodes, controls, limits):
-            names = {e.node for e in restarts.events if e.read.node in left}
-            execution = examine(restarts.events, {*left, *names, *restarts.retired}, messages)
-            _report_restarts(execution, restarts)
-            items.append((execution, restarts.aside))
-    counts = [len(execution.findings) for execution, _ in items]
-    if len(items) > 1 and min(counts[1:]) < counts[0]:
-        # Separating the incarnations must not make new faults.
-        return items[1] if counts[1] <= counts[-1] + _SPARE else items[-1]
-    return items[0]
-
-
-def _report_restarts(execution: AuditedExecution, restarts: Restarts) -> None:
-    for event, base in restarts.starts:
-        message = f"{base} starts again: its counter is 1 once more, "
-        if event.node == base:
-            message += "and the order of the file does not say which event is of which run"
-        else:
-            message += f"and its events from here on are read as {event.node}"
-        execution.report("A011", event, message, dot=event.dot)
-
-
-_SPARE = 3
-"""So many faults may well be about a node that started again."""
+    for part in parts.values():
+        part.examine()
+    return list(parts.values())
 
 
 def _retired(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
@@ -266,18 +228,17 @@ def _statistics(part: Examined) -> Statistics:
     execution = part.execution
     events = sorted(execution.settled(), key=lambda event: event.position)
     lost = _lost_references(execution)
-    measures: dict[str, Any] = dict(
-        measured([e.as_event(lost.get(e.position, NONE)) for e in events])
-    )
+    measures: dict[str, Any] = {}
+    measures |= measured([e.as_event(lost.get(e.position, NONE)) for e in events])
     # Those without a dot of their own are there, too.
     measures["events"] = len(execution.events) + len(part.aside)
-    messages = None
-    if part.pairing is not None:
+    pairing, messages = execution.pairing, None
+    if pairing is not None:
         messages = {
-            "pairs": len(part.pairing.sends),
-            "unreceived": part.pairing.unreceived,
-            "unsent": len(part.pairing.unsent),
-            "ambiguous": len(part.pairing.ambiguous),
+            "pairs": len(pairing.sends),
+            "unreceived": pairing.unreceived,
+            "unsent": len(pairing.unsent),
+            "ambiguous": len(pairing.ambiguous),
         }
     first = part.rejected[0] if part.rejected else None
     return Statistics(

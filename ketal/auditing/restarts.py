@@ -8,9 +8,9 @@ it uses again. As all of the log is here, it need not be in causal order, as for
 it is enough that the lines of the node that restarted are in its order.
 
 A dot that is used twice is one fault too, and a second event of counter 1 may be
-the beginning of a run or a copy with other content. It is a restart where the
-dots from 1 on are used again, two at least, and that explains more than to call
-each of them wrong.
+the beginning of a run or a copy with other content. It is a restart where the dot 2 is
+used again, too, and few dots are missing: a wrong own entry leaves one missing for each
+that is used twice.
 
 The one rule: where the file does not have the order of a node that started again, which
 event is of which run is undecidable; then the restart is reported, and nothing else
@@ -19,13 +19,12 @@ about that node.
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ketal.auditing.log_model import NONE, AuditedEvent, Everything
+from ketal.auditing.log_model import NONE, AuditedEvent, Everything, causal_order
 from ketal.errors import EventError
 from ketal.model.event import Control, Event, content
 from ketal.model.limits import Limits
@@ -56,84 +55,80 @@ class Restarts:
 
 Firsts = dict[str, list[AuditedEvent]]
 """A node that started again → the first events of its later runs."""
+_Lines = dict[str, list[AuditedEvent]]
+"""By node, its events that have an own entry, in file order."""
 
 
-def may_have_restarted(events: Iterable[AuditedEvent]) -> Firsts:
-    """Return the nodes whose first two dots at least have several events each."""
-    firsts: Firsts = {}
-    contents_by_dot: dict[str, set[bytes]] = {}
+def read_restarts(
+    events: list[AuditedEvent], controls: list[tuple[int, Control]], limits: Limits
+) -> Restarts:
+    """Return the events of an execution, each as of the run of its node that it is of."""
+    lines: _Lines = {}
     for event in events:
-        if event.counter == 1 and isinstance(event.read, Event):
-            contents = contents_by_dot.setdefault(event.node, set())
-            if (what := content(event.read)) not in contents:
-                contents.add(what)
-                firsts.setdefault(event.node, []).append(event)
-    again = {node: starts[1:] for node, starts in firsts.items() if len(starts) > 1}
-    seconds: dict[str, set[bytes]] = {node: set() for node in again}
-    for event in events if again else ():
-        if event.counter == 2 and event.node in again and isinstance(event.read, Event):
-            seconds[event.node].add(content(event.read))
-    return {node: again[node] for node, contents in seconds.items() if len(contents) > 1}
+        if event.counter and isinstance(event.read, Event):
+            lines.setdefault(event.node, []).append(event)
+    nodes: Firsts = {}
+    ordered = True
+    numbered = {n for n, line in lines.items() if any(ATTRIBUTE in e.read.data for e in line)}
+    for node, line in lines.items():
+        firsts = _first_events(line)
+        if node not in numbered and len(firsts) > 1 and _uses_dots_again(line):
+            nodes[node] = firsts[1:]
+            ordered &= _is_in_order(line, firsts)
+    if not ordered:
+        return _unjudged(events, nodes)
+    if nodes or numbered:
+        return _renamed(events, lines, nodes, controls, limits)
+    return Restarts(events)
 
 
-def readings(
-    events: list[AuditedEvent], nodes: Firsts, controls: list[tuple[int, Control]], limits: Limits
-) -> Iterator[Restarts]:
-    """Yield how the runs of nodes may be read, if these nodes started again.
-
-    First as `ketal run` names them, if the file has the order of those nodes; then with
-    the restart as their only finding.
-    """
-    numbered = any(isinstance(e.read, Event) and ATTRIBUTE in e.read.data for e in events)
-    if not nodes:
-        yield _renamed(events, {}, controls, limits) if numbered else _as_is(events)
-        return
-    out_of_order = {n for n, firsts in nodes.items() if not _in_order(events, n, firsts)}
-    counters = _counters(events, out_of_order)
-    nodes = {n: firsts for n, firsts in nodes.items() if _are_runs(counters.get(n))}
-    if not nodes:
-        return
-    if out_of_order.isdisjoint(nodes):
-        yield _renamed(events, nodes, controls, limits)
-    yield _unjudged(events, nodes)
+def _first_events(line: list[AuditedEvent]) -> list[AuditedEvent]:
+    """Return the events of counter 1 that have different contents."""
+    by_content: dict[bytes, AuditedEvent] = {}
+    for event in line:
+        if event.counter == 1:
+            by_content.setdefault(_content(event), event)
+    return list(by_content.values())
 
 
-def _as_is(events: list[AuditedEvent]) -> Restarts:
-    return Restarts([_copy(event) for event in events])
+def _content(event: AuditedEvent) -> bytes:
+    assert isinstance(event.read, Event), event
+    return content(event.read)
 
 
-def _in_order(events: list[AuditedEvent], node: str, firsts: list[AuditedEvent]) -> bool:
+def _uses_dots_again(line: list[AuditedEvent]) -> bool:
+    """Return whether the own entries of a node are those of several runs."""
+    contents: dict[int, set[bytes]] = {}
+    for event in line:
+        contents.setdefault(event.counter, set()).add(_content(event))
+    again = sum(len(same) - 1 for same in contents.values())
+    holes = sum(counter > 1 and counter - 1 not in contents for counter in contents)
+    return len(contents.get(2, ())) > 1 and again > 2 * holes
+
+
+def _is_in_order(line: list[AuditedEvent], firsts: list[AuditedEvent]) -> bool:
     """Return whether the lines of a node that started again are in its order."""
-    starts = {first.position for first in firsts}
-    line = [event for event in events if event.node == node and event.counter]
-    falls = sum(a.counter > b.counter for a, b in pairwise(line) if b.position not in starts)
-    return 10 * falls <= len(line)
+    runs = _runs(line, firsts)
+    falls = sum(a.counter > b.counter for run in runs for a, b in pairwise(run))
+    return 10 * falls <= len(line) and all(len(run) > 1 for run in runs)
 
 
-def _counters(events: list[AuditedEvent], nodes: set[str]) -> dict[str, Counter[int]]:
-    """Return how many events of each node have each own entry."""
-    counters: dict[str, Counter[int]] = {node: Counter() for node in nodes}
-    for event in events if nodes else ():
-        if event.node in nodes and event.counter:
-            counters[event.node][event.counter] += 1
-    return counters
+def _runs(line: list[AuditedEvent], firsts: list[AuditedEvent]) -> list[list[AuditedEvent]]:
+    """Return the events of each run of a node, in its order."""
+    runs: list[list[AuditedEvent]] = [[]]
+    for event in line:
+        if event in firsts and runs[-1]:
+            runs.append([])
+        runs[-1].append(event)
+    return runs
 
 
-def _are_runs(counters: Counter[int] | None) -> bool:
-    """Return whether own entries out of order may be those of several runs.
-
-    A node that started again uses dots twice and misses none. Where own entries are
-    wrong, one is missing for each that is used twice.
-    """
-    if counters is None:
-        return True
-    twice = sum(number - 1 for number in counters.values())
-    holes = sum(counter > 1 and counter - 1 not in counters for counter in counters)
-    return holes < 2 or twice > 2 * holes
+# --- names ------------------------------------------------------------------------------------
 
 
 def _renamed(
     events: list[AuditedEvent],
+    lines: _Lines,
     nodes: Firsts,
     controls: list[tuple[int, Control]],
     limits: Limits,
@@ -149,7 +144,7 @@ def _renamed(
         return "duplicate" if known_content == content(event) else "contradiction"
 
     out = {}
-    for event in _Feed(events, nodes).order() if nodes else events:
+    for event in _in_causal_order(lines, nodes) if nodes else events:
         if not isinstance(event.read, Event):
             continue
         named, unread = _named(event.read, membership, status)
@@ -158,102 +153,59 @@ def _renamed(
             membership.arrived(named)
         out[event.position] = _copy(event, named, frozenset(unread))
     # A draft, or an event with a used dot, is judged under its own name.
-    named_events = [out.get(event.position) or _copy(event) for event in events]
+    named_events = [out.get(event.position, event) for event in events]
     starts = _unannounced(named_events, nodes, controls)
     return Restarts(named_events, starts, set(membership.retired))
 
 
-class _Feed:
-    """The order in which events are named: each after those that its clock names.
+def _in_causal_order(lines: _Lines, nodes: Firsts) -> list[AuditedEvent]:
+    """Return events, each after those that its clock names; who knows fewer restarts first.
 
-    An entry of a node that started again may name an event of several runs; each
-    time that it goes backwards it is of a later one.
+    An entry of a node that started again may name an event of several runs; each time
+    that it goes backwards it is of a later one. Who knows of a run must be named before
+    the next one begins.
     """
-
-    def __init__(self, events: list[AuditedEvent], nodes: Firsts) -> None:
-        self._starts = {first.position for firsts in nodes.values() for first in firsts}
-        self._lines: dict[str, list[AuditedEvent]] = {}
-        for event in events:
-            if event.counter and isinstance(event.read, Event):
-                self._lines.setdefault(event.node, []).append(event)
-        for node, line in self._lines.items():
-            if node in nodes:
-                continue
+    runs: dict[str, list[list[AuditedEvent]]] = {}
+    for node in sorted(lines, key=nodes.__contains__):
+        line = lines[node]
+        if node not in nodes:
+            # A second event of counter 1 is a restart to events that name it.
+            first = next((e for e in line if e.counter == 1), None)
+            line = [e for e in line if e.counter > 1 or e is first]
             line.sort(key=lambda e: (e.counter, e.position))
-            if line[0].counter == 1:
-                # A second event of counter 1 is a restart to events that name it.
-                copies = [e for e in line if e.counter == 1]
-                self._lines[node] = [line[0], *line[len(copies) :]]
-        self._heads = dict.fromkeys(self._lines, 0)
-        self._runs: dict[str, list[int]] = {node: [0] for node in self._lines}
-        self._last: dict[str, dict[str, int]] = {node: {} for node in self._lines}
-        self._falls: dict[tuple[str, str], int] = {}
-        self._restarted = nodes.keys()
+        runs[node] = _runs(line, nodes.get(node, []))
+    causes: dict[int, list[AuditedEvent]] = {}
+    restarts: dict[int, int] = {}
+    for node, of_node in runs.items():
+        falls: dict[str, int] = {}
+        before: AuditedEvent | None = None
+        for number, run in enumerate(of_node):
+            for event in run:
+                known = [before]
+                for name, counter in event.clock.items():
+                    if name != node:
+                        if before is not None and counter < before.clock.get(name, 0):
+                            falls[name] = falls.get(name, 0) + (name in nodes)
+                        later = runs.get(name, [])[falls.get(name, 0) :]
+                        known.append(_event_of(later, counter))
+                causes[event.position] = [e for e in known if e is not None]
+                restarts[event.position] = number
+                before = event
+    roots = (event for of_node in runs.values() for run in of_node for event in run)
+    order = list(causal_order(roots, lambda event: causes[event.position]))
+    for event in order:
+        known_restarts = (restarts[e.position] for e in causes[event.position])
+        restarts[event.position] = max(restarts[event.position], *known_restarts, 0)
+    return sorted(order, key=lambda event: restarts[event.position])
 
-    def order(self) -> Iterator[AuditedEvent]:
-        """Yield the events; where each waits for another one, the first of the file.
 
-        A node that started again comes after those that can go on, for who waits for
-        its events must be named before it starts again.
-        """
-        waiting: dict[str, list[str]] = {}
-        ready: list[tuple[bool, int, str]] = []
-
-        def push(nodes: Iterable[str]) -> None:
-            for node in nodes:
-                head = self._head(node)
-                if head is not None:
-                    heapq.heappush(ready, (node in self._restarted, head.position, node))
-
-        push(self._lines)
-        while True:
-            while ready:
-                _, position, node = heapq.heappop(ready)
-                event = self._head(node)
-                if event is None or event.position != position:
-                    # It was pushed twice.
-                    continue
-                missing = self._missing(event)
-                if missing is not None:
-                    waiting.setdefault(missing, []).append(node)
-                    continue
-                yield self._take(event)
-                push([node, *waiting.pop(node, ())])
-            heads = [e for node in self._lines if (e := self._head(node)) is not None]
-            if not heads:
-                return
-            event = min(heads, key=lambda e: e.position)
-            yield self._take(event)
-            push([event.node, *waiting.pop(event.node, ())])
-
-    def _head(self, node: str) -> AuditedEvent | None:
-        line, at = self._lines[node], self._heads[node]
-        return line[at] if at < len(line) else None
-
-    def _missing(self, event: AuditedEvent) -> str | None:
-        """Return a node of which an event knows what has not been named yet."""
-        last = self._last[event.node]
-        for name, counter in event.clock.items():
-            runs = self._runs.get(name)
-            if name == event.node or runs is None or last.get(name) == counter:
-                continue
-            fell = name in self._restarted and counter < last.get(name, 0)
-            run = self._falls.get((event.node, name), 0) + fell
-            if self._head(name) is not None and (run >= len(runs) or max(runs[run:]) < counter):
-                return name
+def _event_of(runs: list[list[AuditedEvent]], counter: int) -> AuditedEvent | None:
+    """Return the event of a counter, or the last before it, of the first run that is as long."""
+    run = next((run for run in runs if run[-1].counter >= counter), None)
+    if run is None:
         return None
-
-    def _take(self, event: AuditedEvent) -> AuditedEvent:
-        node, last = event.node, self._last[event.node]
-        for name in event.clock.keys() & self._restarted:
-            if event.clock[name] < last.get(name, 0):
-                self._falls[node, name] = self._falls.get((node, name), 0) + 1
-        if event.position in self._starts:
-            self._runs[node].append(0)
-        self._runs[node][-1] = max(event.counter, self._runs[node][-1])
-        self._last[node] = event.clock
-        self._heads[node] += 1
-        return event
+    rank = bisect_left(run, counter, key=lambda event: event.counter)
+    return run[rank] if run[rank].counter == counter or not rank else run[rank - 1]
 
 
 def _named(
@@ -277,7 +229,7 @@ def _named(
 def _copy(
     event: AuditedEvent, named: Event | None = None, unknown: frozenset[str] = NONE
 ) -> AuditedEvent:
-    """Return an event to be judged in one reading of several, under its name there."""
+    """Return an event under its name, with the entries that are ambiguous unknown."""
     e, n = event, event if named is None else named
     return AuditedEvent(e.read, e.file, e.line, e.position, n.node, n.counter, n.clock, unknown)
 

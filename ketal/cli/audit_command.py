@@ -103,7 +103,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def _report_void(parts: list[Examined]) -> None:
     """Print on standard error the keys of --match-messages that fit no event of any execution."""
-    pairings = [part.pairing for part in parts if part.pairing and part.execution.events]
+    executions = [part.execution for part in parts if part.execution.events]
+    pairings = [execution.pairing for execution in executions if execution.pairing]
     for key in pairings[0].void if pairings else ():
         if all(key in pairing.void for pairing in pairings):
             complain(

@@ -10,8 +10,8 @@ The one rule: damage is an item in its place, not an exception.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from ketal.errors import EventError
 from ketal.logs.jsonl import Record, rejected
 from ketal.logs.shape import json_type_of, why_not_json
 
+Span = TypeVar("Span")
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -37,20 +38,6 @@ def members(raw: bytes) -> dict[str, msgspec.Raw]:
 def decoded(raw: bytes) -> Any:
     """Return the decoded value of JSON."""
     return _decode(raw)
-
-
-def span_object(raw: bytes) -> dict[str, Any]:
-    """Return a span's JSON object.
-
-    Raises
-    ------
-    EventError
-        If it is something else.
-    """
-    record = _decode(raw)
-    if not isinstance(record, dict):
-        raise EventError(f"the span is {json_type_of(record)}, not an object")
-    return record
 
 
 class Text:
@@ -105,13 +92,29 @@ class Text:
         else:
             yield document
 
-    def parts(self, raw: Iterable[msgspec.Raw]) -> Iterator[bytes]:
-        """Yield parts of the document that follow each other, noting where each stands."""
+    def spans(
+        self, raw: Iterable[msgspec.Raw], read: Callable[[dict[str, Any]], Span]
+    ) -> Iterator[Span | Record]:
+        """Yield the spans that parts of the document are, which follow each other.
+
+        Parameters
+        ----------
+        raw : iterable of Raw
+            The parts, undecoded.
+        read : callable
+            Makes a span of a JSON object; what it raises an EventError for is a record.
+        """
         for part in raw:
             value = bytes(part)
             at = self._text.find(value, self._at)
             self._at = at if at >= 0 else self._at
-            yield value
+            try:
+                record = _decode(value)
+                if not isinstance(record, dict):
+                    raise EventError(f"the span is {json_type_of(record)}, not an object")
+                yield read(record)
+            except EventError as fault:
+                yield self.rejected(fault)
             self._at += len(value) if at >= 0 else 0
 
     def line(self) -> int:

@@ -24,6 +24,7 @@ from ketal.logs.jsonl import Record, rejected
 from ketal.logs.regexes import NAME, compile_regex, shortened
 from ketal.logs.shape import Shape, brief
 from ketal.logs.source import Source
+from ketal.logs.streams import whole
 from ketal.model.limits import Limits
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
@@ -111,7 +112,10 @@ def read_text(
         Numbers for the executions that have no name, shared by the files of a log.
     """
     reader = _ShivizReader(source, limits)
-    raw, damage = _whole(name, chunks, limits)
+    raw, damage = whole(name, chunks, limits.log_bytes_max, "ShiViz log")
+    if isinstance(damage, TornError):
+        # The line in which the data is truncated is incomplete.
+        raw = raw[: raw.rfind(b"\n") + 1]
     text, invalid = _cleaned(raw)
     begin, regex, delimiter = reader.header(text)
     used: set[str] = set()
@@ -131,29 +135,9 @@ def read_text(
         yield rejected(damage, name, lines.number(len(text)))
 
 
-def _whole(name: str, chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, EventError | None]:
-    held, size = [], 0
-    try:
-        for chunk in chunks:
-            size += len(chunk)
-            if size > limits.log_bytes_max:
-                raise SettingError(
-                    f"{name}: is larger than log_bytes_max ({limits.log_bytes_max} bytes), "
-                    "and a ShiViz log is read whole; raise the limit or split the file"
-                )
-            held.append(chunk)
-    except EventError as fault:
-        text = b"".join(held)
-        if isinstance(fault, TornError):
-            # The line in which the data is truncated is incomplete.
-            text = text[: text.rfind(b"\n") + 1]
-        return text, fault
-    return b"".join(held), None
-
-
 def _cleaned(raw: bytes) -> tuple[bytes, frozenset[int]]:
     """Return text that is UTF-8 with plain line ends, and the lines that were not UTF-8."""
-    text = raw.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+    text = raw.replace(b"\r\n", b"\n")
     try:
         text.decode()
         return text, frozenset()

@@ -218,6 +218,32 @@ def blocks(
         yield number, fault
 
 
+def whole(
+    name: str, chunks: Iterator[bytes], log_bytes_max: int, what: str
+) -> tuple[bytes, EventError | None]:
+    """Return all bytes of a file, without a byte order mark, and the damage that ends them.
+
+    Raises
+    ------
+    SettingError
+        If there are more than `log_bytes_max`; `what` says what kind of file is read whole.
+    """
+    held, size = [], 0
+    damage: EventError | None = None
+    try:
+        for chunk in chunks:
+            size += len(chunk)
+            if size > log_bytes_max:
+                raise SettingError(
+                    f"{name}: is larger than log_bytes_max ({log_bytes_max} bytes), "
+                    f"and a {what} is read whole; raise the limit or split the file"
+                )
+            held.append(chunk)
+    except EventError as fault:
+        damage = fault
+    return b"".join(held).removeprefix(_MARK), damage
+
+
 def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
     """Yield the bytes in pieces of at most `size`, without a byte order mark."""
     mark = _MARK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,17 @@ def test_more_wrong_own_entries_of_one_node_than_are_tried_one_by_one(tmp_path: 
     rows = line_of("a", *(wrong.get(n, n) for n in range(1, 401)))
     found = faults(tmp_path / "log.jsonl", rows)
     assert found == [(n, "A003", f"a@{n}") for n in wrong]
+
+
+def test_many_events_with_one_dot_are_each_tried_once() -> None:
+    """Half of the own entries are one dot; the time grows with the events, not their square."""
+    events = [
+        ketal.Event("a", "x", {"a": 2 if n % 2 else n}, data={"at": n}) for n in range(2, 601)
+    ]
+    random.Random(3).shuffle(events)
+    begun = time.process_time()
+    assert len(ketal.audit([*events, ketal.Event("a", "x", {"a": 1})]).faults) >= 299
+    assert time.process_time() - begun < 10
 
 
 def test_own_entries_that_are_too_low_are_no_restart(tmp_path: Path) -> None:

@@ -150,3 +150,12 @@ def test_duplicates_are_left_out_and_counted() -> None:
     done = repaired(part)
     assert (done.items, done.duplicates) == (tuple(events), 1)
     assert not done.changed
+
+
+def test_an_entry_that_is_no_counter_is_not_written() -> None:
+    """The own entry can be told, but nothing says what the other one, which is too large, was."""
+    rows: list[tuple[str, dict[str, int]]] = [("a", {"a": 1}), ("a", {"b": 2**70}), ("a", {"a": 3})]
+    (part,) = examined(log_of((node, clock, {}) for node, clock in rows), None)
+    done = repaired(part)
+    assert [item.clock for item in done.items] == [clock for _, clock in rows]  # type: ignore[union-attr]
+    assert [change.code for change in done.left] == ["A001"]

@@ -16,7 +16,7 @@ from typing import Any
 from ketal.errors import EventError, SettingError
 from ketal.logs.documents import Text
 from ketal.logs.jsonl import Record, rejected
-from ketal.logs.streams import LogOrigin
+from ketal.logs.streams import LogOrigin, whole
 from ketal.logs.traces.otlp import otlp_spans
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.logs.traces.spans import TraceSpan, stamped
@@ -57,20 +57,9 @@ def _spans_of(
     origin: LogOrigin, read: Any, limits: Limits
 ) -> Iterator[TraceSpan | SpanReport | Record]:
     with origin.opened() as file:
-        held, size = [], 0
-        damage: EventError | None = None
-        try:
-            for chunk in origin.chunks(file):
-                size += len(chunk)
-                if size > limits.log_bytes_max:
-                    raise SettingError(
-                        f"{origin.name}: is larger than log_bytes_max ({limits.log_bytes_max} "
-                        "bytes), and a trace file is read whole; raise the limit or split the file"
-                    )
-                held.append(chunk)
-        except EventError as fault:
-            damage = fault
-    text = Text(origin.name, b"".join(held).removeprefix(b"\xef\xbb\xbf"))
+        chunks = origin.chunks(file)
+        held, damage = whole(origin.name, chunks, limits.log_bytes_max, "trace file")
+    text = Text(origin.name, held)
     for document in text.documents():
         if isinstance(document, EventError):
             yield text.rejected(document)

@@ -17,12 +17,13 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.documents import Text, decoded, elements, members, span_object
+from ketal.logs.documents import Text, decoded, elements, members
 from ketal.logs.jsonl import Record
 from ketal.logs.shape import json_type_of
 from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan
@@ -64,11 +65,7 @@ def _of_resource(text: Text, resource: bytes) -> Iterator[TraceSpan | Record]:
         except EventError as fault:
             yield text.rejected(fault)
             continue
-        for part in text.parts(spans):
-            try:
-                yield _span(span_object(part), service, text)
-            except EventError as fault:
-                yield text.rejected(fault)
+        yield from text.spans(spans, partial(_span, service=service, text=text))
 
 
 def _service(attributes: dict[str, Any]) -> str:

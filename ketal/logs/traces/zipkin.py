@@ -22,10 +22,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.logs.documents import Text, elements, span_object
+from ketal.logs.documents import Text, elements
 from ketal.logs.jsonl import Record, rejected
 from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan
 
@@ -114,11 +115,7 @@ def zipkin_spans(text: Text, document: bytes) -> Iterator[SpanReport | Record]:
         yield text.rejected(EventError("the document is no array of spans"))
         return
     parts = elements(document) if opening == b"[" else [document.strip()]
-    for part in text.parts(_flat(parts)):
-        try:
-            yield _part(span_object(part), text)
-        except EventError as fault:
-            yield text.rejected(fault)
+    yield from text.spans(_flat(parts), partial(_part, text=text))
 
 
 def _flat(parts: Iterable[bytes | Any]) -> Iterator[Any]:
