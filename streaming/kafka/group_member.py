@@ -335,7 +335,7 @@ class Member(Session):
 
         What became of a change of the program is added to `told`.
         """
-        store = Changelog(self.job, number, self.count, loaded)
+        store = Changelog(self.job, number, self.count)
         part = self.part(positions, store)
         known = [metadata(one.metadata) for one in committed.values() if one is not None]
         held = [one for one in known if not _only_begun(one)]
@@ -347,13 +347,13 @@ class Member(Session):
                     "or with the state elsewhere"
                 )
             if not held:
-                if loaded.names:
+                if loaded.segments:
                     raise StateError(
                         f"the changelog {self.job.changelog}/{number} holds state, and group "
                         f"{self.job.group_id} has committed nothing: it is of another group"
                     )
                 return part
-            if said := part.restore(store.take(loaded), self.job.on_change):
+            if said := part.restore(store.restore(loaded), self.job.on_change):
                 told.append(f"part {number}: {said}")
                 part.dirty = True
             part.said = held[0]
@@ -365,8 +365,9 @@ class Member(Session):
                     "of the topics"
                 ) from None
             told.append(f"{fault}; part {number} starts anew at the stored offsets")
+            store = Changelog(self.job, number, self.count)
+            store.discard(loaded)
             part = self.part(positions, store)
-            part.forget(loaded.names)
             part.dirty = True
         return part
 

@@ -185,10 +185,6 @@ class Part:
         self._timed = uses_time(self.program)
         return monitor.names
 
-    def forget(self, names: Iterable[bytes]) -> None:
-        """Have the next changes say that these records are gone, unless they are there anew."""
-        self._gone = set(names)
-
     def changes(self) -> Changes:
         """Return what changed since this was last asked, or since the state was restored."""
         changes: Changes = dict.fromkeys(self._gone)
@@ -251,12 +247,14 @@ class Part:
         over, taken = self.watermarks.has_ended(one), 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
-            events = None if over or self._looks_closely else self._events(batch)
+            events = None if over or self._timed else self._events(batch)
             if events is None:
                 some, over = self._take_each(one, batch, add, over)
             else:
                 some = len(batch)
                 places = partial(_place_in, batch)
+                if self._watch is not None:
+                    self._watch.check(events, one.partition, places)
                 for number, verdicts in self.monitor.process(events, places):
                     add(verdicts, batch[number])
             taken += some
@@ -266,11 +264,6 @@ class Part:
             self.positions[one] = records[taken - 1].offset + 1
             self.counts.messages += taken
         return taken
-
-    @property
-    def _looks_closely(self) -> bool:
-        """Whether the time of each event matters, or the partition of its scope."""
-        return self._timed or self._watch is not None
 
     def _events(self, records: Sequence[Any]) -> list[Event] | None:
         """Return the events of messages; None where they have to be taken one by one."""
@@ -285,8 +278,8 @@ class Part:
     ) -> tuple[int, bool]:
         """Take messages one by one; return how many, and whether their partition is over now."""
         # What does not change from one event to the next is looked up once: they are many.
-        item_of, feed = self._reader.item, self.monitor.feed
-        closely, taken = self._looks_closely, 0
+        item_of, feed, saw = self._reader.item, self.monitor.feed, self.watermarks.saw
+        taken = 0
         for record in records:
             taken += 1
             item = item_of(record)
@@ -294,11 +287,11 @@ class Part:
                 reason = "its partition has ended (ketal.end)"
                 verdicts = self.monitor.reject(Rejected(place=place_of(record), reason=reason))
             elif isinstance(item, Event):
-                place = f"{record.topic}/{record.partition}/{record.offset}"
-                if closely:
-                    verdicts = self._closely(one, item, place, record.offset)
-                else:
-                    verdicts = feed(item, place=place)
+                if self._watch is not None:
+                    self._watch.check((item,), one.partition, partial(_place_in, (record,)))
+                verdicts = feed(item, place=place_of(record))
+                if self._timed and item.time is not None and saw(one, float(item.time)):
+                    verdicts = verdicts + self.advance()
             elif isinstance(item, Rejected):
                 verdicts = self.monitor.reject(item)
             else:
@@ -309,15 +302,6 @@ class Part:
             if over and self.ended:
                 break
         return taken, over
-
-    def _closely(self, one: TopicPartition, event: Event, place: str, offset: int) -> list[Verdict]:
-        """Take an event whose time, or whose scope's partition, matters."""
-        if self._watch is not None:
-            self._watch.saw(event, one.topic, one.partition, offset)
-        verdicts = self.monitor.feed(event, place=place)
-        if self._timed and event.time is not None and self.watermarks.saw(one, float(event.time)):
-            verdicts = verdicts + self.advance()
-        return verdicts
 
     def _control(self, one: TopicPartition, control: Control) -> list[Verdict]:
         self.counts.control += 1

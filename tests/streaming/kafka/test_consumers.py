@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from kafka import ConsumerRebalanceListener, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
@@ -111,6 +114,12 @@ def ends(topics: Sequence[str]) -> list[Message]:
 def ids(program: Program, lines: Sequence[tuple[int, bytes]], folder: Path) -> list[str]:
     """Return the ids of what `ketal.run` finds."""
     return sorted(v["id"] for v in expected(program, [line for _, line in lines], folder))
+
+
+def headers(pieces: int = 1, first: int = 0) -> list[tuple[str, bytes]]:
+    """Return the headers of a message of a changelog."""
+    said = {"format": changelog.FORMAT, "pieces": pieces, "first": first}
+    return [(name, b"%d" % value) for name, value in said.items()]
 
 
 class Group:
@@ -295,7 +304,7 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
     # With so small messages a verdict is an overflow, with the id of the match.
     assert sorted(v["id"] for v in said) == sorted(wanted)
     loaded = changelog.load(job, range(PARTITIONS), lambda: False)
-    assert all(one.pieces for one in loaded.values())
+    assert all(len(one.keys) > len(one.segments) > 0 for one in loaded.values())
 
 
 def test_a_scope_in_two_partitions_ends_the_job(
@@ -345,10 +354,10 @@ def test_state_that_does_not_belong_is_refused_or_left(
     with pytest.raises(SettingError, match="state elsewhere"):
         run(job_of(broker, [source], tmp_path, until_end=True), program)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        offsets = f'[["{source}", 0, 99]]'.encode()
-        headers = [("offsets", offsets), ("pieces", b"1")]
+        number = max(changelog.load(job, [0], lambda: False)[0].segments) + 1
+        segment = msgspec.msgpack.encode({OFFSETS: f'[["{source}", 0, 99]]'.encode()})
         producer.send(
-            job.changelog, key=b"0/" + OFFSETS, value=offsets, headers=headers, partition=0
+            job.changelog, key=b"%d/0" % number, value=segment, headers=headers(), partition=0
         )
     with pytest.raises(StateError, match=f"offset 99 of {source}/0, and committed is 1"):
         run(job, program)
@@ -365,7 +374,9 @@ def test_state_that_does_not_belong_is_refused_or_left(
     ("key", "headers", "said"),
     [
         (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
-        (b"0/record", [("pieces", b"2"), ("offsets", b"[]")], "damaged: a record lacks piece 1"),
+        (b"99/0", headers(pieces=2), "damaged: segment 99 lacks piece 1"),
+        (b"99/0", headers(), r"damaged: segment \d is missing"),
+        (b"0/job/topics", [("pieces", b"1"), ("offsets", b"[]")], "has format 1; this version has"),
     ],
 )
 def test_a_changelog_that_cannot_be_read_is_refused_or_left(
@@ -686,7 +697,7 @@ def test_the_plan_says_who_reads(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_watch_forgets_the_value_that_came_first() -> None:
     def at(height: Any, number: int) -> None:
         event = Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
-        watch.saw(event, "t", number, 0)
+        watch.check([event], number, "t/{}".format)
 
     watch = Watch(job(limits=ketal.Limits(placed_max=2)), ketal.compile(FORKS))
     at(1, 0)
@@ -698,36 +709,58 @@ def test_the_watch_forgets_the_value_that_came_first() -> None:
     at(1, 2)
 
 
-class Sent:
+class CompactedTopic:
     """Keeps the messages that a changelog sends, as a compacted topic does."""
 
     def __init__(self) -> None:
-        self.kept: dict[bytes, bytes] = {}
+        self.pieces: changelog.Pieces = {}
 
-    def send(self, topic: str, *, key: bytes, value: bytes | None, **_: Any) -> None:
-        if value is None:
-            self.kept.pop(key, None)
-        else:
-            self.kept[key] = value
+    def send(self, topic: str, **message: Any) -> None:
+        changelog._take(self.pieces, SimpleNamespace(topic=topic, offset=0, **message))
 
-
-def test_pieces_that_a_record_no_longer_has_are_gone() -> None:
-    store, sent = Changelog(job(limits=ketal.Limits(message_bytes_max=50)), 0, 4), Sent()
-    for value, pieces in ((b"x" * 101, 3), (b"", 1), (b"y" * 51, 2), (None, 0)):
-        name = store.write({b"a/b": value, OFFSETS: b"[]"})
-        assert store.send(sent)
-        store.committed(name)
-        assert store.send(sent) == []
-        keys = sorted(key for key in sent.kept if key.endswith(b"/a/b"))
-        assert keys == [b"%d/a/b" % n for n in range(pieces)]
-        assert b"".join(sent.kept[key] for key in keys) == (value or b"")
+    def load(self) -> Loaded:
+        return changelog._whole(job(), 0, self.pieces)
 
 
-def test_a_record_that_lacks_a_piece_is_damage() -> None:
-    pieces = {b"0/a": (b"x", 2, b"[]"), b"1/a": (b"y", 2, b"[]")}
-    assert changelog._whole(job(), 0, pieces) == Loaded({b"a": b"xy"}, {b"a": 2}, {b"a"})
-    pieces[b"1/a"] = (b"y", 2, b"[1]")
-    loaded = changelog._whole(job(), 0, pieces)
-    assert (loaded.records, loaded.pieces, loaded.names) == ({}, {b"a": 2}, {b"a"})
-    with pytest.raises(StateError, match="state/0 is damaged: a record lacks piece 1"):
-        Changelog(job(), 0, 4, loaded).take(loaded)
+def store(bytes_max: int = 50) -> Changelog:
+    return Changelog(job(limits=ketal.Limits(message_bytes_max=bytes_max)), 0, 4)
+
+
+def test_a_commit_is_sent_once_and_in_pieces_of_a_message() -> None:
+    one, kept = store(), CompactedTopic()
+    for value in (b"x" * 101, b"", b"y" * 51, None):
+        name = one.write({b"a/b": value})
+        assert one.send(kept)
+        one.committed(name)
+        assert one.send(kept) == []
+        assert all(len(piece.value) <= 50 for piece in kept.pieces.values())
+        assert store().restore(kept.load()).get(b"a/b") == value
+
+
+def test_a_changelog_that_is_discarded_is_empty() -> None:
+    one, kept = store(), CompactedTopic()
+    one.write({b"a": b"x" * 200})
+    one.send(kept)
+    kept.send("state", key=b"somebody's", value=b"?", headers=[], partition=0)
+    assert kept.load().fault is not None
+    other = store()
+    other.discard(kept.load())
+    other.write({b"b": b"1"})
+    other.send(kept)
+    assert store().restore(kept.load()).keys() == {b"b", changelog.TOPICS}
+
+
+def test_a_segment_that_lacks_a_piece_or_is_gone_is_damage() -> None:
+    """Where the newest one is gone whole, the offsets in the state are older than the group's."""
+    one, kept = store(), CompactedTopic()
+    for number in range(3):
+        one.write({b"a": b"x" * 60, b"%d" % number: b"1"})
+        one.send(kept)
+    whole = dict(kept.pieces)
+    newest = max(int(key.split(b"/")[0]) for key in whole)
+    for key in whole:
+        kept.pieces = {k: piece for k, piece in whole.items() if k != key}
+        segment, piece = map(int, key.split(b"/"))
+        if segment < newest:
+            said = f"segment {segment} (lacks piece {piece}|is missing)"
+            assert re.search(said, str(kept.load().fault))
