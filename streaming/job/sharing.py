@@ -42,7 +42,7 @@ def check_shared(job: Job, program: Program) -> None:
     SettingError
         Saying which pattern, why, and what to choose.
     """
-    why = None if job.changelog is None else not_shared(job, program)
+    why = not_shared(job, program) if job.is_shared else None
     if why is not None:
         raise SettingError(
             f'several consumers: {why}, or `store = "dir:PATH"`: one consumer reads all partitions'

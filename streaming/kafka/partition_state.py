@@ -114,8 +114,8 @@ class Part:
         self.counts = Counts()
         self.dirty = False
         self.name = ""
-        self.said: dict[str, Any] = {}
-        """What the offsets that are committed say of it."""
+        self.metadata: dict[str, Any] = {}
+        """What its last commit says beside the offsets."""
         self._timed = uses_time(program)
         self._reader = Reader(job.source, job.limits)
         self._watch = watch

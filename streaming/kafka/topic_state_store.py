@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -36,8 +36,8 @@ from ketal.streaming.kafka.segments import Segments, hole_in
 
 FORMAT = 2
 FORMATS_BEFORE = (1,)
-TOPICS = b"job/topics"
-"""The record that says of how many partitions the topics are."""
+PARTS = b"job/parts"
+"""The record of how many parts the job has."""
 POLL_MS = 200
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
@@ -56,6 +56,8 @@ class Piece(NamedTuple):
         How many messages the segment has.
     first : int
         The number of the oldest segment at its commit.
+    commit : str
+        The name of its commit.
     place : str
         Where it was read.
     """
@@ -64,6 +66,7 @@ class Piece(NamedTuple):
     format: int
     pieces: int
     first: int
+    commit: str
     place: str
 
 
@@ -81,12 +84,15 @@ class Loaded:
         The segments by number, from the oldest.
     keys : list of bytes
         The keys of all messages.
+    commit : str
+        The name of the newest commit.
     fault : StateError, optional
         Why it is not to be used.
     """
 
     segments: dict[int, bytes] = field(default_factory=dict)
     keys: list[bytes] = field(default_factory=list)
+    commit: str = ""
     fault: StateError | None = None
 
 
@@ -99,16 +105,16 @@ class Changelog:
         Names the topic, and says how large a message may be.
     number : int
         The number of the part.
-    partitions : int
-        How many partitions each topic has that is read.
+    parts : int
+        How many parts the job has.
     """
 
-    def __init__(self, job: Job, number: int, partitions: int) -> None:
+    def __init__(self, job: Job, number: int, parts: int) -> None:
         assert job.changelog is not None
         self._topic = job.changelog
         self._bytes_max = job.limits.message_bytes_max
         self._number = number
-        self._partitions = partitions
+        self._parts = parts
         self._segments = Segments(self._bytes_max)
         self._keys: dict[int, list[bytes]] = {}
         self._stale: list[bytes] = []
@@ -119,23 +125,25 @@ class Changelog:
 
     def write(self, changes: Changes) -> str:
         """Take what changed; return a name for the commit that no other one has."""
-        topics = json.dumps({"partitions": self._partitions}).encode()
-        segments = self._segments.append({**changes, TOPICS: topics})
+        self._commits += 1
+        commit = f"{self._life}-{self._commits}"
+        parts = json.dumps({"parts": self._parts}).encode()
+        segments = self._segments.append({**changes, PARTS: parts})
         self._messages = [(key, None, []) for key in self._stale]
         for number, content in segments.items():
-            self._messages += self._sent(number, content)
-        self._commits += 1
-        return f"{self._life}-{self._commits}"
+            self._messages += self._sent(number, content, commit)
+        return commit
 
-    def _sent(self, number: int, content: bytes | None) -> list[Message]:
+    def _sent(self, number: int, content: bytes | None, commit: str) -> list[Message]:
         """Return the messages of a segment that is written, or deleted."""
         if content is None:
             return [(key, None, []) for key in self._keys.pop(number)]
         size = self._bytes_max
         pieces = [content[at : at + size] for at in range(0, len(content), size)]
         keys = self._keys[number] = [_key(number, at) for at in range(len(pieces))]
-        said = {"format": FORMAT, "pieces": len(pieces), "first": self._segments.first}
-        headers = [(name, b"%d" % value) for name, value in said.items()]
+        first = self._segments.first
+        said = {"format": FORMAT, "pieces": len(pieces), "first": first, "commit": commit}
+        headers = [(name, str(value).encode()) for name, value in said.items()]
         return [(key, piece, headers) for key, piece in zip(keys, pieces, strict=True)]
 
     def send(self, producer: Any) -> list[Any]:
@@ -154,13 +162,21 @@ class Changelog:
     def close(self) -> None:
         """Close nothing: what is open is the session's."""
 
-    def restore(self, loaded: Loaded) -> dict[bytes, bytes]:
-        """Go on from what the topic holds, where a commit was made; return the records.
+    def restore(self, loaded: Loaded, commits: Collection[str]) -> dict[bytes, bytes]:
+        """Go on from what the topic holds; return the records.
+
+        Parameters
+        ----------
+        loaded : Loaded
+            What it holds.
+        commits : collection of str
+            The names of the commits of the part's offsets; the newest one is that of the state.
 
         Raises
         ------
         StateError
-            If there are none, or they are damaged, or of another number of partitions.
+            If there are no records, or they are damaged, or of another commit, or of another number
+            of parts.
         """
         if loaded.fault is not None:
             raise loaded.fault
@@ -169,16 +185,20 @@ class Changelog:
             for number, content in loaded.segments.items():
                 self._segments.restore(number, content)
             records = self._segments.records()
-            held = json.loads(records[TOPICS]) if records else None
+            parts = json.loads(records[PARTS])["parts"] if records else 0
         except (msgspec.DecodeError, KeyError, ValueError) as fault:
             raise StateError(f"{where} is damaged: {type(fault).__name__} {fault}") from None
-        if held is None:
+        if not parts:
             raise StateError(f"{where} holds no state, and there are offsets committed")
-        if held["partitions"] != self._partitions:
+        if parts != self._parts:
             raise StateError(
-                f"{where} is of topics with {held['partitions']} partitions, and they have "
-                f"{self._partitions}: keys are in other partitions than before, and scopes with "
-                "them"
+                f"{where} is of topics with {parts} partitions, and they have {self._parts}: keys "
+                "are in other partitions than before, and scopes with them"
+            )
+        if loaded.commit not in commits:
+            raise StateError(
+                f"{where} is of commit {loaded.commit}, and committed is {max(commits)}: it does "
+                "not belong to what is committed"
             )
         for key in loaded.keys:
             self._keys.setdefault(_numbers(key)[0], []).append(key)
@@ -200,7 +220,13 @@ def _numbers(key: bytes) -> tuple[int, int]:
     return int(segment), int(piece)
 
 
-def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict[int, Loaded]:
+def load(
+    job: Job,
+    numbers: Iterable[int],
+    stopping: Callable[[], bool],
+    *,
+    open_too: bool = True,
+) -> dict[int, Loaded]:
     """Read partitions of the changelog, each to its end.
 
     Parameters
@@ -211,6 +237,9 @@ def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict
         The numbers of the parts.
     stopping : callable
         Returns whether to give up: nothing is returned then. It is called several times a second.
+    open_too : bool
+        Whether to wait for transactions that are open, and read what they commit; else the state is
+        read that was committed before them.
 
     Raises
     ------
@@ -229,7 +258,7 @@ def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict
             consumers.append(consumer)
         every, reader = consumers
         timeout_ms = job.call_timeout_ms
-        ends = every.end_offsets(wanted, timeout_ms=timeout_ms)
+        ends = (every if open_too else reader).end_offsets(wanted, timeout_ms=timeout_ms)
         reader.assign(wanted)
         for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
             reader.seek(one, offset)
@@ -272,11 +301,12 @@ def _take(held: Pieces, record: Any) -> None:
     try:
         _numbers(record.key)
         format_, pieces, first = (int(headers[name]) for name in ("format", "pieces", "first"))
-        held[record.key] = Piece(record.value, format_, pieces, first, place)
+        commit = headers["commit"].decode()
+        held[record.key] = Piece(record.value, format_, pieces, first, commit, place)
     except (AttributeError, KeyError, ValueError):
         # Messages of the format before have these.
         format_ = 1 if {"pieces", "offsets"} <= headers.keys() else 0
-        held[record.key] = Piece(record.value, format_, 0, 0, place)
+        held[record.key] = Piece(record.value, format_, 0, 0, "", place)
 
 
 def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
@@ -301,8 +331,9 @@ def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
             return loaded
         loaded.segments[segment] = b"".join(part.value for part in parts if part is not None)
     if loaded.segments:
-        first = pieces[_key(max(loaded.segments), 0)].first
-        hole = hole_in(loaded.segments, first)
+        newest = pieces[_key(max(loaded.segments), 0)]
+        loaded.commit = newest.commit
+        hole = hole_in(loaded.segments, newest.first)
         if hole is not None:
             loaded.fault = StateError(f"{where} is damaged: segment {hole} is missing")
     return loaded
@@ -328,9 +359,10 @@ def check_topic(job: Job, parts: int, partitions: Callable[[str], set[int]]) -> 
     assert job.changelog is not None
     found = len(partitions(job.changelog))
     if found != parts:
+        wants = "the topics that are read have" if job.is_shared else "one consumer's state takes"
         raise SettingError(
-            f"the state topic {job.changelog} has {found} partitions, and the topics that are read "
-            f"have {parts}: create it with {parts}"
+            f"the state topic {job.changelog} has {found} partitions, and {wants} {parts}: create "
+            f"it with {parts}"
         )
     policy = clients.topic_setting(job, job.changelog, "cleanup.policy")
     if policy != "compact":

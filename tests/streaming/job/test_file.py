@@ -174,7 +174,6 @@ def test_flags_alone_are_a_job() -> None:
         ('"kafka.example:9092"', '"${HOST}"', "kafka.bootstrap_servers: .* only"),
         ('"process"', '"proces"', "did you mean process"),
         ('store = "dir:state"', 'store = "state"', "dir:PATH or kafka:TOPIC"),
-        ('store = "dir:state"', 'store = "kafka:forks.state"', r"\[source\] keyed_by\. Without it"),
         ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
         ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),

@@ -35,8 +35,8 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.sharing import Watch, check_shared
 from ketal.streaming.kafka import clients
 from ketal.streaming.kafka import topic_state_store as changelog
-from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.engine import Engine, session_of
+from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import OFFSETS, Part
 from ketal.streaming.kafka.topic_state_store import Changelog, Loaded
 from tests.streaming.conftest import make_topic
@@ -116,10 +116,10 @@ def ids(program: Program, lines: Sequence[tuple[int, bytes]], folder: Path) -> l
     return sorted(v["id"] for v in expected(program, [line for _, line in lines], folder))
 
 
-def headers(pieces: int = 1, first: int = 0) -> list[tuple[str, bytes]]:
+def headers(commit: str, pieces: int = 1, first: int = 0) -> list[tuple[str, bytes]]:
     """Return the headers of a message of a changelog."""
-    said = {"format": changelog.FORMAT, "pieces": pieces, "first": first}
-    return [(name, b"%d" % value) for name, value in said.items()]
+    said = {"format": changelog.FORMAT, "pieces": pieces, "first": first, "commit": commit}
+    return [(name, str(value).encode()) for name, value in said.items()]
 
 
 class Group:
@@ -354,11 +354,13 @@ def test_state_that_does_not_belong_is_refused_or_left(
     with pytest.raises(SettingError, match="state elsewhere"):
         run(job_of(broker, [source], tmp_path, until_end=True), program)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        number = max(changelog.load(job, [0], lambda: False)[0].segments) + 1
+        loaded = changelog.load(job, [0], lambda: False)[0]
+        number = max(loaded.segments) + 1
         segment = msgspec.msgpack.encode({OFFSETS: f'[["{source}", 0, 99]]'.encode()})
         producer.send(
-            job.changelog, key=b"%d/0" % number, value=segment, headers=headers(), partition=0
-        )
+            job.changelog, key=b"%d/0" % number, value=segment, partition=0,
+            headers=headers(loaded.commit),
+        )  # fmt: skip
     with pytest.raises(StateError, match=f"offset 99 of {source}/0, and committed is 1"):
         run(job, program)
     produce(broker, [(source, 0, accept("b", 1, 4)), (source, 0, accept("c", 1, 4))])
@@ -374,8 +376,8 @@ def test_state_that_does_not_belong_is_refused_or_left(
     ("key", "headers", "said"),
     [
         (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
-        (b"99/0", headers(pieces=2), "damaged: segment 99 lacks piece 1"),
-        (b"99/0", headers(), r"damaged: segment \d is missing"),
+        (b"99/0", headers("c", pieces=2), "damaged: segment 99 lacks piece 1"),
+        (b"99/0", headers("c"), r"damaged: segment \d is missing"),
         (b"0/job/topics", [("pieces", b"1"), ("offsets", b"[]")], "has format 1; this version has"),
     ],
 )
@@ -408,21 +410,26 @@ def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
     run(job, program)
     loads = []
 
-    def load(*given: Any) -> Any:
+    def load(*given: Any, **options: Any) -> Any:
         loads.append(given)
         if len(loads) == 1:
             reader, predecessor = clients.consumer_of(job), clients.producer_of(job, "predecessor")
             held = reader.committed(first, metadata=True)
             said = json.dumps({**json.loads(held.metadata), "commit": "later"})
             predecessor.begin_transaction()
+            number = max(changelog.load(job, [0], lambda: False)[0].segments) + 1
+            predecessor.send(
+                job.changelog, key=b"%d/0" % number, value=msgspec.msgpack.encode({}), partition=0,
+                headers=headers("later"),
+            )  # fmt: skip
             offsets = {first: OffsetAndMetadata(held.offset, said, -1)}
             predecessor.send_offsets_to_transaction(offsets, job.group_id)
             predecessor.commit_transaction()
             clients.close_producer(predecessor)
             clients.close_consumer(reader)
-        return changelog.load(*given)
+        return changelog.load(*given, **options)
 
-    monkeypatch.setattr("ketal.streaming.kafka.group_member.load", load)
+    monkeypatch.setattr("ketal.streaming.kafka.state_storage.load", load)
     engine = run(job, program, told)
     assert (len(loads), engine.figures.restarts) == (2, 1)
     assert any("moved on while this consumer read the state" in said for said in told.sentences)
@@ -439,14 +446,14 @@ def test_whoever_reads_a_large_state_stays_in_the_group(
         properties={"max_poll_interval_ms": patience_ms},
     )  # fmt: skip
 
-    def load(job: Job, numbers: Any, stopping: Callable[[], bool]) -> Any:
+    def load(job: Job, numbers: Any, stopping: Callable[[], bool], **options: Any) -> Any:
         until_s = time.monotonic() + 2 * patience_ms / 1e3
         while time.monotonic() < until_s:
             assert not stopping()
             time.sleep(0.05)
-        return changelog.load(job, numbers, stopping)
+        return changelog.load(job, numbers, stopping, **options)
 
-    monkeypatch.setattr("ketal.streaming.kafka.group_member.load", load)
+    monkeypatch.setattr("ketal.streaming.kafka.state_storage.load", load)
     told = Told()
     engine = run(job, program, told)
     assert engine.figures.restarts == 0
@@ -584,7 +591,7 @@ def test_a_part_that_comes_in_two_is_refused(
 ) -> None:
     """Somebody of the group reads one of the topics only."""
     one, other = topic(PARTITIONS), topic(PARTITIONS)
-    monkeypatch.setattr("ketal.streaming.kafka.group_member.SETTLE_S", 1.0)
+    monkeypatch.setattr("ketal.streaming.kafka.group_assignment.SETTLE_S", 1.0)
     job = shared(broker, [one, other], tmp_path, until_end=False)
     with Stranger(job, [one]), pytest.raises(SettingError, match=r"part \d, without topic-"):
         run(job, ketal.compile(FORKS))
@@ -595,16 +602,18 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
 ) -> None:
     """kafka-python may forget it, and the member would be given nothing ever after."""
     job = shared(broker, [topic(PARTITIONS)], tmp_path)
-    session = Member(Engine(job, ketal.compile(FORKS), Told().hooks()))
+    session = session_of(Engine(job, ketal.compile(FORKS), Told().hooks()))
+    assignment = session.assignment
+    assert isinstance(assignment, GroupAssignment)
     try:
-        session.open()
+        session.begin()
         while not session.parts:
-            session.poll(100)
-        coordinator = session.consumer._coordinator
-        for give_up in (session.revoked, session.lost):
+            assignment.poll(100)
+        coordinator = session.connection.consumer._coordinator
+        for give_up in (assignment.revoked, assignment.lost):
             coordinator.rejoin_needed = False
             give_up()
-            assert session.fault is None
+            assert assignment.fault is None
             assert coordinator.rejoin_needed
             assert session.parts == []
     finally:
@@ -734,7 +743,7 @@ def test_a_commit_is_sent_once_and_in_pieces_of_a_message() -> None:
         one.committed(name)
         assert one.send(kept) == []
         assert all(len(piece.value) <= 50 for piece in kept.pieces.values())
-        assert store().restore(kept.load()).get(b"a/b") == value
+        assert store().restore(kept.load(), [name]).get(b"a/b") == value
 
 
 def test_a_changelog_that_is_discarded_is_empty() -> None:
@@ -745,9 +754,20 @@ def test_a_changelog_that_is_discarded_is_empty() -> None:
     assert kept.load().fault is not None
     other = store()
     other.discard(kept.load())
-    other.write({b"b": b"1"})
+    name = other.write({b"b": b"1"})
     other.send(kept)
-    assert store().restore(kept.load()).keys() == {b"b", changelog.TOPICS}
+    assert store().restore(kept.load(), [name]).keys() == {b"b", changelog.PARTS}
+
+
+def test_a_state_of_another_commit_than_the_one_that_holds_is_refused() -> None:
+    """The offsets may be the same, where a commit has moved time alone."""
+    one, kept = store(), CompactedTopic()
+    name = one.write({b"a": b"1"})
+    one.send(kept)
+    loaded = kept.load()
+    assert store().restore(loaded, ["older", name])[b"a"] == b"1"
+    with pytest.raises(StateError, match=f"is of commit {name}, and committed is later"):
+        store().restore(loaded, ["later"])
 
 
 def test_a_segment_that_lacks_a_piece_or_is_gone_is_damage() -> None:

@@ -15,10 +15,8 @@ import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.clients import producer_of
-from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.engine import Engine, session_of
 from ketal.streaming.kafka.session import Session
-from ketal.streaming.kafka.single_consumer import Alone
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import Told, Topic, job_of, produce
 
@@ -81,10 +79,10 @@ def reading(job: Job, most: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
 
     job = replace(job, properties={"max_poll_records": most})
     engine = Engine(job, ketal.compile(NEAR), Told().hooks())
-    session = Alone(engine) if job.changelog is None else Member(engine)
+    session = session_of(engine)
     one = Reading(session, monkeypatch)
     with closing(session):
-        session.open()
+        session.begin()
         yield one
 
 

@@ -1,0 +1,152 @@
+"""The assignment of one consumer: all partitions, as one part.
+
+Each session begins with a commit of its own, which fences an earlier process of the job and names
+this one as the owner of the offsets. All that may be refused is found out before: a job that runs
+goes on as it is.
+
+The one rule: of two processes of one job the later one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import TopicPartition
+
+from ketal.errors import StateError
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.clients import StoppedError
+from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
+from ketal.streaming.kafka.part_opening import open_part
+from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.session import Assignment, ChangedError, Session
+
+AHEAD_MAX = 5
+"""So often the state is read ahead of one that commits meanwhile."""
+
+
+class WholeAssignment(Assignment):
+    """All partitions.
+
+    Parameters
+    ----------
+    session : Session
+        Whose assignment it is.
+    """
+
+    parts: int | None = None
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._engine = session.engine
+        self._job = session.engine.job
+        self._connection = session.connection
+        self._storage = session.storage
+
+    def begin(self) -> bool:
+        """Fence whoever was here before, restore the state, and claim it."""
+        with self._storage.exclusive(lambda: self._engine.stopping) as is_exclusive:
+            if is_exclusive:
+                self._begin()
+        return is_exclusive
+
+    def _begin(self) -> None:
+        """Begin, while nobody else begins with this state."""
+        session, connection = self._session, self._connection
+        offsets = connection.group_offsets()
+        if self._engine.claimed:
+            check_owner(self._engine, offsets)
+        else:
+            refuse_other_job(self._engine, self._storage, offsets)
+        connection.connect_consumer()
+        partitions = connection.inputs()
+        self._storage.check(connection.numbers, 1)
+        own = self._own(offsets)
+        notices: list[str] = []
+        part = None
+        if own and not self._engine.claimed:
+            part, own = self._opened_ahead(own, notices)
+        connection.connect_producer(clients.transactional_id(self._job))
+        connection.consumer.assign(partitions)
+        committed = connection.committed(partitions)
+        positions = connection.beginnings(committed)
+        for one, offset in positions.items():
+            connection.consumer.seek(one, offset)
+        if part is None or _named(committed) != _named(own):
+            notices.clear()
+            part = self._opened(positions, committed, notices, open_too=True)
+        session.note_ends(partitions)
+        session.note_unread(partitions)
+        part.dirty = True  # The first commit names the owner.
+        session.hold([part])
+        session.commit()
+        self._storage.begun()
+        session.report(notices)
+        session.begun()
+
+    def _own(self, offsets: Offsets) -> Offsets:
+        """Return the offsets of the job's topics."""
+        return {one: held for one, held in offsets.items() if one.topic in self._job.topics}
+
+    def _opened_ahead(self, own: Offsets, notices: list[str]) -> tuple[Part | None, Offsets]:
+        """Return the part as it is before anybody is fenced, and the offsets that it is of.
+
+        There is none where somebody who still runs commits each time before it is read.
+        """
+        for _ in range(AHEAD_MAX):
+            positions = {one: held.offset for one, held in own.items()}
+            notices.clear()
+            try:
+                return self._opened(positions, own, notices, open_too=False), own
+            except StateError:
+                before, own = own, self._own(self._connection.group_offsets())
+                if _named(own) == _named(before):
+                    raise
+        return None, own
+
+    def _opened(
+        self,
+        positions: Mapping[TopicPartition, int],
+        committed: Mapping[TopicPartition, Any],
+        notices: list[str],
+        *,
+        open_too: bool,
+    ) -> Part:
+        """Return the part with the state that the offsets name."""
+        loaded = self._storage.load([0], lambda: self._engine.stopping, open_too=open_too)
+        if not loaded:
+            raise StoppedError("reading the state")
+        return open_part(self._engine, self._storage, 0, positions, committed, loaded[0], notices)
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages."""
+        batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
+            timeout_ms=timeout_ms
+        )
+        return batches
+
+    def close(self) -> None:
+        """Close nothing: the clients are the session's."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a part: always, once it has begun."""
+        return True
+
+    @property
+    def member(self) -> Any:
+        """As whom the offsets are committed."""
+        return self._connection.consumer.group_metadata()
+
+    def check_partitions(self) -> None:
+        """Begin again if a topic has other partitions than before."""
+        if set(self._connection.inputs()) != set(self._session.part_of):
+            raise ChangedError("the topics have other partitions than before")
+
+
+def _named(committed: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+    """Return what decides about the state: offsets, and what their commit says of it."""
+    return {
+        one: (held.offset, held.metadata) for one, held in committed.items() if held is not None
+    }
