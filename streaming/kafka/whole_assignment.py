@@ -146,7 +146,8 @@ class WholeAssignment(Assignment):
 
 
 def _named(committed: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
-    """Return what decides about the state: offsets, and what their commit says of it."""
+    """Return what decides about a part: its partitions, their offsets, and what these name."""
     return {
-        one: (held.offset, held.metadata) for one, held in committed.items() if held is not None
+        one: None if held is None else (held.offset, held.metadata)
+        for one, held in committed.items()
     }
