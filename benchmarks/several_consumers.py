@@ -125,21 +125,22 @@ def main() -> None:
         for topic, partitions in (("events", PARTITIONS), ("none", PARTITIONS), ("verdicts", 1)):
             create(servers, topic, partitions)
         produce(servers, count)
-        _, start_s = run(folder, servers, "none", "dir:state-none", 1)
-        print(f"a job of no messages: {start_s:.1f} s of a core", flush=True)
+        create(servers, "state-none", PARTITIONS, "compact")
+        starts_s = [run(folder, servers, "none", s, 1)[1] for s in ("dir:none", "kafka:state-none")]
+        print("a job of no messages: dir: {:.1f}, kafka: {:.1f} s of a core".format(*starts_s))
         for again in range(rounds):
             _, of_dir_s = clock_and_core = run(folder, servers, "events", f"dir:state-{again}", 1)
             print("dir:, one: {:.1f} s, {:.1f} s of a core".format(*clock_and_core), flush=True)
-            of_dir_s -= start_s
+            of_dir_s -= starts_s[0]
             one_s = 0.0
             for processes in (1, 2):
                 state = f"state-{again}-{processes}"
                 create(servers, state, PARTITIONS, "compact")
                 clock_s, *cores_s = run(folder, servers, "events", f"kafka:{state}", processes)
-                busier_s = max(cores_s) - start_s
+                busier_s = max(cores_s) - starts_s[1]
                 one_s = one_s or busier_s
                 messages, size = written(servers, state)
-                times = (sum(cores_s) - start_s * processes) / of_dir_s
+                times = (sum(cores_s) - starts_s[1] * processes) / of_dir_s
                 print(
                     f"kafka:, {processes}: {clock_s:.1f} s, "
                     f"{' and '.join(f'{s:.1f}' for s in cores_s)} s of a core; {messages:,} state "
