@@ -80,7 +80,7 @@ class Watch:
     Notes
     -----
     It lives as long as the process, and knows what this process has read, and which scopes were
-    live in the parts that it has taken up. Of more than `placed_max` values the one that came first
+    live in the parts that it has opened. Of more than `placed_max` values the one that came first
     is forgotten.
     """
 
@@ -116,7 +116,7 @@ class Watch:
         self._evict()
 
     def restored(self, monitor: Monitor, number: int) -> None:
-        """Take the live scopes of a part that was taken up.
+        """Check the live scopes of a part that was restored, and remember where they are.
 
         Raises
         ------

@@ -128,18 +128,18 @@ def topic_setting(job: Job, topic: str, name: str) -> str:
     given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     resource = ConfigResource("TOPIC", topic, [name])
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
-        said = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-    if name not in said:  # That it was refused is dropped by kafka-python.
+        settings = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+    if name not in settings:  # That it was refused is dropped by kafka-python.
         raise faults.TopicAuthorizationFailedError(topic)
-    return str(said[name]["value"])
+    return str(settings[name]["value"])
 
 
 def check_visible(job: Job, topic: str) -> None:
     """Raise if a topic is one that the user may not see; that it may not exist is no reason."""
     given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
-        (said,) = admin.describe_topics([topic])
-    if faults.for_code(said["error_code"]) is faults.TopicAuthorizationFailedError:
+        (description,) = admin.describe_topics([topic])
+    if faults.for_code(description["error_code"]) is faults.TopicAuthorizationFailedError:
         raise faults.TopicAuthorizationFailedError(topic)
 
 
@@ -287,7 +287,7 @@ def within(
         If it has not returned by then. Its thread is left to itself: the client that it hangs in
         is to be closed.
     StoppedError
-        If it has not returned and `enough` said so; the same holds.
+        If it has not returned and `enough` returned True; the same holds.
     """
     result: list[T] = []
     fault: list[BaseException] = []

@@ -38,7 +38,7 @@ class Engine(RunningJob):
     program : Program
         The patterns.
     hooks : Hooks
-        Who is told.
+        Where notices, metrics and flushes go.
 
     Raises
     ------

@@ -52,10 +52,10 @@ class Store(Protocol):
         """Send what belongs into the transaction; return the future of each message."""
 
     def committed(self, name: str) -> None:
-        """Say that the state of a name is the one that holds."""
+        """Note that the state of a name is the one that holds."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Part:
                     f"committed is {self.positions[one]}: it does not belong to what is committed"
                 )
         inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
-        self.monitor, told = take_up(
+        self.monitor, notice = take_up(
             self.program, inner, on_change=on_change, limits=self.job.limits, execution=""
         )
         # The old patterns have windows, whatever the new ones have.
@@ -173,7 +173,7 @@ class Part:
         if self._watch is not None:
             monitor = self.monitor.new if isinstance(self.monitor, Draining) else self.monitor
             self._watch.restored(monitor, min(self.positions).partition)
-        return told
+        return notice
 
     def drained(self) -> tuple[str, ...]:
         """Return the old patterns that are drained, once; the new ones go on alone."""
@@ -204,18 +204,18 @@ class Part:
         return self.watermarks.all_ended
 
     def wake(self) -> None:
-        """Say that its messages are read from now on; no partition is idle yet."""
-        self.watermarks.wake(now_ms())
+        """Restart the clocks of idle partitions: its messages are read from now on."""
+        self.watermarks.restart(now_ms())
 
     @property
     def idle(self) -> list[TopicPartition]:
         """The partitions that hold time back no more, and may bring something yet."""
         return [TopicPartition(*one) for one in sorted(self.watermarks.idle)]
 
-    def heard(self, partitions: Iterable[TopicPartition]) -> None:
-        """Say that there are messages in these partitions, read or not."""
+    def mark_active(self, partitions: Iterable[TopicPartition]) -> None:
+        """Mark partitions active that have messages, read or not."""
         self.dirty = True
-        self.watermarks.heard(((p.topic, p.partition) for p in partitions), now_ms())
+        self.watermarks.mark_active(((p.topic, p.partition) for p in partitions), now_ms())
 
     def take(
         self,
@@ -278,7 +278,7 @@ class Part:
     ) -> tuple[int, bool]:
         """Take messages one by one; return how many, and whether their partition is over now."""
         # What does not change from one event to the next is looked up once: they are many.
-        item_of, feed, saw = self._reader.item, self.monitor.feed, self.watermarks.saw
+        item_of, feed, observe = self._reader.item, self.monitor.feed, self.watermarks.observe
         taken = 0
         for record in records:
             taken += 1
@@ -290,7 +290,7 @@ class Part:
                 if self._watch is not None:
                     self._watch.check((item,), one.partition, partial(_place_in, (record,)))
                 verdicts = feed(item, place=place_of(record))
-                if self._timed and item.time is not None and saw(one, float(item.time)):
+                if self._timed and item.time is not None and observe(one, float(item.time)):
                     verdicts = verdicts + self.advance()
             elif isinstance(item, Rejected):
                 verdicts = self.monitor.reject(item)
@@ -307,14 +307,16 @@ class Part:
         self.counts.control += 1
         if control.kind == "watermark":
             assert control.time is not None
-            self.watermarks.said(one, control.time)
+            self.watermarks.raise_mark(one, control.time)
             return self.advance()
         if control.kind != "end" or self.watermarks.end(one):
             return self.monitor.control(control)
         return self.advance()
 
-    def look(self, behind: Mapping[TopicPartition, int], ask: Ask | None = None) -> list[Verdict]:
-        """Look at the clock: partitions that are idle hold time back no more.
+    def mark_idle(
+        self, behind: Mapping[TopicPartition, int], ask: Ask | None = None
+    ) -> list[Verdict]:
+        """Mark partitions idle: these hold time back no more.
 
         Parameters
         ----------
@@ -328,10 +330,10 @@ class Part:
             return []
         now = now_ms()
         waiting = {(one.topic, one.partition) for one, lag in behind.items() if lag}
-        if ask is not None and (quiet := self.watermarks.quiet(waiting, now)):
+        if ask is not None and (quiet := self.watermarks.newly_idle(waiting, now)):
             found = ask([TopicPartition(*one) for one in sorted(quiet)])
             waiting |= {(one.topic, one.partition) for one in found}
-        self.watermarks.look(waiting, now)
+        self.watermarks.mark_idle(waiting, now)
         return self.advance()
 
     def advance(self) -> list[Verdict]:

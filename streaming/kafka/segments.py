@@ -10,7 +10,7 @@ that it writes itself, so none stands still for the whole state; in one pass ove
 half of it is freed while as much is written as is live, so the log stays below three times the live
 records, or `LOG_BYTES_LEAST`.
 
-Because the oldest segment goes first, that a record is removed has to be said only once: no older
+Because the oldest segment goes first, a removal is written only once: no older
 segment is left by the time that this one goes. And the numbers of the segments that there are have
 no hole: one that was lost is noticed.
 

@@ -198,10 +198,10 @@ class Session:
             if not self.part_of[one].ended:
                 brought.setdefault(self.part_of[one], []).append(one)
         for part, partitions in brought.items():
-            part.heard(partitions)
+            part.mark_active(partitions)
         idle = [one for part in brought for one in part.idle]
         for one in self._unread(idle):
-            self.part_of[one].heard([one])
+            self.part_of[one].mark_active([one])
 
     def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Ask Kafka which of these have messages that are not read yet.
@@ -219,7 +219,7 @@ class Session:
             if self.outputs.bytes >= PENDING_BYTES_MAX:
                 self.commit()
             some = records[start : start + TAKEN_MAX]
-            part.heard([one])
+            part.mark_active([one])
             self.engine.consumed += part.take(one, some, self._add)
             if part.ended:
                 break
@@ -257,7 +257,7 @@ class Session:
             fetched = self.connection.consumer.highwater(one) or 0
             behind[one] = max(0, max(fetched, self._ends_known.get(one, 0)) - self._position(one))
         for part in self.parts:
-            self._add(part.look(behind, self._unread))
+            self._add(part.mark_idle(behind, self._unread))
             if drained := part.drained():
                 self.engine.hooks.tell(told_as_over(drained))
         now_s = time.monotonic()

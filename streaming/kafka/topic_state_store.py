@@ -142,8 +142,8 @@ class Changelog:
         pieces = [content[at : at + size] for at in range(0, len(content), size)]
         keys = self._keys[number] = [_key(number, at) for at in range(len(pieces))]
         first = self._segments.first
-        said = {"format": FORMAT, "pieces": len(pieces), "first": first, "commit": commit}
-        headers = [(name, str(value).encode()) for name, value in said.items()]
+        fields = {"format": FORMAT, "pieces": len(pieces), "first": first, "commit": commit}
+        headers = [(name, str(value).encode()) for name, value in fields.items()]
         return [(key, piece, headers) for key, piece in zip(keys, pieces, strict=True)]
 
     def send(self, producer: Any) -> list[Any]:

@@ -226,49 +226,49 @@ def marks(**options: int) -> Watermarks:
 
 def test_the_least_partition_decides() -> None:
     both = marks()
-    both.saw(A, 10.0)
+    both.observe(A, 10.0)
     assert both.advanced() is None
-    both.saw(B, 5.0)
+    both.observe(B, 5.0)
     assert both.advanced() == 4.0
     assert both.advanced() is None
-    both.saw(B, 20.0)
+    both.observe(B, 20.0)
     assert both.advanced() == 9.0
-    assert not both.saw(A, 9.0)
+    assert not both.observe(A, 9.0)
 
 
 def test_an_idle_partition_holds_nothing_back_until_it_speaks_again() -> None:
     both = marks()
-    both.saw(A, 10.0)
-    both.heard([A], 400)
-    both.look((), 500)
+    both.observe(A, 10.0)
+    both.mark_active([A], 400)
+    both.mark_idle((), 500)
     assert both.advanced() == 9.0
-    both.saw(A, 30.0)
-    both.heard([B], 600)
-    both.saw(B, 12.0)
+    both.observe(A, 30.0)
+    both.mark_active([B], 600)
+    both.observe(B, 12.0)
     assert both.advanced() == 11.0
 
 
 def test_a_partition_with_messages_that_were_not_read_is_not_idle() -> None:
     both = marks()
-    both.saw(A, 10.0)
-    both.heard([A], 400)
-    both.look([B], 600)
+    both.observe(A, 10.0)
+    both.mark_active([A], 400)
+    both.mark_idle([B], 600)
     assert both.advanced() is None
 
 
 def test_where_all_are_idle_the_latest_decides() -> None:
     both = marks()
-    both.saw(A, 10.0)
-    both.saw(B, 5.0)
+    both.observe(A, 10.0)
+    both.observe(B, 5.0)
     assert both.advanced() == 4.0
-    both.look((), 500)
+    both.mark_idle((), 500)
     assert both.advanced() == 9.0
 
 
 def test_an_end_is_of_its_partition() -> None:
     both = marks()
     assert not both.end(A)
-    both.saw(B, 5.0)
+    both.observe(B, 5.0)
     assert both.advanced() == 4.0
     again = marks()
     again.restore(both.state())

@@ -169,7 +169,7 @@ def test_kafka_is_asked_only_where_a_partition_is_idle(
     assert not any(asked)
     for _ in range(2 * IDLE_MS // 500):
         reading.now_ms += 500
-        reading.session.parts[0].heard([TopicPartition(first, 0)])
+        reading.session.parts[0].mark_active([TopicPartition(first, 0)])
         reading.session._look()
     asked.clear()
     produce(broker, [(first, 0, event("a", 4, 1_004, 4))])
