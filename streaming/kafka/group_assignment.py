@@ -231,10 +231,9 @@ class GroupAssignment(Assignment):
                 f"the group {self._job.group_id} moved on while this consumer read the state"
             )
         notices: list[str] = []
-        restored = self._restored(loaded, positions, committed, notices)
+        restored = self._restored(given, loaded, positions, committed, notices)
         if restored is None:
             return
-        session.note_unread(sorted(given))
         parts = [restored[n] if n in restored else self._revoked[n] for n in numbers]
         self._revoked = {}
         self._given = None
@@ -266,14 +265,13 @@ class GroupAssignment(Assignment):
 
     def _restored(
         self,
+        given: set[TopicPartition],
         loaded: Mapping[int, Any],
         positions: Mapping[TopicPartition, int],
         committed: Mapping[TopicPartition, Any],
         notices: list[str],
     ) -> dict[int, Part] | None:
         """Return the parts of what was loaded; None if they were taken away meanwhile."""
-        given = self._given
-        assert given is not None
         parts: dict[int, Part] = {}
         fault: list[BaseException] = []
         enough = threading.Event()

@@ -120,14 +120,15 @@ class Session:
             self.engine.hooks.tell(notice)
 
     def hold(self, parts: list[Part]) -> None:
-        """Have these parts from now on."""
-        self.parts = parts
-        self.part_of = {one: part for part in parts for one in part.positions}
+        """Have these parts from now on; none is idle whose messages are there already."""
+        part_of = {one: part for part in parts for one in part.positions}
+        self._learn_ends(sorted(part_of))
+        self.parts, self.part_of = parts, part_of
         for part in parts:
             part.wake()
 
-    def note_unread(self, partitions: Sequence[TopicPartition]) -> None:
-        """Ask where partitions end: what is there already is not idle, though none was fetched."""
+    def _learn_ends(self, partitions: Sequence[TopicPartition]) -> None:
+        """Ask where partitions end, of which nothing may have been fetched yet."""
         self._ends_known |= self.connection.ends(partitions)
 
     def note_ends(self, partitions: Sequence[TopicPartition]) -> None:
@@ -266,7 +267,7 @@ class Session:
             self.assignment.check_partitions()
             # Where nothing is to be read or committed, or no part was given, a Kafka that is gone
             # shows in nothing else: the consumer tries it again and says nothing.
-            self.note_unread(sorted(self.part_of) or self.connection.inputs())
+            self._learn_ends(sorted(self.part_of) or self.connection.inputs())
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
             self.engine.failing_since_s = None
         count = self.assignment.parts

@@ -77,7 +77,6 @@ class WholeAssignment(Assignment):
             notices.clear()
             part = self._opened(positions, committed, notices, open_too=True)
         session.note_ends(partitions)
-        session.note_unread(partitions)
         part.dirty = True  # The first commit names the owner.
         session.hold([part])
         session.commit()
