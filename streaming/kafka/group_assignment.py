@@ -62,12 +62,8 @@ class GroupAssignment(Assignment):
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
-        self._engine = session.engine
-        self._job = session.engine.job
-        self._connection = session.connection
-        self._storage = session.storage
-        self.parts: int = 0
+        super().__init__(session)
+        self._count = 0
         self.fault: BaseException | None = None
         """What failed in the listener."""
         self._given: set[TopicPartition] | None = None
@@ -86,8 +82,8 @@ class GroupAssignment(Assignment):
         connection.connect_consumer()
         connection.connect_producer(f"{clients.transactional_id(self._job)}-{self._engine.owner}")
         partitions = connection.inputs()
-        self.parts = self._equal_count()
-        self._storage.check(connection.numbers, self.parts)
+        self.parts = self._count = self._equal_count()
+        self._storage.check(connection.numbers, self._count)
         session.note_ends(partitions)
         connection.consumer.subscribe(self._job.topics, listener=_Listener(self))
         session.begun()
@@ -108,9 +104,9 @@ class GroupAssignment(Assignment):
     def check_partitions(self) -> None:
         """End the job if partitions were added: a scope goes on in another one."""
         now = self._equal_count()
-        if now != self.parts:
+        if now != self._count:
             raise SettingError(
-                f"the topics have {now} partitions, and had {self.parts}: keys are in other "
+                f"the topics have {now} partitions, and had {self._count}: keys are in other "
                 "partitions than before, and scopes with them; another group_id and state topic "
                 "begin anew"
             )
@@ -247,7 +243,7 @@ class GroupAssignment(Assignment):
         session.commit()
         listed = ", ".join(str(number) for number in numbers) or "none"
         session.sum_up()
-        session.report([*notices, f"has {len(parts)} of {self.parts} parts: {listed}"])
+        session.report([*notices, f"has {len(parts)} of {self._count} parts: {listed}"])
 
     def _commit_beginnings(
         self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
@@ -321,9 +317,9 @@ class GroupAssignment(Assignment):
         wanted = {TopicPartition(topic, n) for topic in self._job.topics for n in numbers}
         missing = sorted(wanted - given)
         if not missing:
-            if numbers and numbers[-1] >= self.parts:
+            if numbers and numbers[-1] >= self._count:
                 self.check_partitions()
-                raise TimeoutError(f"there is a part {numbers[-1]}, and {self.parts} partitions")
+                raise TimeoutError(f"there is a part {numbers[-1]}, and {self._count} partitions")
             return True
         if time.monotonic() - self._waiting_since_s >= SETTLE_S:
             one = missing[0]

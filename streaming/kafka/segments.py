@@ -14,6 +14,9 @@ Because the oldest segment goes first, a removal is written only once: no older
 segment is left by the time that this one goes. And the numbers of the segments that there are have
 no hole: one that was lost is noticed.
 
+To clean a segment is to write again what it holds, so the live records are kept in memory, as the
+bytes that were written.
+
 The one rule: the segments from the oldest to the newest, each over the ones before, are the state.
 """
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
@@ -50,29 +51,51 @@ class ChangedError(Exception):
     """The session is of topics as they were; the next one is to begin. Nothing has failed."""
 
 
-class Assignment(Protocol):
-    """Which parts a session has."""
+class Assignment(ABC):
+    """Which parts a session has.
 
-    parts: int | None
-    """How many parts the job has; None where there is always one."""
+    Parameters
+    ----------
+    session : Session
+        The session.
 
+    Attributes
+    ----------
+    parts : int or None
+        How many parts the job has; None where there is always one.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.parts: int | None = None
+        self._session = session
+        self._engine = session.engine
+        self._job = session.engine.job
+        self._connection = session.connection
+        self._storage = session.storage
+
+    @abstractmethod
     def begin(self) -> bool:
         """Connect, and take what there is; return False if the job is to end."""
 
+    @abstractmethod
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return messages of the session's parts."""
 
     @property
+    @abstractmethod
     def is_settled(self) -> bool:
         """Whether the session has the parts that it is to have."""
 
     @property
+    @abstractmethod
     def member(self) -> Any:
         """As whom the offsets are committed."""
 
+    @abstractmethod
     def check_partitions(self) -> None:
         """Raise if the topics have other partitions than before."""
 
+    @abstractmethod
     def close(self) -> None:
         """Give and take nothing more."""
 

@@ -3,8 +3,8 @@
 A commit sends what changed as segments (`ketal.streaming.kafka.segments`), in the transaction of
 the verdicts and the offsets. The topic is compacted by key, and a segment's key is its number: one
 that is deleted gets a message without a value. A segment that is larger than a message may be is
-sent in pieces. Each message says in its headers how many these are, and which segment was the
-oldest one at its commit.
+sent in pieces. Each message says in its headers how many these are, which commit it is of, and
+which segment was the oldest one then.
 
 Whoever takes a part over learns from Kafka which offsets are committed, and then reads the
 partition from its beginning to the end that it has at that moment, as far as it is committed: that

@@ -20,29 +20,14 @@ from ketal.streaming.kafka.clients import StoppedError
 from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
 from ketal.streaming.kafka.part_opening import open_part
 from ketal.streaming.kafka.partition_state import Part
-from ketal.streaming.kafka.session import Assignment, ChangedError, Session
+from ketal.streaming.kafka.session import Assignment, ChangedError
 
 AHEAD_MAX = 5
 """So often the state is read ahead of one that commits meanwhile."""
 
 
 class WholeAssignment(Assignment):
-    """All partitions.
-
-    Parameters
-    ----------
-    session : Session
-        Whose assignment it is.
-    """
-
-    parts: int | None = None
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._engine = session.engine
-        self._job = session.engine.job
-        self._connection = session.connection
-        self._storage = session.storage
+    """All partitions, as one part."""
 
     def begin(self) -> bool:
         """Fence whoever was here before, restore the state, and claim it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,13 @@ from tests.streaming.jobs import (
     run,
     until,
 )
-from tests.streaming.kafka.test_process_faults import PATIENCE_S, Command, pairs, sending
+from tests.streaming.kafka.test_process_faults import (
+    PATIENCE_S,
+    Command,
+    check_zombie,
+    pairs,
+    sending,
+)
 
 WHOLE_FORKS = FORKS.replace(
     "order CausalOrder; partition by height;", "order CausalOrder(total);"
@@ -102,27 +107,8 @@ def test_a_zombie_ends_and_its_successor_goes_on(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
     source, sink = topic(), topic()
-    lines = pairs()[:1_000]
-    send = sending(broker, [(source, 0, line) for line in lines[:600]])
-    send(200)
     command = TopicCommand(tmp_path, broker, source, f"kafka:{sink}")
-    with command.running() as zombie:
-        command.await_snapshot(6, zombie, lambda: send(5))
-        zombie.send_signal(signal.SIGSTOP)
-        send(len(lines))
-        with command.running("--until-end") as successor:
-            _, err = successor.communicate(timeout=PATIENCE_S)
-            assert successor.returncode == 0, err
-        produce(broker, [(source, 0, line) for line in lines[600:]])
-        zombie.send_signal(signal.SIGCONT)
-        _, err = zombie.communicate(timeout=PATIENCE_S)
-        assert (zombie.returncode, "taken over" in err) == (4, True), err
-    with command.running("--until-end") as last:
-        _, err = last.communicate(timeout=PATIENCE_S)
-        assert last.returncode == 0, err
-    wanted = [v["id"] for v in expected(ketal.compile(WHOLE_FORKS), lines, tmp_path)]
-    found = [v["id"] for v in committed(broker, sink, least=len(wanted))]
-    assert sorted(found) == sorted(wanted)
+    check_zombie(command, ketal.compile(WHOLE_FORKS), broker, source, sink)
 
 
 def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
