@@ -118,8 +118,8 @@ def run(folder: Path, servers: str, topic: str, store: str, processes: int) -> l
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     with tempfile.TemporaryDirectory() as name, Broker(Path(name) / "kafka") as broker:
         folder, servers = Path(name), broker.bootstrap_servers
         for topic, partitions in (("events", PARTITIONS), ("none", PARTITIONS), ("verdicts", 1)):

@@ -49,6 +49,9 @@ class Storage(Protocol):
     ) -> dict[int, Any]:
         """Return what there is of some parts; without `open_too`, up to an open transaction."""
 
+    def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
+        """Return whether what was loaded is of these commits, and not of one before or after."""
+
     def check_unused(self, number: int, loaded: Any) -> None:
         """Raise a StateError if there is state of a part of which nothing is committed."""
 
@@ -121,6 +124,10 @@ class FolderStorage:
         """Return nothing: the snapshot is read once its name is known."""
         return dict.fromkeys(numbers)
 
+    def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
+        """Return True: a snapshot that is named stays."""
+        return True
+
     def check_unused(self, number: int, loaded: Any) -> None:
         """Raise a StateError if the folder has state, and nothing is committed."""
         if self._has_begun:
@@ -189,6 +196,10 @@ class TopicStorage:
     ) -> dict[int, Any]:
         """Return what the partitions of some parts hold."""
         return dict(load(self._job, numbers, stopping, open_too=open_too))
+
+    def is_of(self, loaded: Loaded, commits: Sequence[Metadata]) -> bool:
+        """Return whether what was loaded is of these commits; what is damaged counts as such."""
+        return loaded.fault is not None or loaded.commit in [one.get("commit") for one in commits]
 
     def check_unused(self, number: int, loaded: Loaded) -> None:
         """Raise a StateError if the topic has state of a part of which nothing is committed."""

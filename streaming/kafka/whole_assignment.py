@@ -14,11 +14,10 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from ketal.errors import StateError
 from ketal.streaming.kafka import clients
 from ketal.streaming.kafka.clients import StoppedError
 from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
-from ketal.streaming.kafka.part_opening import open_part
+from ketal.streaming.kafka.part_opening import metadata_of, open_part
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.session import Assignment, ChangedError
 
@@ -60,7 +59,7 @@ class WholeAssignment(Assignment):
             connection.consumer.seek(one, offset)
         if part is None or _named(committed) != _named(own):
             notices.clear()
-            part = self._opened(positions, committed, notices, open_too=True)
+            part = self._opened(positions, committed, self._loaded(open_too=True), notices)
         session.note_ends(partitions)
         part.dirty = True  # The first commit names the owner.
         session.hold([part])
@@ -76,32 +75,34 @@ class WholeAssignment(Assignment):
     def _opened_ahead(self, own: Offsets, notices: list[str]) -> tuple[Part | None, Offsets]:
         """Return the part as it is before anybody is fenced, and the offsets that it is of.
 
-        There is none where somebody who still runs commits each time before it is read.
+        There is none where a job that still runs commits each time before its state is read. Where
+        nobody commits, and the state is of another commit all the same, the end of its transaction
+        is not in the topic yet: it is once the next producer has begun.
         """
         for _ in range(AHEAD_MAX):
-            positions = {one: held.offset for one, held in own.items()}
-            notices.clear()
-            try:
-                return self._opened(positions, own, notices, open_too=False), own
-            except StateError:
-                before, own = own, self._own(self._connection.group_offsets())
-                if _named(own) == _named(before):
-                    raise
+            loaded = self._loaded(open_too=False)
+            commits = [metadata_of(held.metadata) for held in own.values()]
+            if self._storage.is_of(loaded, commits):
+                positions = {one: held.offset for one, held in own.items()}
+                return self._opened(positions, own, loaded, notices), own
+            before, own = own, self._own(self._connection.group_offsets())
+            if _named(own) == _named(before):
+                break
         return None, own
 
-    def _opened(
-        self,
-        positions: Mapping[TopicPartition, int],
-        committed: Mapping[TopicPartition, Any],
-        notices: list[str],
-        *,
-        open_too: bool,
-    ) -> Part:
-        """Return the part with the state that the offsets name."""
+    def _loaded(self, *, open_too: bool) -> Any:
+        """Return what the storage has."""
         loaded = self._storage.load([0], lambda: self._engine.stopping, open_too=open_too)
         if not loaded:
             raise StoppedError("reading the state")
-        return open_part(self._engine, self._storage, 0, positions, committed, loaded[0], notices)
+        return loaded[0]
+
+    def _opened(
+        self, positions: Mapping[TopicPartition, int], committed: Offsets, loaded: Any,
+        notices: list[str],
+    ) -> Part:  # fmt: skip
+        """Return the part with the state that the offsets name."""
+        return open_part(self._engine, self._storage, 0, positions, committed, loaded, notices)
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Return messages."""

@@ -191,6 +191,18 @@ def test_what_is_wrong_is_said(
     assert "secret" not in str(caught.value)
 
 
+def test_a_state_topic_is_of_one_consumer_unless_the_topics_are_keyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    text = FULL.replace('store = "dir:state"', 'store = "kafka:forks.state"')
+    one = job_of(tmp_path, text)
+    assert (one.changelog, one.is_shared) == ("forks.state", False)
+    several = job_of(tmp_path, text.replace("[source]", '[source]\nkeyed_by = "height"'))
+    assert (several.changelog, several.is_shared) == ("forks.state", True)
+    assert not job_of(tmp_path, FULL).is_shared
+
+
 def test_a_dry_run_says_what_would_run_and_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -718,6 +718,18 @@ def test_the_watch_forgets_the_value_that_came_first() -> None:
     at(1, 2)
 
 
+def test_the_watch_names_the_place_of_the_event_in_its_batch() -> None:
+    watch = Watch(job(), ketal.compile(FORKS))
+    heights = [1, 2, None, 3]
+    events = [
+        Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
+        for height in heights
+    ]
+    watch.check(events[1:3], 0, "t/0/{}".format)
+    with pytest.raises(SettingError, match="t/1/1: the scope height = 2 is in partition 1 and in"):
+        watch.check(events, 1, "t/1/{}".format)
+
+
 class CompactedTopic:
     """Keeps the messages that a changelog sends, as a compacted topic does."""
 

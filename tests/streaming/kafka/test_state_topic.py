@@ -133,11 +133,11 @@ def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
         produce(broker, [(source, 0, accept("b", 1, 1))])
         assert len(committed(broker, sink, least=1)) == 1
         assert told.sentences == []
+        assert running.engine.figures.restarts == 0
     finally:
         running.engine.stop()
         running.join(PATIENCE_S)
     assert running.fault is None
-    assert running.engine.figures.restarts == 0
 
 
 def test_state_that_does_not_belong_is_refused_or_left(
