@@ -1,4 +1,4 @@
-"""Which patterns may run in parts: several consumers, or the key groups of Spark (DESIGN 7).
+"""Which patterns may run in parts: several consumers, or the key groups of Spark.
 
 A part is offered the events of some scopes, so it sees the counters of every node with holes. A
 hold-back queue that waits for what another part is offered would wait for ever, and a copy at a

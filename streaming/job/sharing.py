@@ -1,4 +1,4 @@
-"""Whether several consumers may share a job, and the watch over what makes that right (DESIGN 7).
+"""Whether several consumers may share a job, and the watch over what makes that right.
 
 Consumers share partition numbers: whoever has number p reads partition p of every topic, and holds
 the state of the scopes in it. That gives the whole's answer if each scope is in one number, which

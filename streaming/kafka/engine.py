@@ -1,4 +1,4 @@
-"""The process engine: Kafka topics through monitors, each commit one transaction (DESIGN 7).
+"""The process engine: Kafka topics through monitors, each commit one transaction.
 
 The engine runs sessions. A session is one life of clients and state; whatever a client raises ends
 it, and the next one begins where the last commit is: there is no other way to recover. A process

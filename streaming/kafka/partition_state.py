@@ -1,4 +1,4 @@
-"""A part of a job: some partitions, and the state of all that was read in them (DESIGN 7).
+"""A part of a job: some partitions, and the state of all that was read in them.
 
 One consumer has one part, with all partitions of all topics. Several consumers share the partition
 numbers: the part of number p has partition p of every topic, where `keyed_by` sees to it that all
