@@ -57,7 +57,10 @@ class WholeAssignment(Assignment):
         positions = connection.beginnings(committed)
         for one, offset in positions.items():
             connection.consumer.seek(one, offset)
-        if part is None or _named(committed) != _named(own):
+        if part is not None and _named(committed) != _named(own):
+            part.store.close()
+            part = None
+        if part is None:
             notices.clear()
             part = self._opened(positions, committed, self._loaded(open_too=True), notices)
         session.note_ends(partitions)
