@@ -172,16 +172,16 @@ class Session:
     def live(self) -> None:
         """Consume until there is a reason to stop, and commit."""
         with contextlib.suppress(StoppedError):
-            self._go_on()
+            self._run()
         if self._is_dirty:
             self.commit()
         self.sum_up()
-        self._look()
+        self._check_clock()
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         """Consume, and commit now and then, until there is a reason to stop."""
         engine = self.engine
-        while not (engine.stopping or self._finished()):
+        while not (engine.stopping or self._is_finished()):
             self._consume()
             now_s = time.monotonic()
             due = now_s >= self._commit_after_s or self.outputs.bytes >= PENDING_BYTES_MAX
@@ -190,7 +190,7 @@ class Session:
                 engine.failing_since_s = None
             if now_s - self._looked_s >= LOOK_S:
                 self._looked_s = now_s
-                self._look()
+                self._check_clock()
 
     @property
     def _is_dirty(self) -> bool:
@@ -253,7 +253,7 @@ class Session:
             self.outputs.add(verdict, None if record is None else record.key)
             self.engine.figures.verdict(verdict.kind, getattr(verdict, "pattern", None))
 
-    def _finished(self) -> bool:
+    def _is_finished(self) -> bool:
         """Return whether all parts are over, or at the ends that there were at the start.
 
         A process that has no part has nothing to finish; it stands by for one, unless it is to go
@@ -274,8 +274,8 @@ class Session:
         position = self.connection.position(one)
         return self.part_of[one].positions[one] if position is None else position
 
-    def _look(self) -> None:
-        """Look at the clock: idle partitions, new partitions, figures."""
+    def _check_clock(self) -> None:
+        """Do what is due by the clock: idle partitions, new partitions, figures."""
         behind = {}
         for one in self.part_of:
             fetched = self.connection.consumer.highwater(one) or 0

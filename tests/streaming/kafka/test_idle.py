@@ -50,7 +50,7 @@ class Reading:
         """Let the clock go until all partitions are idle."""
         for _ in range(2 * IDLE_MS // 500):
             self.now_ms += 500
-            self.session._look()
+            self.session._check_clock()
         assert len(self.session.parts[0].idle) == 2
 
     @property
@@ -143,7 +143,7 @@ def test_a_look_asks_kafka_before_a_partition_becomes_idle(
     produce(broker, [(second, 0, event("b", 2, 1_000.5, 1))])
     for _ in range(2 * IDLE_MS // 500):
         reading.now_ms += 500
-        reading.session._look()
+        reading.session._check_clock()
     assert [one.topic for one in reading.session.parts[0].idle] == [first]
     reading.read(3)
     assert reading.summary["events"]["late"] == 0
@@ -170,7 +170,7 @@ def test_kafka_is_asked_only_where_a_partition_is_idle(
     for _ in range(2 * IDLE_MS // 500):
         reading.now_ms += 500
         reading.session.parts[0].mark_active([TopicPartition(first, 0)])
-        reading.session._look()
+        reading.session._check_clock()
     asked.clear()
     produce(broker, [(first, 0, event("a", 4, 1_004, 4))])
     reading.read(4)

@@ -247,7 +247,7 @@ def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_pa
     session = session_of(engine)
     try:
         session.begin()
-        session._look()
+        session._check_clock()
     finally:
         session.close()
     assert engine.figures.lag == {f"{source}/0": 0, f"{source}/1": 2}
