@@ -48,7 +48,7 @@ def _engine(job: Job, program: Program) -> str:
 
 def consumers(job: Job, program: Program) -> str:
     """Return who reads the partitions."""
-    if job.changelog is not None:
+    if job.is_shared:
         return (
             "one of several consumers, which share the partition numbers, partition n of each "
             "topic with n: as many as a topic has partitions"
@@ -93,7 +93,7 @@ def _scopes(compiled: CompiledPattern) -> str:
 
 
 def _where(job: Job, program: Program, compiled: CompiledPattern) -> str:
-    if job.engine == "process" and job.changelog is not None:
+    if job.engine == "process" and job.is_shared:
         return f"with the consumer that has the partitions of its {job.keyed_by}"
     if job.engine == "process":
         return "all of them in this process, whatever partition an event is in"
@@ -145,7 +145,7 @@ def warnings(program: Program, job: Job) -> Iterator[str]:
 def _by_arrival(compiled: CompiledPattern, job: Job) -> Iterator[str]:
     """Yield where events of one scope may be read in another order the next time."""
     several = len(job.topics) > 1
-    if job.changelog is None or several:
+    if not job.is_shared or several:
         one = "one partition of one topic" if several else "one partition"
         yield (
             f"{compiled.name} takes events as they are consumed: its answer is the same each "

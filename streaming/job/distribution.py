@@ -1,8 +1,8 @@
-"""Which patterns may run in parts: several consumers, or the key groups of Spark (DESIGN 7).
+"""Which patterns may run in parts: several consumers, or the key groups of Spark.
 
 A part is offered the events of some scopes, so it sees the counters of every node with holes. A
 hold-back queue that waits for what another part is offered would wait for ever, and a copy at a
-node would not hear what its node learns elsewhere. What is left: patterns under `order arrival`,
+node would not see what its node learns elsewhere. What is left: patterns under `order arrival`,
 those whose answer needs no order (`find any` under CausalOrder without `not` or a window of
 events), and `frontier`, which waits for time and not for counters. A `gap` declares lost what does
 not come, and to a part nothing comes of what the others are offered: that is refused as well. So is

@@ -89,9 +89,10 @@ class Job:
     state : Path
         The folder of snapshots.
     changelog : str or None
-        The topic that holds the state where several consumers share the job.
+        The topic that holds the state, where no folder does.
     keyed_by : str or None
-        The attribute whose value decides about the partition of a message.
+        The attribute whose value decides about the partition of a message. With a changelog,
+        several consumers may share the job.
     commit_interval_ms : int
         The least time between two commits.
     lateness_ms, idle_ms : int
@@ -157,6 +158,11 @@ class Job:
         return Target("kafka", self.changelog)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether several consumers may share the job: its topics are keyed, its state in one."""
+        return self.changelog is not None and self.keyed_by is not None
+
+    @property
     def outputs(self) -> tuple[Target, ...]:
         """Each place that something is written to, once."""
         return tuple(dict.fromkeys((self.verdicts, self.rejected)))
@@ -210,12 +216,6 @@ def _job(
         raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
     _check_source(source)
     changelog, folder = _store(flags.get("state"), state.text("store"), base, group_id)
-    if changelog is not None and source.keyed_by is None:
-        raise SettingError(
-            "the state store kafka:TOPIC is for several consumers, which need the attribute that "
-            "the topics are keyed by: [source] keyed_by. Without it choose dir:PATH: one consumer "
-            "reads all partitions"
-        )
     verdicts = _target(flags.get("to"), output.text("verdicts"), base, "verdicts") or Target(
         "stdout"
     )

@@ -1,4 +1,4 @@
-"""Whether several consumers may share a job, and the watch over what makes that right (DESIGN 7).
+"""Whether several consumers may share a job, and the watch over what makes that right.
 
 Consumers share partition numbers: whoever has number p reads partition p of every topic, and holds
 the state of the scopes in it. That gives the whole's answer if each scope is in one number, which
@@ -12,7 +12,8 @@ wrong because of it is committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from ketal.errors import SettingError
@@ -41,7 +42,7 @@ def check_shared(job: Job, program: Program) -> None:
     SettingError
         Saying which pattern, why, and what to choose.
     """
-    why = None if job.changelog is None else not_shared(job, program)
+    why = not_shared(job, program) if job.is_shared else None
     if why is not None:
         raise SettingError(
             f'several consumers: {why}, or `store = "dir:PATH"`: one consumer reads all partitions'
@@ -79,7 +80,7 @@ class Watch:
     Notes
     -----
     It lives as long as the process, and knows what this process has read, and which scopes were
-    live in the parts that it has taken up. Of more than `placed_max` values the one that came first
+    live in the parts that it has opened. Of more than `placed_max` values the one that came first
     is forgotten.
     """
 
@@ -90,20 +91,32 @@ class Watch:
         self._max = job.limits.placed_max
         self._numbers: dict[Key, int] = {}
 
-    def saw(self, event: Event, topic: str, number: int, offset: int) -> None:
-        """Take the place of an event.
+    def check(self, events: Sequence[Event], number: int, place: Callable[[int], str]) -> None:
+        """Check events of a partition number, and remember where their values are.
+
+        Parameters
+        ----------
+        events : sequence of Event
+            The events.
+        number : int
+            The partition number in which all of them were read.
+        place : callable
+            Returns where the event of an index was read.
 
         Raises
         ------
         SettingError
-            If its value was seen in a partition of another number.
+            If the value of one was seen in a partition of another number.
         """
-        key = keyed(self._read(event))
-        if key is not None and not self._fits(key, number):
-            raise self._elsewhere(key, number, f"{topic}/{number}/{offset}")
+        read, numbers = self._read, self._numbers
+        for at, event in enumerate(events):
+            key = keyed(read(event))
+            if key is not None and numbers.setdefault(key, number) != number:
+                raise self._elsewhere(key, number, place(at))
+        self._evict()
 
     def restored(self, monitor: Monitor, number: int) -> None:
-        """Take the live scopes of a part that was taken up.
+        """Check the live scopes of a part that was restored, and remember where they are.
 
         Raises
         ------
@@ -112,15 +125,15 @@ class Watch:
         """
         for scope in monitor.live_scopes():
             key = keyed(scope.get(self._name))
-            if key is not None and not self._fits(key, number):
+            if key is not None and self._numbers.setdefault(key, number) != number:
                 raise self._elsewhere(key, number, f"the saved state of part {number}")
+        self._evict()
 
-    def _fits(self, key: Key, number: int) -> bool:
-        if self._numbers.setdefault(key, number) != number:
-            return False
-        if len(self._numbers) > self._max:
-            del self._numbers[next(iter(self._numbers))]
-        return True
+    def _evict(self) -> None:
+        """Evict the values that came first until `placed_max` are left."""
+        surplus = max(0, len(self._numbers) - self._max)
+        for key in list(islice(self._numbers, surplus)):
+            del self._numbers[key]
 
     def _elsewhere(self, key: Key, number: int, place: str) -> SettingError:
         return SettingError(

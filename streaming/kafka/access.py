@@ -97,7 +97,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
     """Makes connections whose last answer is read before their end.
 
     A broker that refuses a password says so and hangs up; where both come at once, kafka-python
-    drops what was said.
+    drops the answer.
     """
 
     async def _build_transport(self, *given: Any, **options: Any) -> Any:
@@ -142,11 +142,11 @@ def _wrong_protocol(job: Job, server: str, given: Mapping[str, Any]) -> str | No
     unverified.verify_mode = ssl.CERT_NONE
     plain = {**given, "security_protocol": "PLAINTEXT"}
     with_tls = {**given, "security_protocol": "SSL", "ssl_context": unverified}
-    said = f"and security_protocol is {protocol}\n  hint: it is one of {', '.join(_TLS)}"
+    hint = f"and security_protocol is {protocol}\n  hint: it is one of {', '.join(_TLS)}"
     if _fault(job, server, plain if tls else with_tls, greeting_only=True) is None:
-        return f"it speaks {'no TLS' if tls else 'TLS'}, {said}"
+        return f"it speaks {'no TLS' if tls else 'TLS'}, {hint}"
     if protocol.startswith("SASL"):
-        return None  # It would have said what it wants.
+        return None  # It would have answered which SASL it wants.
     greeted = _fault(job, server, given, greeting_only=True) is None
     # One that answers, and drops the same again, was not just going or coming.
-    return f"it wants SASL, {said}" if greeted and _fault(job, server, given) else None
+    return f"it wants SASL, {hint}" if greeted and _fault(job, server, given) else None

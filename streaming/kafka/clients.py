@@ -1,18 +1,19 @@
 """Kafka's clients, and what a job must know of them (kafka-python 3.0.12).
 
-Six traps, each with its answer here or in `member`:
+Six traps, each with its answer here or in `group_assignment`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `within` gives every such call a deadline.
 2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
    transaction of its successor: `producer_of` makes those errors fatal.
 3. A producer that failed once is of no use: it is discarded with all state.
-4. Listeners of a consumer run on its own thread: `member` says how that is made safe.
+4. Listeners of a consumer run on its own thread: `group_assignment` says how that is made safe.
 5. A consumer that joins its group anew because its leader saw other metadata forgets that it does
    if `poll` returns meanwhile, and is given nothing ever after: `keep_joining` reminds it.
 6. `group_metadata` is of the moment. Once heartbeats find that the group has given the consumer
    up, it is that of no member, generation -1, and offsets that are sent with it are not fenced:
-   `member` notes it when partitions are assigned, and commits as that one.
+   `group_assignment` keeps that of the moment when partitions are assigned, and commits as that
+   one.
 
 The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
 a place that the topic no longer has, which is saved state that does not fit; anything else, after
@@ -127,18 +128,18 @@ def topic_setting(job: Job, topic: str, name: str) -> str:
     given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     resource = ConfigResource("TOPIC", topic, [name])
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
-        said = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-    if name not in said:  # That it was refused is dropped by kafka-python.
+        settings = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+    if name not in settings:  # That it was refused is dropped by kafka-python.
         raise faults.TopicAuthorizationFailedError(topic)
-    return str(said[name]["value"])
+    return str(settings[name]["value"])
 
 
 def check_visible(job: Job, topic: str) -> None:
     """Raise if a topic is one that the user may not see; that it may not exist is no reason."""
     given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
-        (said,) = admin.describe_topics([topic])
-    if faults.for_code(said["error_code"]) is faults.TopicAuthorizationFailedError:
+        (description,) = admin.describe_topics([topic])
+    if faults.for_code(description["error_code"]) is faults.TopicAuthorizationFailedError:
         raise faults.TopicAuthorizationFailedError(topic)
 
 
@@ -286,7 +287,7 @@ def within(
         If it has not returned by then. Its thread is left to itself: the client that it hangs in
         is to be closed.
     StoppedError
-        If it has not returned and `enough` said so; the same holds.
+        If it has not returned and `enough` returned True; the same holds.
     """
     result: list[T] = []
     fault: list[BaseException] = []
@@ -337,7 +338,7 @@ def _lacking(job: Job, error: BaseException) -> str | None:
     if kind is faults.GroupAuthorizationFailedError:
         return f"group {job.group_id}"
     if kind is faults.TransactionalIdAuthorizationFailedError:
-        return f"transactional id {transactional_id(job)}" + ("-*" if job.changelog else "")
+        return f"transactional id {transactional_id(job)}" + ("-*" if job.is_shared else "")
     return f"{type(error).__name__} {error}"
 
 

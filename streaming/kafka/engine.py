@@ -1,8 +1,9 @@
-"""The process engine: Kafka topics through monitors, each commit one transaction (DESIGN 7).
+"""The process engine: Kafka topics through monitors, each commit one transaction.
 
 The engine runs sessions. A session is one life of clients and state; whatever a client raises ends
 it, and the next one begins where the last commit is: there is no other way to recover. A process
-reads all partitions (`Alone`), or shares them with others of its group (`Member`).
+reads all partitions (`WholeAssignment`), or shares them with others of its group
+(`GroupAssignment`).
 
 The one rule: what is lost is a session, never a commit.
 """
@@ -19,9 +20,10 @@ from ketal.streaming.job.properties import check_properties
 from ketal.streaming.job.sharing import check_shared
 from ketal.streaming.kafka import clients
 from ketal.streaming.kafka.clients import CLIENT_ERRORS, OUT_OF_RANGE, LostError, StoppedError
-from ketal.streaming.kafka.group_member import Member
-from ketal.streaming.kafka.session import ChangedError, RunningJob
-from ketal.streaming.kafka.single_consumer import Alone
+from ketal.streaming.kafka.group_assignment import GroupAssignment
+from ketal.streaming.kafka.running_job import RunningJob
+from ketal.streaming.kafka.session import ChangedError, Session
+from ketal.streaming.kafka.whole_assignment import WholeAssignment
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
 
@@ -36,7 +38,7 @@ class Engine(RunningJob):
     program : Program
         The patterns.
     hooks : Hooks
-        Who is told.
+        Where notices, metrics and flushes go.
 
     Raises
     ------
@@ -70,12 +72,10 @@ class Engine(RunningJob):
         """Have one session after the other, until one comes to its end."""
         wait_s = RETRY_FIRST_S
         while True:
-            session = Alone(self) if self.job.changelog is None else Member(self)
+            session = session_of(self)
             try:
-                session.reach()
-                session.open()
-                if session.consumer is None:
-                    return  # It was stopped while it waited to begin.
+                if not session.begin():
+                    return
                 wait_s = RETRY_FIRST_S
                 session.live()
                 return
@@ -96,26 +96,33 @@ class Engine(RunningJob):
             wait_s = min(2 * wait_s, RETRY_MOST_S)
 
     def _failed(self, error: BaseException) -> None:
-        """Take note of what a client raised; raise what cannot be mended."""
+        """Report what a client raised, once until it recovers; raise what cannot be mended."""
         wrong = clients.of_settings(self.job, error)
         if wrong is not None:
             raise wrong from None
         now_s = time.monotonic()
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         if self.failing_since_s is None:
             self.failing_since_s = now_s
-            self.hooks.tell(f"Kafka at {self.job.bootstrap_servers} failed ({said}); trying again")
+            self.hooks.tell(
+                f"Kafka at {self.job.bootstrap_servers} failed ({reason}); trying again"
+            )
         self.figures.restarts += 1
         if 1e3 * (now_s - self.failing_since_s) >= self.job.lost_after_ms:
             raise LostError(
                 f"Kafka at {self.job.bootstrap_servers} is lost since "
-                f"{now_s - self.failing_since_s:.0f} s ([kafka] lost_after_ms): {said}"
+                f"{now_s - self.failing_since_s:.0f} s ([kafka] lost_after_ms): {reason}"
             ) from None
 
     def _wait(self, wait_s: float) -> None:
         until_s = time.monotonic() + wait_s
         while not self.stopping and time.monotonic() < until_s:
             time.sleep(0.05)
+
+
+def session_of(engine: RunningJob) -> Session:
+    """Return the next session of a job."""
+    return Session(engine, GroupAssignment if engine.job.is_shared else WholeAssignment)
 
 
 def _gone(job: Job, error: BaseException) -> StateError:

@@ -1,4 +1,4 @@
-"""A part of a job: some partitions, and the state of all that was read in them (DESIGN 7).
+"""A part of a job: some partitions, and the state of all that was read in them.
 
 One consumer has one part, with all partitions of all topics. Several consumers share the partition
 numbers: the part of number p has partition p of every topic, where `keyed_by` sees to it that all
@@ -52,10 +52,10 @@ class Store(Protocol):
         """Send what belongs into the transaction; return the future of each message."""
 
     def committed(self, name: str) -> None:
-        """Say that the state of a name is the one that holds."""
+        """Note that the state of a name is the one that holds."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
 
 
 @dataclass
@@ -114,8 +114,8 @@ class Part:
         self.counts = Counts()
         self.dirty = False
         self.name = ""
-        self.said: dict[str, Any] = {}
-        """What the offsets that are committed say of it."""
+        self.metadata: dict[str, Any] = {}
+        """What its last commit says beside the offsets."""
         self._timed = uses_time(program)
         self._reader = Reader(job.source, job.limits)
         self._watch = watch
@@ -163,7 +163,7 @@ class Part:
                     f"committed is {self.positions[one]}: it does not belong to what is committed"
                 )
         inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
-        self.monitor, told = take_up(
+        self.monitor, notice = take_up(
             self.program, inner, on_change=on_change, limits=self.job.limits, execution=""
         )
         # The old patterns have windows, whatever the new ones have.
@@ -173,7 +173,7 @@ class Part:
         if self._watch is not None:
             monitor = self.monitor.new if isinstance(self.monitor, Draining) else self.monitor
             self._watch.restored(monitor, min(self.positions).partition)
-        return told
+        return notice
 
     def drained(self) -> tuple[str, ...]:
         """Return the old patterns that are drained, once; the new ones go on alone."""
@@ -184,10 +184,6 @@ class Part:
         self.monitor = monitor.new
         self._timed = uses_time(self.program)
         return monitor.names
-
-    def forget(self, names: Iterable[bytes]) -> None:
-        """Have the next changes say that these records are gone, unless they are there anew."""
-        self._gone = set(names)
 
     def changes(self) -> Changes:
         """Return what changed since this was last asked, or since the state was restored."""
@@ -208,18 +204,18 @@ class Part:
         return self.watermarks.all_ended
 
     def wake(self) -> None:
-        """Say that its messages are read from now on; no partition is idle yet."""
-        self.watermarks.wake(now_ms())
+        """Restart the clocks of idle partitions: its messages are read from now on."""
+        self.watermarks.restart(now_ms())
 
     @property
     def idle(self) -> list[TopicPartition]:
         """The partitions that hold time back no more, and may bring something yet."""
         return [TopicPartition(*one) for one in sorted(self.watermarks.idle)]
 
-    def heard(self, partitions: Iterable[TopicPartition]) -> None:
-        """Say that there are messages in these partitions, read or not."""
+    def mark_active(self, partitions: Iterable[TopicPartition]) -> None:
+        """Mark partitions active that have messages, read or not."""
         self.dirty = True
-        self.watermarks.heard(((p.topic, p.partition) for p in partitions), now_ms())
+        self.watermarks.mark_active(((p.topic, p.partition) for p in partitions), now_ms())
 
     def take(
         self,
@@ -251,12 +247,14 @@ class Part:
         over, taken = self.watermarks.has_ended(one), 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
-            events = None if over or self._looks_closely else self._events(batch)
+            events = None if over or self._timed else self._events(batch)
             if events is None:
                 some, over = self._take_each(one, batch, add, over)
             else:
                 some = len(batch)
                 places = partial(_place_in, batch)
+                if self._watch is not None:
+                    self._watch.check(events, one.partition, places)
                 for number, verdicts in self.monitor.process(events, places):
                     add(verdicts, batch[number])
             taken += some
@@ -266,11 +264,6 @@ class Part:
             self.positions[one] = records[taken - 1].offset + 1
             self.counts.messages += taken
         return taken
-
-    @property
-    def _looks_closely(self) -> bool:
-        """Whether the time of each event matters, or the partition of its scope."""
-        return self._timed or self._watch is not None
 
     def _events(self, records: Sequence[Any]) -> list[Event] | None:
         """Return the events of messages; None where they have to be taken one by one."""
@@ -285,8 +278,8 @@ class Part:
     ) -> tuple[int, bool]:
         """Take messages one by one; return how many, and whether their partition is over now."""
         # What does not change from one event to the next is looked up once: they are many.
-        item_of, feed = self._reader.item, self.monitor.feed
-        closely, taken = self._looks_closely, 0
+        item_of, feed, observe = self._reader.item, self.monitor.feed, self.watermarks.observe
+        taken = 0
         for record in records:
             taken += 1
             item = item_of(record)
@@ -294,11 +287,11 @@ class Part:
                 reason = "its partition has ended (ketal.end)"
                 verdicts = self.monitor.reject(Rejected(place=place_of(record), reason=reason))
             elif isinstance(item, Event):
-                place = f"{record.topic}/{record.partition}/{record.offset}"
-                if closely:
-                    verdicts = self._closely(one, item, place, record.offset)
-                else:
-                    verdicts = feed(item, place=place)
+                if self._watch is not None:
+                    self._watch.check((item,), one.partition, partial(_place_in, (record,)))
+                verdicts = feed(item, place=place_of(record))
+                if self._timed and item.time is not None and observe(one, float(item.time)):
+                    verdicts = verdicts + self.advance()
             elif isinstance(item, Rejected):
                 verdicts = self.monitor.reject(item)
             else:
@@ -310,27 +303,20 @@ class Part:
                 break
         return taken, over
 
-    def _closely(self, one: TopicPartition, event: Event, place: str, offset: int) -> list[Verdict]:
-        """Take an event whose time, or whose scope's partition, matters."""
-        if self._watch is not None:
-            self._watch.saw(event, one.topic, one.partition, offset)
-        verdicts = self.monitor.feed(event, place=place)
-        if self._timed and event.time is not None and self.watermarks.saw(one, float(event.time)):
-            verdicts = verdicts + self.advance()
-        return verdicts
-
     def _control(self, one: TopicPartition, control: Control) -> list[Verdict]:
         self.counts.control += 1
         if control.kind == "watermark":
             assert control.time is not None
-            self.watermarks.said(one, control.time)
+            self.watermarks.raise_mark(one, control.time)
             return self.advance()
         if control.kind != "end" or self.watermarks.end(one):
             return self.monitor.control(control)
         return self.advance()
 
-    def look(self, behind: Mapping[TopicPartition, int], ask: Ask | None = None) -> list[Verdict]:
-        """Look at the clock: partitions that are idle hold time back no more.
+    def mark_idle(
+        self, behind: Mapping[TopicPartition, int], ask: Ask | None = None
+    ) -> list[Verdict]:
+        """Mark partitions idle: these hold time back no more.
 
         Parameters
         ----------
@@ -344,10 +330,10 @@ class Part:
             return []
         now = now_ms()
         waiting = {(one.topic, one.partition) for one, lag in behind.items() if lag}
-        if ask is not None and (quiet := self.watermarks.quiet(waiting, now)):
+        if ask is not None and (quiet := self.watermarks.newly_idle(waiting, now)):
             found = ask([TopicPartition(*one) for one in sorted(quiet)])
             waiting |= {(one.topic, one.partition) for one in found}
-        self.watermarks.look(waiting, now)
+        self.watermarks.mark_idle(waiting, now)
         return self.advance()
 
     def advance(self) -> list[Verdict]:

@@ -86,14 +86,14 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             with urlopen(self._request, timeout=ANSWER_S) as response:
                 return json.load(response)
         except HTTPError as refused:
-            said = f"{self._url} gives no token: {refused.code} {refused.reason}"
+            reason = f"{self._url} gives no token: {refused.code} {refused.reason}"
             if refused.code >= 500:
-                raise faults.KafkaConnectionError(said) from None
-            raise faults.SaslAuthenticationFailedError(said) from None
+                raise faults.KafkaConnectionError(reason) from None
+            raise faults.SaslAuthenticationFailedError(reason) from None
         except (ValueError, RecursionError):
             raise faults.SaslAuthenticationFailedError(f"{self._url} answers no JSON") from None
         except (OSError, IncompleteRead) as fault:
             raise faults.KafkaConnectionError(f"{self._url}: {fault}") from None
         except HTTPException as fault:
-            said = f"{self._url} answers no HTTP: {type(fault).__name__}"
-            raise faults.SaslAuthenticationFailedError(said) from None
+            reason = f"{self._url} answers no HTTP: {type(fault).__name__}"
+            raise faults.SaslAuthenticationFailedError(reason) from None

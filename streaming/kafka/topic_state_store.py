@@ -1,10 +1,10 @@
 """State in a topic: the changelog of each part is the partition of its number (KIP-98, KIP-447).
 
-State is a set of records, each under a name. A commit sends those that changed, in the transaction
-of the verdicts and the offsets; the topic is compacted by name, so that what it keeps is the newest
-of each. A record that is larger than a message may be is sent in pieces; one that is gone, and a
-piece that is no longer needed, gets a message without a value. Each message says in a header which
-offsets of the input its commit reached.
+A commit sends what changed as segments (`ketal.streaming.kafka.segments`), in the transaction of
+the verdicts and the offsets. The topic is compacted by key, and a segment's key is its number: one
+that is deleted gets a message without a value. A segment that is larger than a message may be is
+sent in pieces. Each message says in its headers how many these are, which commit it is of, and
+which segment was the oldest one then.
 
 Whoever takes a part over learns from Kafka which offsets are committed, and then reads the
 partition from its beginning to the end that it has at that moment, as far as it is committed: that
@@ -19,11 +19,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from kafka import TopicPartition
 
 from ketal.errors import SettingError, StateError
@@ -31,14 +32,46 @@ from ketal.runtime.state_records import Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
 from ketal.streaming.kafka import clients
-from ketal.streaming.kafka.partition_state import OFFSETS
+from ketal.streaming.kafka.segments import Segments, hole_in
 
-FORMAT = 1
-TOPICS = b"job/topics"
-"""The record that says of how many partitions the topics are."""
+FORMAT = 2
+FORMATS_BEFORE = (1,)
+PARTS = b"job/parts"
+"""The record of how many parts the job has."""
 POLL_MS = 200
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
+
+
+class Piece(NamedTuple):
+    """A message of the changelog.
+
+    Attributes
+    ----------
+    value : bytes
+        A segment, or a piece of one.
+    format : int
+        In which format it is; 0: no state of ketal's.
+    pieces : int
+        How many messages the segment has.
+    first : int
+        The number of the oldest segment at its commit.
+    commit : str
+        The name of its commit.
+    place : str
+        Where it was read.
+    """
+
+    value: bytes
+    format: int
+    pieces: int
+    first: int
+    commit: str
+    place: str
+
+
+Pieces = dict[bytes, Piece]
+"""Key of a message → the message."""
 
 
 @dataclass
@@ -47,22 +80,19 @@ class Loaded:
 
     Parameters
     ----------
-    records : dict
-        The records, by name.
-    pieces : dict
-        The number of pieces of each record that has several.
-    names : set
-        The names of all records, whole or not.
-    foreign : list of bytes
-        The keys of messages that are no state of ketal's.
+    segments : dict of int to bytes
+        The segments by number, from the oldest.
+    keys : list of bytes
+        The keys of all messages.
+    commit : str
+        The name of the newest commit.
     fault : StateError, optional
         Why it is not to be used.
     """
 
-    records: dict[bytes, bytes] = field(default_factory=dict)
-    pieces: dict[bytes, int] = field(default_factory=dict)
-    names: set[bytes] = field(default_factory=set)
-    foreign: list[bytes] = field(default_factory=list)
+    segments: dict[int, bytes] = field(default_factory=dict)
+    keys: list[bytes] = field(default_factory=list)
+    commit: str = ""
     fault: StateError | None = None
 
 
@@ -76,51 +106,48 @@ class Changelog:
     number : int
         The number of the part.
     parts : int
-        How many parts there are.
-    loaded : Loaded
-        What its partition of the topic holds; by default nothing.
+        How many parts the job has.
     """
 
-    def __init__(self, job: Job, number: int, parts: int, loaded: Loaded | None = None) -> None:
+    def __init__(self, job: Job, number: int, parts: int) -> None:
         assert job.changelog is not None
         self._topic = job.changelog
         self._bytes_max = job.limits.message_bytes_max
         self._number = number
         self._parts = parts
-        self._pieces = {} if loaded is None else dict(loaded.pieces)
-        self._foreign = [] if loaded is None else list(loaded.foreign)
+        self._segments = Segments(self._bytes_max)
+        self._keys: dict[int, list[bytes]] = {}
+        self._stale: list[bytes] = []
+        """The keys of messages that the next commit is to delete."""
         self._messages: list[Message] = []
         self._commits = 0
         self._life = uuid.uuid4().hex[:12]
 
     def write(self, changes: Changes) -> str:
         """Take what changed; return a name for the commit that no other one has."""
-        offsets = changes[OFFSETS]
-        assert offsets is not None
-        topics = json.dumps({"format": FORMAT, "partitions": self._parts}).encode()
-        self._messages = [(key, None, []) for key in self._foreign]
-        for name, value in {**changes, TOPICS: topics}.items():
-            self._messages += self._sent(name, value, offsets)
         self._commits += 1
-        return f"{self._life}-{self._commits}"
+        commit = f"{self._life}-{self._commits}"
+        parts = json.dumps({"parts": self._parts}).encode()
+        segments = self._segments.append({**changes, PARTS: parts})
+        self._messages = [(key, None, []) for key in self._stale]
+        for number, content in segments.items():
+            self._messages += self._sent(number, content, commit)
+        return commit
 
-    def _sent(self, name: bytes, value: bytes | None, offsets: bytes) -> list[Message]:
-        """Return the messages of a record: its pieces, and the pieces that it no longer has."""
+    def _sent(self, number: int, content: bytes | None, commit: str) -> list[Message]:
+        """Return the messages of a segment that is written, or deleted."""
+        if content is None:
+            return [(key, None, []) for key in self._keys.pop(number)]
         size = self._bytes_max
-        pieces = (
-            [] if value is None else [value[at : at + size] for at in range(0, len(value), size)]
-        )
-        if value == b"":
-            pieces = [b""]
-        before = self._pieces.pop(name, 1)
-        if len(pieces) > 1:
-            self._pieces[name] = len(pieces)
-        headers = [("offsets", offsets), ("pieces", b"%d" % len(pieces))]
-        out: list[Message] = [(_key(n, name), piece, headers) for n, piece in enumerate(pieces)]
-        return out + [(_key(n, name), None, headers) for n in range(len(pieces), before)]
+        pieces = [content[at : at + size] for at in range(0, len(content), size)]
+        keys = self._keys[number] = [_key(number, at) for at in range(len(pieces))]
+        first = self._segments.first
+        fields = {"format": FORMAT, "pieces": len(pieces), "first": first, "commit": commit}
+        headers = [(name, str(value).encode()) for name, value in fields.items()]
+        return [(key, piece, headers) for key, piece in zip(keys, pieces, strict=True)]
 
     def send(self, producer: Any) -> list[Any]:
-        """Send the changes into the transaction; return the future of each message."""
+        """Send the segments into the transaction; return the future of each message."""
         return [
             producer.send(
                 self._topic, key=key, value=value, headers=headers, partition=self._number
@@ -130,40 +157,76 @@ class Changelog:
 
     def committed(self, name: str) -> None:
         """Forget what was sent."""
-        self._messages, self._foreign = [], []
+        self._messages, self._stale = [], []
 
     def close(self) -> None:
-        """Let go of nothing: what is open is the session's."""
+        """Close nothing: what is open is the session's."""
 
-    def take(self, loaded: Loaded) -> dict[bytes, bytes]:
-        """Return the records of the part, where there is a part that has been committed.
+    def restore(self, loaded: Loaded, commits: Collection[str]) -> dict[bytes, bytes]:
+        """Go on from what the topic holds; return the records.
+
+        Parameters
+        ----------
+        loaded : Loaded
+            What it holds.
+        commits : collection of str
+            The names of the commits of the part's offsets; the newest one is that of the state.
 
         Raises
         ------
         StateError
-            If there are none, or they are damaged, or of another number of partitions.
+            If there are no records, or they are damaged, or of another commit, or of another number
+            of parts.
         """
         if loaded.fault is not None:
             raise loaded.fault
         where = f"the changelog {self._topic}/{self._number}"
-        if TOPICS not in loaded.records:
+        try:
+            for number, content in loaded.segments.items():
+                self._segments.restore(number, content)
+            records = self._segments.records()
+            parts = json.loads(records[PARTS])["parts"] if records else 0
+        except (msgspec.DecodeError, KeyError, ValueError) as fault:
+            raise StateError(f"{where} is damaged: {type(fault).__name__} {fault}") from None
+        if not parts:
             raise StateError(f"{where} holds no state, and there are offsets committed")
-        said = json.loads(loaded.records[TOPICS])
-        if said["format"] != FORMAT:
-            raise StateError(f"{where} has format {said['format']}; this version has {FORMAT}")
-        if said["partitions"] != self._parts:
+        if parts != self._parts:
             raise StateError(
-                f"{where} is of topics with {said['partitions']} partitions, and they have "
-                f"{self._parts}: keys are in other partitions than before, and scopes with them"
+                f"{where} is of topics with {parts} partitions, and they have {self._parts}: keys "
+                "are in other partitions than before, and scopes with them"
             )
-        return loaded.records
+        if loaded.commit not in commits:
+            raise StateError(
+                f"{where} is of commit {loaded.commit}, and committed is {max(commits)}: it does "
+                "not belong to what is committed"
+            )
+        for key in loaded.keys:
+            self._keys.setdefault(_numbers(key)[0], []).append(key)
+        return records
+
+    def discard(self, loaded: Loaded) -> None:
+        """Have the next commit delete all that the topic holds."""
+        self._stale = list(loaded.keys)
+        self._segments.begin_after(max(loaded.segments, default=-1))
 
 
-def _key(number: int, name: bytes) -> bytes:
-    return b"%d/%s" % (number, name)
+def _key(segment: int, piece: int) -> bytes:
+    return b"%d/%d" % (segment, piece)
 
 
-def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict[int, Loaded]:
+def _numbers(key: bytes) -> tuple[int, int]:
+    """Return segment and piece of a key."""
+    segment, _, piece = key.partition(b"/")
+    return int(segment), int(piece)
+
+
+def load(
+    job: Job,
+    numbers: Iterable[int],
+    stopping: Callable[[], bool],
+    *,
+    open_too: bool = True,
+) -> dict[int, Loaded]:
     """Read partitions of the changelog, each to its end.
 
     Parameters
@@ -174,6 +237,9 @@ def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict
         The numbers of the parts.
     stopping : callable
         Returns whether to give up: nothing is returned then. It is called several times a second.
+    open_too : bool
+        Whether to wait for transactions that are open, and read what they commit; else the state is
+        read that was committed before them.
 
     Raises
     ------
@@ -192,16 +258,12 @@ def load(job: Job, numbers: Iterable[int], stopping: Callable[[], bool]) -> dict
             consumers.append(consumer)
         every, reader = consumers
         timeout_ms = job.call_timeout_ms
-        ends = every.end_offsets(wanted, timeout_ms=timeout_ms)
+        ends = (every if open_too else reader).end_offsets(wanted, timeout_ms=timeout_ms)
         reader.assign(wanted)
         for one, offset in reader.beginning_offsets(wanted, timeout_ms=timeout_ms).items():
             reader.seek(one, offset)
         pieces = _read(job, reader, ends, stopping)
     return {} if pieces is None else {n: _whole(job, n, pieces.get(n, {})) for n in numbers}
-
-
-Pieces = dict[bytes, tuple[bytes, int, bytes]]
-"""Key of a message → (value, number of pieces, offsets); of one that is foreign, its place, 0."""
 
 
 def _read(
@@ -235,39 +297,45 @@ def _take(held: Pieces, record: Any) -> None:
         held.pop(record.key, None)
         return
     headers = dict(record.headers)
+    place = place_of(record)
     try:
-        held[record.key] = (record.value, int(headers["pieces"]), headers["offsets"])
-    except (KeyError, ValueError):
-        held[record.key] = (place_of(record).encode(), 0, b"")
+        _numbers(record.key)
+        format_, pieces, first = (int(headers[name]) for name in ("format", "pieces", "first"))
+        commit = headers["commit"].decode()
+        held[record.key] = Piece(record.value, format_, pieces, first, commit, place)
+    except (AttributeError, KeyError, ValueError):
+        # Messages of the format before have these.
+        format_ = 1 if {"pieces", "offsets"} <= headers.keys() else 0
+        held[record.key] = Piece(record.value, format_, 0, 0, "", place)
 
 
 def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
-    """Put the pieces of each record together."""
-    loaded = Loaded()
-    for key, (value, count, offsets) in pieces.items():
-        at, _, name = key.partition(b"/")
-        if count == 0:
-            loaded.foreign.append(key)
-            loaded.fault = StateError(
-                f"{value.decode()} is no state of ketal's: a changelog is of one job alone"
-            )
-            continue
-        loaded.names.add(name)
-        if count > 1:
-            loaded.pieces[name] = max(count, loaded.pieces.get(name, 0))
-        if at != b"0":
-            continue
-        values = [value]
-        for n in range(1, count):
-            other = pieces.get(_key(n, name))
-            if other is None or other[1:] != (count, offsets):
-                loaded.fault = StateError(
-                    f"the changelog {job.changelog}/{number} is damaged: a record lacks piece {n}"
-                )
-                break
-            values.append(other[0])
+    """Put the pieces of each segment together."""
+    loaded = Loaded(keys=list(pieces))
+    where = f"the changelog {job.changelog}/{number}"
+    for piece in pieces.values():
+        if piece.format in FORMATS_BEFORE:
+            fault = f"{where} has format {piece.format}; this version has {FORMAT}"
+        elif piece.format != FORMAT:
+            fault = f"{piece.place} is no state of ketal's: a changelog is of one job alone"
         else:
-            loaded.records[name] = b"".join(values)
+            continue
+        loaded.fault = StateError(fault)
+        return loaded
+    count_of = {_numbers(key)[0]: piece.pieces for key, piece in pieces.items()}
+    for segment, count in sorted(count_of.items()):
+        parts = [pieces.get(_key(segment, at)) for at in range(count)]
+        if None in parts:
+            missing = f"segment {segment} lacks piece {parts.index(None)}"
+            loaded.fault = StateError(f"{where} is damaged: {missing}")
+            return loaded
+        loaded.segments[segment] = b"".join(part.value for part in parts if part is not None)
+    if loaded.segments:
+        newest = pieces[_key(max(loaded.segments), 0)]
+        loaded.commit = newest.commit
+        hole = hole_in(loaded.segments, newest.first)
+        if hole is not None:
+            loaded.fault = StateError(f"{where} is damaged: segment {hole} is missing")
     return loaded
 
 
@@ -291,9 +359,10 @@ def check_topic(job: Job, parts: int, partitions: Callable[[str], set[int]]) -> 
     assert job.changelog is not None
     found = len(partitions(job.changelog))
     if found != parts:
+        wants = "the topics that are read have" if job.is_shared else "one consumer's state takes"
         raise SettingError(
-            f"the state topic {job.changelog} has {found} partitions, and the topics that are read "
-            f"have {parts}: create it with {parts}"
+            f"the state topic {job.changelog} has {found} partitions, and {wants} {parts}: create "
+            f"it with {parts}"
         )
     policy = clients.topic_setting(job, job.changelog, "cleanup.policy")
     if policy != "compact":

@@ -9,7 +9,7 @@ A partition is idle once nothing came for a while in which somebody looked. A pr
 did not look: of the time between two looks only so much counts as a look lasts. One that stood
 still does not know what came meanwhile, not even in a partition that was idle before, and gives
 each of them time to say so. What a client has fetched does not say what a partition has: whoever
-moves time past one that is idle has asked Kafka before where it ends (`idle`, `quiet`).
+moves time past one that is idle has asked Kafka before where it ends (`idle`, `newly_idle`).
 
 The one rule: time is an argument, the events' and the clock's, in milliseconds.
 """
@@ -39,7 +39,7 @@ class Watermarks:
     lateness_ms, idle_ms : int
         As in `[time]`.
     now_ms : float
-        What the clock says; each partition counts as heard of just now.
+        What the clock says; each partition counts as active just now.
     """
 
     def __init__(
@@ -48,33 +48,33 @@ class Watermarks:
         self._lateness_s = lateness_ms / 1e3
         self._idle_ms = idle_ms
         self._marks_s: dict[Partition, float | None] = dict.fromkeys(partitions)
-        self._heard_ms = dict.fromkeys(self._marks_s, now_ms)
+        self._active_ms = dict.fromkeys(self._marks_s, now_ms)
         self._looked_ms = now_ms
         self._idle: set[Partition] = set()
         self._ended: set[Partition] = set()
         self.watermark_s: float | None = None
 
-    def saw(self, partition: Partition, time_s: float) -> bool:
-        """Take the time of an event; return whether that raised the mark of its partition."""
-        return self.said(partition, time_s - self._lateness_s)
+    def observe(self, partition: Partition, time_s: float) -> bool:
+        """Raise the mark of a partition to the time of an event; return whether that raised it."""
+        return self.raise_mark(partition, time_s - self._lateness_s)
 
-    def said(self, partition: Partition, mark_s: float) -> bool:
-        """Take what a control event says of its partition; return whether that raised its mark."""
+    def raise_mark(self, partition: Partition, mark_s: float) -> bool:
+        """Raise the mark of a partition; return whether it was lower before."""
         before = self._marks_s[partition]
         if before is not None and mark_s <= before:
             return False
         self._marks_s[partition] = mark_s
         return True
 
-    def heard(self, partitions: Iterable[Partition], now_ms: float) -> None:
-        """Say that these partitions have messages."""
-        self._passed(now_ms)
+    def mark_active(self, partitions: Iterable[Partition], now_ms: float) -> None:
+        """Mark partitions active that have messages."""
+        self._skip_unwatched(now_ms)
         for partition in partitions:
-            self._heard_ms[partition] = now_ms
+            self._active_ms[partition] = now_ms
             self._idle.discard(partition)
 
-    def look(self, behind: Collection[Partition], now_ms: float) -> None:
-        """Find which partitions are idle; those `behind` have messages that were not read yet.
+    def mark_idle(self, behind: Collection[Partition], now_ms: float) -> None:
+        """Mark partitions idle or active; those `behind` have messages that were not read yet.
 
         Parameters
         ----------
@@ -83,12 +83,12 @@ class Watermarks:
         now_ms : float
             What the clock says; the time since the last look counts up to `LOOKED_MS_MAX`.
         """
-        self._passed(now_ms)
-        for partition, heard_ms in self._heard_ms.items():
+        self._skip_unwatched(now_ms)
+        for partition, active_ms in self._active_ms.items():
             if partition in behind:
-                self._heard_ms[partition] = now_ms
+                self._active_ms[partition] = now_ms
                 self._idle.discard(partition)
-            elif now_ms - heard_ms >= self._idle_ms:
+            elif now_ms - active_ms >= self._idle_ms:
                 self._idle.add(partition)
 
     @property
@@ -96,21 +96,21 @@ class Watermarks:
         """The partitions that hold time back no more, and may bring something yet."""
         return self._idle - self._ended
 
-    def quiet(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
-        """Return what is idle, and what a look would find idle, if it would find anything new.
+    def newly_idle(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
+        """Return what is idle and what would become so, where anything would become so.
 
         Time moves at a look only then, and past the ones that were idle before as well.
         """
-        self._passed(now_ms)
+        self._skip_unwatched(now_ms)
         found = {
             partition
-            for partition, heard_ms in self._heard_ms.items()
-            if partition not in behind and now_ms - heard_ms >= self._idle_ms
+            for partition, active_ms in self._active_ms.items()
+            if partition not in behind and now_ms - active_ms >= self._idle_ms
         }
         return (found | self._idle) - self._ended if found - self._idle else set()
 
-    def _passed(self, now_ms: float) -> None:
-        """Leave out the time in which nobody looked."""
+    def _skip_unwatched(self, now_ms: float) -> None:
+        """Leave the time out of account in which nobody looked."""
         between_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
         if between_ms <= LOOKED_MS_MAX:
             return
@@ -118,17 +118,17 @@ class Watermarks:
         if between_ms > STOOD_MS:
             self._idle.clear()
             least_ms = now_ms - max(0, self._idle_ms - STOOD_MS)
-        for partition, heard_ms in self._heard_ms.items():
-            self._heard_ms[partition] = min(now_ms, max(heard_ms + unseen_ms, least_ms))
+        for partition, active_ms in self._active_ms.items():
+            self._active_ms[partition] = min(now_ms, max(active_ms + unseen_ms, least_ms))
 
-    def wake(self, now_ms: float) -> None:
-        """Begin anew to wait for every partition: nobody looked until now."""
+    def restart(self, now_ms: float) -> None:
+        """Begin anew to wait for every partition: none is idle."""
         self._looked_ms = now_ms
-        self._heard_ms = dict.fromkeys(self._marks_s, now_ms)
+        self._active_ms = dict.fromkeys(self._marks_s, now_ms)
         self._idle.clear()
 
     def end(self, partition: Partition) -> bool:
-        """Say that a partition has ended; return whether that was the last one."""
+        """Mark a partition as ended; return whether that was the last one."""
         self._ended.add(partition)
         return len(self._ended) == len(self._marks_s)
 

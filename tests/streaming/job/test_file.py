@@ -174,7 +174,6 @@ def test_flags_alone_are_a_job() -> None:
         ('"kafka.example:9092"', '"${HOST}"', "kafka.bootstrap_servers: .* only"),
         ('"process"', '"proces"', "did you mean process"),
         ('store = "dir:state"', 'store = "state"', "dir:PATH or kafka:TOPIC"),
-        ('store = "dir:state"', 'store = "kafka:forks.state"', r"\[source\] keyed_by\. Without it"),
         ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
         ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),
@@ -190,6 +189,18 @@ def test_what_is_wrong_is_said(
         job_of(tmp_path, FULL.replace(old, new, 1))
     assert str(caught.value).startswith(str(tmp_path / "job.toml"))
     assert "secret" not in str(caught.value)
+
+
+def test_a_state_topic_is_of_one_consumer_unless_the_topics_are_keyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KETAL_TEST_PASSWORD", "secret")
+    text = FULL.replace('store = "dir:state"', 'store = "kafka:forks.state"')
+    one = job_of(tmp_path, text)
+    assert (one.changelog, one.is_shared) == ("forks.state", False)
+    several = job_of(tmp_path, text.replace("[source]", '[source]\nkeyed_by = "height"'))
+    assert (several.changelog, several.is_shared) == ("forks.state", True)
+    assert not job_of(tmp_path, FULL).is_shared
 
 
 def test_a_dry_run_says_what_would_run_and_no_password(
@@ -227,49 +238,49 @@ def marks(**options: int) -> Watermarks:
 
 def test_the_least_partition_decides() -> None:
     both = marks()
-    both.saw(A, 10.0)
+    both.observe(A, 10.0)
     assert both.advanced() is None
-    both.saw(B, 5.0)
+    both.observe(B, 5.0)
     assert both.advanced() == 4.0
     assert both.advanced() is None
-    both.saw(B, 20.0)
+    both.observe(B, 20.0)
     assert both.advanced() == 9.0
-    assert not both.saw(A, 9.0)
+    assert not both.observe(A, 9.0)
 
 
 def test_an_idle_partition_holds_nothing_back_until_it_speaks_again() -> None:
     both = marks()
-    both.saw(A, 10.0)
-    both.heard([A], 400)
-    both.look((), 500)
+    both.observe(A, 10.0)
+    both.mark_active([A], 400)
+    both.mark_idle((), 500)
     assert both.advanced() == 9.0
-    both.saw(A, 30.0)
-    both.heard([B], 600)
-    both.saw(B, 12.0)
+    both.observe(A, 30.0)
+    both.mark_active([B], 600)
+    both.observe(B, 12.0)
     assert both.advanced() == 11.0
 
 
 def test_a_partition_with_messages_that_were_not_read_is_not_idle() -> None:
     both = marks()
-    both.saw(A, 10.0)
-    both.heard([A], 400)
-    both.look([B], 600)
+    both.observe(A, 10.0)
+    both.mark_active([A], 400)
+    both.mark_idle([B], 600)
     assert both.advanced() is None
 
 
 def test_where_all_are_idle_the_latest_decides() -> None:
     both = marks()
-    both.saw(A, 10.0)
-    both.saw(B, 5.0)
+    both.observe(A, 10.0)
+    both.observe(B, 5.0)
     assert both.advanced() == 4.0
-    both.look((), 500)
+    both.mark_idle((), 500)
     assert both.advanced() == 9.0
 
 
 def test_an_end_is_of_its_partition() -> None:
     both = marks()
     assert not both.end(A)
-    both.saw(B, 5.0)
+    both.observe(B, 5.0)
     assert both.advanced() == 4.0
     again = marks()
     again.restore(both.state())

@@ -22,8 +22,9 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock, locked
 from ketal.streaming.job.outputs import Outputs
+from ketal.streaming.kafka import part_opening
 from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.single_consumer import Alone
+from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
 
 HOLDING = """
@@ -145,7 +146,7 @@ def test_of_two_jobs_that_start_in_one_folder_at_once_the_second_is_told(
         job, group_id="second", verdicts=Target("stdout"), rejected=Target("stdout")
     )  # fmt: skip
     caught: list[Exception] = []
-    take_up = Alone._take_up
+    open_part = part_opening.open_part
 
     def rival() -> None:
         try:
@@ -155,14 +156,14 @@ def test_of_two_jobs_that_start_in_one_folder_at_once_the_second_is_told(
 
     thread = threading.Thread(target=rival)
 
-    def slowly(self: Alone, *given: Any) -> None:
-        if self.job is job:
+    def slowly(engine: RunningJob, *given: Any) -> Any:
+        if engine.job is job:
             thread.start()
             thread.join(1.0)
             assert thread.is_alive(), "it waits"
-        take_up(self, *given)
+        return open_part(engine, *given)
 
-    monkeypatch.setattr(Alone, "_take_up", slowly)
+    monkeypatch.setattr("ketal.streaming.kafka.whole_assignment.open_part", slowly)
     run(job, program)
     thread.join(60)
     (fault,) = caught

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from kafka import ConsumerRebalanceListener, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
@@ -32,8 +35,8 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.sharing import Watch, check_shared
 from ketal.streaming.kafka import clients
 from ketal.streaming.kafka import topic_state_store as changelog
-from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.engine import Engine, session_of
+from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import OFFSETS, Part
 from ketal.streaming.kafka.topic_state_store import Changelog, Loaded
 from tests.streaming.conftest import make_topic
@@ -111,6 +114,12 @@ def ends(topics: Sequence[str]) -> list[Message]:
 def ids(program: Program, lines: Sequence[tuple[int, bytes]], folder: Path) -> list[str]:
     """Return the ids of what `ketal.run` finds."""
     return sorted(v["id"] for v in expected(program, [line for _, line in lines], folder))
+
+
+def headers(commit: str, pieces: int = 1, first: int = 0) -> list[tuple[str, bytes]]:
+    """Return the headers of a message of a changelog."""
+    said = {"format": changelog.FORMAT, "pieces": pieces, "first": first, "commit": commit}
+    return [(name, str(value).encode()) for name, value in said.items()]
 
 
 class Group:
@@ -295,7 +304,7 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
     # With so small messages a verdict is an overflow, with the id of the match.
     assert sorted(v["id"] for v in said) == sorted(wanted)
     loaded = changelog.load(job, range(PARTITIONS), lambda: False)
-    assert all(one.pieces for one in loaded.values())
+    assert all(len(one.keys) > len(one.segments) > 0 for one in loaded.values())
 
 
 def test_a_scope_in_two_partitions_ends_the_job(
@@ -345,11 +354,13 @@ def test_state_that_does_not_belong_is_refused_or_left(
     with pytest.raises(SettingError, match="state elsewhere"):
         run(job_of(broker, [source], tmp_path, until_end=True), program)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        offsets = f'[["{source}", 0, 99]]'.encode()
-        headers = [("offsets", offsets), ("pieces", b"1")]
+        loaded = changelog.load(job, [0], lambda: False)[0]
+        number = max(loaded.segments) + 1
+        segment = msgspec.msgpack.encode({OFFSETS: f'[["{source}", 0, 99]]'.encode()})
         producer.send(
-            job.changelog, key=b"0/" + OFFSETS, value=offsets, headers=headers, partition=0
-        )
+            job.changelog, key=b"%d/0" % number, value=segment, partition=0,
+            headers=headers(loaded.commit),
+        )  # fmt: skip
     with pytest.raises(StateError, match=f"offset 99 of {source}/0, and committed is 1"):
         run(job, program)
     produce(broker, [(source, 0, accept("b", 1, 4)), (source, 0, accept("c", 1, 4))])
@@ -365,7 +376,9 @@ def test_state_that_does_not_belong_is_refused_or_left(
     ("key", "headers", "said"),
     [
         (b"somebody's", [], "state of ketal's: a changelog is of one job alone"),
-        (b"0/record", [("pieces", b"2"), ("offsets", b"[]")], "damaged: a record lacks piece 1"),
+        (b"99/0", headers("c", pieces=2), "damaged: segment 99 lacks piece 1"),
+        (b"99/0", headers("c"), r"damaged: segment \d is missing"),
+        (b"0/job/topics", [("pieces", b"1"), ("offsets", b"[]")], "has format 1; this version has"),
     ],
 )
 def test_a_changelog_that_cannot_be_read_is_refused_or_left(
@@ -397,21 +410,26 @@ def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
     run(job, program)
     loads = []
 
-    def load(*given: Any) -> Any:
+    def load(*given: Any, **options: Any) -> Any:
         loads.append(given)
         if len(loads) == 1:
             reader, predecessor = clients.consumer_of(job), clients.producer_of(job, "predecessor")
             held = reader.committed(first, metadata=True)
             said = json.dumps({**json.loads(held.metadata), "commit": "later"})
             predecessor.begin_transaction()
+            number = max(changelog.load(job, [0], lambda: False)[0].segments) + 1
+            predecessor.send(
+                job.changelog, key=b"%d/0" % number, value=msgspec.msgpack.encode({}), partition=0,
+                headers=headers("later"),
+            )  # fmt: skip
             offsets = {first: OffsetAndMetadata(held.offset, said, -1)}
             predecessor.send_offsets_to_transaction(offsets, job.group_id)
             predecessor.commit_transaction()
             clients.close_producer(predecessor)
             clients.close_consumer(reader)
-        return changelog.load(*given)
+        return changelog.load(*given, **options)
 
-    monkeypatch.setattr("ketal.streaming.kafka.group_member.load", load)
+    monkeypatch.setattr("ketal.streaming.kafka.state_storage.load", load)
     engine = run(job, program, told)
     assert (len(loads), engine.figures.restarts) == (2, 1)
     assert any("moved on while this consumer read the state" in said for said in told.sentences)
@@ -428,14 +446,14 @@ def test_whoever_reads_a_large_state_stays_in_the_group(
         properties={"max_poll_interval_ms": patience_ms},
     )  # fmt: skip
 
-    def load(job: Job, numbers: Any, stopping: Callable[[], bool]) -> Any:
+    def load(job: Job, numbers: Any, stopping: Callable[[], bool], **options: Any) -> Any:
         until_s = time.monotonic() + 2 * patience_ms / 1e3
         while time.monotonic() < until_s:
             assert not stopping()
             time.sleep(0.05)
-        return changelog.load(job, numbers, stopping)
+        return changelog.load(job, numbers, stopping, **options)
 
-    monkeypatch.setattr("ketal.streaming.kafka.group_member.load", load)
+    monkeypatch.setattr("ketal.streaming.kafka.state_storage.load", load)
     told = Told()
     engine = run(job, program, told)
     assert engine.figures.restarts == 0
@@ -573,7 +591,7 @@ def test_a_part_that_comes_in_two_is_refused(
 ) -> None:
     """Somebody of the group reads one of the topics only."""
     one, other = topic(PARTITIONS), topic(PARTITIONS)
-    monkeypatch.setattr("ketal.streaming.kafka.group_member.SETTLE_S", 1.0)
+    monkeypatch.setattr("ketal.streaming.kafka.group_assignment.SETTLE_S", 1.0)
     job = shared(broker, [one, other], tmp_path, until_end=False)
     with Stranger(job, [one]), pytest.raises(SettingError, match=r"part \d, without topic-"):
         run(job, ketal.compile(FORKS))
@@ -584,16 +602,18 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
 ) -> None:
     """kafka-python may forget it, and the member would be given nothing ever after."""
     job = shared(broker, [topic(PARTITIONS)], tmp_path)
-    session = Member(Engine(job, ketal.compile(FORKS), Told().hooks()))
+    session = session_of(Engine(job, ketal.compile(FORKS), Told().hooks()))
+    assignment = session.assignment
+    assert isinstance(assignment, GroupAssignment)
     try:
-        session.open()
+        session.begin()
         while not session.parts:
-            session.poll(100)
-        coordinator = session.consumer._coordinator
-        for give_up in (session.revoked, session.lost):
+            assignment.poll(100)
+        coordinator = session.connection.consumer._coordinator
+        for give_up in (assignment.revoked, assignment.lost):
             coordinator.rejoin_needed = False
             give_up()
-            assert session.fault is None
+            assert assignment.fault is None
             assert coordinator.rejoin_needed
             assert session.parts == []
     finally:
@@ -686,7 +706,7 @@ def test_the_plan_says_who_reads(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_watch_forgets_the_value_that_came_first() -> None:
     def at(height: Any, number: int) -> None:
         event = Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
-        watch.saw(event, "t", number, 0)
+        watch.check([event], number, "t/{}".format)
 
     watch = Watch(job(limits=ketal.Limits(placed_max=2)), ketal.compile(FORKS))
     at(1, 0)
@@ -698,36 +718,81 @@ def test_the_watch_forgets_the_value_that_came_first() -> None:
     at(1, 2)
 
 
-class Sent:
+def test_the_watch_names_the_place_of_the_event_in_its_batch() -> None:
+    watch = Watch(job(), ketal.compile(FORKS))
+    heights = [1, 2, None, 3]
+    events = [
+        Event(node="n", type="accept", clock={"n": 1}, data={"height": height})
+        for height in heights
+    ]
+    watch.check(events[1:3], 0, "t/0/{}".format)
+    with pytest.raises(SettingError, match="t/1/1: the scope height = 2 is in partition 1 and in"):
+        watch.check(events, 1, "t/1/{}".format)
+
+
+class CompactedTopic:
     """Keeps the messages that a changelog sends, as a compacted topic does."""
 
     def __init__(self) -> None:
-        self.kept: dict[bytes, bytes] = {}
+        self.pieces: changelog.Pieces = {}
 
-    def send(self, topic: str, *, key: bytes, value: bytes | None, **_: Any) -> None:
-        if value is None:
-            self.kept.pop(key, None)
-        else:
-            self.kept[key] = value
+    def send(self, topic: str, **message: Any) -> None:
+        changelog._take(self.pieces, SimpleNamespace(topic=topic, offset=0, **message))
 
-
-def test_pieces_that_a_record_no_longer_has_are_gone() -> None:
-    store, sent = Changelog(job(limits=ketal.Limits(message_bytes_max=50)), 0, 4), Sent()
-    for value, pieces in ((b"x" * 101, 3), (b"", 1), (b"y" * 51, 2), (None, 0)):
-        name = store.write({b"a/b": value, OFFSETS: b"[]"})
-        assert store.send(sent)
-        store.committed(name)
-        assert store.send(sent) == []
-        keys = sorted(key for key in sent.kept if key.endswith(b"/a/b"))
-        assert keys == [b"%d/a/b" % n for n in range(pieces)]
-        assert b"".join(sent.kept[key] for key in keys) == (value or b"")
+    def load(self) -> Loaded:
+        return changelog._whole(job(), 0, self.pieces)
 
 
-def test_a_record_that_lacks_a_piece_is_damage() -> None:
-    pieces = {b"0/a": (b"x", 2, b"[]"), b"1/a": (b"y", 2, b"[]")}
-    assert changelog._whole(job(), 0, pieces) == Loaded({b"a": b"xy"}, {b"a": 2}, {b"a"})
-    pieces[b"1/a"] = (b"y", 2, b"[1]")
-    loaded = changelog._whole(job(), 0, pieces)
-    assert (loaded.records, loaded.pieces, loaded.names) == ({}, {b"a": 2}, {b"a"})
-    with pytest.raises(StateError, match="state/0 is damaged: a record lacks piece 1"):
-        Changelog(job(), 0, 4, loaded).take(loaded)
+def store(bytes_max: int = 50) -> Changelog:
+    return Changelog(job(limits=ketal.Limits(message_bytes_max=bytes_max)), 0, 4)
+
+
+def test_a_commit_is_sent_once_and_in_pieces_of_a_message() -> None:
+    one, kept = store(), CompactedTopic()
+    for value in (b"x" * 101, b"", b"y" * 51, None):
+        name = one.write({b"a/b": value})
+        assert one.send(kept)
+        one.committed(name)
+        assert one.send(kept) == []
+        assert all(len(piece.value) <= 50 for piece in kept.pieces.values())
+        assert store().restore(kept.load(), [name]).get(b"a/b") == value
+
+
+def test_a_changelog_that_is_discarded_is_empty() -> None:
+    one, kept = store(), CompactedTopic()
+    one.write({b"a": b"x" * 200})
+    one.send(kept)
+    kept.send("state", key=b"somebody's", value=b"?", headers=[], partition=0)
+    assert kept.load().fault is not None
+    other = store()
+    other.discard(kept.load())
+    name = other.write({b"b": b"1"})
+    other.send(kept)
+    assert store().restore(kept.load(), [name]).keys() == {b"b", changelog.PARTS}
+
+
+def test_a_state_of_another_commit_than_the_one_that_holds_is_refused() -> None:
+    """The offsets may be the same, where a commit has moved time alone."""
+    one, kept = store(), CompactedTopic()
+    name = one.write({b"a": b"1"})
+    one.send(kept)
+    loaded = kept.load()
+    assert store().restore(loaded, ["older", name])[b"a"] == b"1"
+    with pytest.raises(StateError, match=f"is of commit {name}, and committed is later"):
+        store().restore(loaded, ["later"])
+
+
+def test_a_segment_that_lacks_a_piece_or_is_gone_is_damage() -> None:
+    """Where the newest one is gone whole, the offsets in the state are older than the group's."""
+    one, kept = store(), CompactedTopic()
+    for number in range(3):
+        one.write({b"a": b"x" * 60, b"%d" % number: b"1"})
+        one.send(kept)
+    whole = dict(kept.pieces)
+    newest = max(int(key.split(b"/")[0]) for key in whole)
+    for key in whole:
+        kept.pieces = {k: piece for k, piece in whole.items() if k != key}
+        segment, piece = map(int, key.split(b"/"))
+        if segment < newest:
+            said = f"segment {segment} (lacks piece {piece}|is missing)"
+            assert re.search(said, str(kept.load().fault))

@@ -15,10 +15,10 @@ import ketal
 from ketal.errors import SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
-from ketal.streaming.kafka import clients
+from ketal.streaming.kafka import clients, ownership
 from ketal.streaming.kafka.clients import CLIENT_ERRORS, LostError
 from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.single_consumer import Alone
+from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import (
     FORKS,
     Running,
@@ -79,16 +79,16 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They begin at the same moment, when the group is nobody's, and each has its own folder."""
-    refuse, second_looked = Alone.refuse_other_job, threading.Event()
+    refuse, second_looked = ownership.refuse_other_job, threading.Event()
 
-    def look(self: Alone, *given: Any) -> None:
-        refuse(self, *given)
-        if self.engine is running[1].engine:
+    def look(engine: RunningJob, *given: Any) -> None:
+        refuse(engine, *given)
+        if engine is running[1].engine:
             second_looked.set()
             until(lambda: running[0].engine.claimed)
         assert second_looked.wait(PATIENCE_S)
 
-    monkeypatch.setattr(Alone, "refuse_other_job", look)
+    monkeypatch.setattr("ketal.streaming.kafka.whole_assignment.refuse_other_job", look)
     sources, sinks, program = [topic(), topic()], [topic(), topic()], ketal.compile(FORKS)
     for source in sources:
         (tmp_path / source).mkdir()

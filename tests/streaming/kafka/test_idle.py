@@ -15,10 +15,8 @@ import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.clients import producer_of
-from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.engine import Engine, session_of
 from ketal.streaming.kafka.session import Session
-from ketal.streaming.kafka.single_consumer import Alone
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import Told, Topic, job_of, produce
 
@@ -52,7 +50,7 @@ class Reading:
         """Let the clock go until all partitions are idle."""
         for _ in range(2 * IDLE_MS // 500):
             self.now_ms += 500
-            self.session._look()
+            self.session._check_clock()
         assert len(self.session.parts[0].idle) == 2
 
     @property
@@ -81,10 +79,10 @@ def reading(job: Job, most: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
 
     job = replace(job, properties={"max_poll_records": most})
     engine = Engine(job, ketal.compile(NEAR), Told().hooks())
-    session = Alone(engine) if job.changelog is None else Member(engine)
+    session = session_of(engine)
     one = Reading(session, monkeypatch)
     with closing(session):
-        session.open()
+        session.begin()
         yield one
 
 
@@ -145,7 +143,7 @@ def test_a_look_asks_kafka_before_a_partition_becomes_idle(
     produce(broker, [(second, 0, event("b", 2, 1_000.5, 1))])
     for _ in range(2 * IDLE_MS // 500):
         reading.now_ms += 500
-        reading.session._look()
+        reading.session._check_clock()
     assert [one.topic for one in reading.session.parts[0].idle] == [first]
     reading.read(3)
     assert reading.summary["events"]["late"] == 0
@@ -171,8 +169,8 @@ def test_kafka_is_asked_only_where_a_partition_is_idle(
     assert not any(asked)
     for _ in range(2 * IDLE_MS // 500):
         reading.now_ms += 500
-        reading.session.parts[0].heard([TopicPartition(first, 0)])
-        reading.session._look()
+        reading.session.parts[0].mark_active([TopicPartition(first, 0)])
+        reading.session._check_clock()
     asked.clear()
     produce(broker, [(first, 0, event("a", 4, 1_004, 4))])
     reading.read(4)

@@ -16,8 +16,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka import clients
 from ketal.streaming.kafka import session as sessions
-from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.single_consumer import Alone
+from ketal.streaming.kafka.engine import Engine, session_of
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -245,10 +244,10 @@ def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_pa
     produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
     job = job_of(broker, [source], tmp_path)
     engine = Engine(job, ketal.compile(FORKS), Told().hooks())
-    session = Alone(engine)
+    session = session_of(engine)
     try:
-        session.open()
-        session._look()
+        session.begin()
+        session._check_clock()
     finally:
         session.close()
     assert engine.figures.lag == {f"{source}/0": 0, f"{source}/1": 2}

@@ -27,6 +27,7 @@ from kafka import KafkaProducer
 
 import ketal
 from ketal.errors import SettingError
+from ketal.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.clients import LostError, within
@@ -299,13 +300,20 @@ def test_a_zombie_ends_and_its_successor_goes_on(
 ) -> None:
     """Both write to one folder; what the one that was stopped had not committed is not seen."""
     source, sink = topic(), topic()
+    command = Command(tmp_path, broker, source, f"kafka:{sink}")
+    check_zombie(command, ketal.compile(FORKS), broker, source, sink)
+
+
+def check_zombie(
+    command: Command, program: Program, broker: Broker, source: str, sink: str
+) -> None:
+    """Stop a process, let another take over and a third one go on; look what they say together."""
     lines = pairs()[:2_000]
     messages: list[Message] = [(source, 0, line) for line in lines[:1_000]]
     send = sending(broker, messages)
     send(500)
-    command = Command(tmp_path, broker, source, f"kafka:{sink}")
     with command.running() as zombie:
-        command.await_snapshot(3, zombie, send)
+        command.await_snapshot(3, zombie, lambda: send(10))
         zombie.send_signal(signal.SIGSTOP)
         send(len(messages))
         with command.running("--until-end") as successor:
@@ -318,7 +326,7 @@ def test_a_zombie_ends_and_its_successor_goes_on(
     with command.running("--until-end") as last:
         _, err = last.communicate(timeout=PATIENCE_S)
         assert last.returncode == 0, err
-    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    wanted = [v["id"] for v in expected(program, lines, command.folder)]
     said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
     assert sorted(said) == sorted(wanted)
 

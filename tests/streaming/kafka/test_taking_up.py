@@ -23,7 +23,7 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import clients
 from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.group_member import Member
+from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import Part
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
@@ -57,11 +57,11 @@ def test_what_came_after_the_latest_is_its_successors_when_the_first_owner_dies(
     produce(broker, [(source, n, accept("old", 1, n)) for n in range(2)])
     job = shared(broker, [source], tmp_path, 2, start="latest")
 
-    def dying(*given: Any) -> None:
+    def dying(*given: Any, **options: Any) -> None:
         raise DeathError
 
     with monkeypatch.context() as patch:
-        patch.setattr("ketal.streaming.kafka.group_member.load", dying)
+        patch.setattr("ketal.streaming.kafka.state_storage.load", dying)
         with pytest.raises(DeathError):
             run(job, program)
     produce(broker, [(source, n, accept(node, 1, n)) for n in range(2) for node in "ab"])
@@ -142,11 +142,11 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
     second = Engine(theirs, program, Told().hooks())
     other = threading.Thread(target=second.run, daemon=True)
     taken_away = threading.Event()
-    revoked = Member.revoked
+    revoked = GroupAssignment.revoked
 
-    def give_up(self: Member) -> None:
+    def give_up(self: GroupAssignment) -> None:
         revoked(self)
-        if self.job is ours and other.ident:
+        if self._job is ours and other.ident:
             taken_away.set()
 
     def wait() -> None:
@@ -154,7 +154,7 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
             other.start()
             assert taken_away.wait(PATIENCE_S), "the group is not polled"
 
-    monkeypatch.setattr(Member, "revoked", give_up)
+    monkeypatch.setattr(GroupAssignment, "revoked", give_up)
     by = slow_restore(monkeypatch, wait)
     found = [0, 0]
 

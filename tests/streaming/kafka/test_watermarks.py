@@ -30,16 +30,16 @@ pattern Next {
 def marks() -> Watermarks:
     """Return the watermark of two partitions, at 100 s and 200 s."""
     out = Watermarks([HERE, THERE], lateness_ms=0, idle_ms=IDLE_MS, now_ms=0)
-    out.saw(HERE, 200.0)
-    out.saw(THERE, 100.0)
+    out.observe(HERE, 200.0)
+    out.observe(THERE, 100.0)
     assert out.advanced() == 100.0
     return out
 
 
 def looked(out: Watermarks, first_ms: int, last_ms: int, behind: set[Any]) -> None:
     for now_ms in range(first_ms, last_ms + 1, LOOK_MS):
-        out.heard([HERE], now_ms)
-        out.look(behind, now_ms)
+        out.mark_active([HERE], now_ms)
+        out.mark_idle(behind, now_ms)
 
 
 def test_a_partition_is_idle_after_so_many_looks_that_found_nothing() -> None:
@@ -54,8 +54,8 @@ def test_a_partition_that_was_idle_is_waited_for_once_it_has_messages() -> None:
     out = marks()
     looked(out, 0, IDLE_MS, set())
     assert out.advanced() == 200.0
-    out.saw(HERE, 300.0)
-    out.heard([THERE], IDLE_MS)
+    out.observe(HERE, 300.0)
+    out.mark_active([THERE], IDLE_MS)
     assert out.advanced() is None
     looked(out, IDLE_MS, 2 * IDLE_MS, set())
     assert out.advanced() == 300.0
@@ -77,8 +77,8 @@ def test_what_came_while_nobody_looked_has_time_to_be_read(quiet_ms: int) -> Non
     out, day_ms = marks(), 86_400_000
     looked(out, 0, quiet_ms, set())
     out.advanced()
-    out.heard([HERE], day_ms)
-    out.saw(HERE, 300.0)
+    out.mark_active([HERE], day_ms)
+    out.observe(HERE, 300.0)
     assert out.advanced() is None
     looked(out, day_ms, day_ms + STOOD_MS - LOOK_MS, set())
     assert out.advanced() is None
@@ -90,10 +90,10 @@ def test_looks_that_are_far_apart_find_what_is_idle_too() -> None:
     """A process that is busy, or saves a large state, waits longer, and not for ever."""
     out = marks()
     for now_ms in range(0, 2 * IDLE_MS, 4 * LOOK_MS):
-        out.heard([HERE], now_ms)
-        out.look(set(), now_ms)
+        out.mark_active([HERE], now_ms)
+        out.mark_idle(set(), now_ms)
     assert out.advanced() is None
-    out.look(set(), 2 * IDLE_MS)
+    out.mark_idle(set(), 2 * IDLE_MS)
     assert out.advanced() == 200.0
 
 
@@ -105,16 +105,16 @@ def test_what_is_unread_is_not_idle() -> None:
     looked(out, 2 * IDLE_MS, 3 * IDLE_MS, set())
     assert out.advanced() == 200.0
     looked(out, 3 * IDLE_MS, 3 * IDLE_MS, {THERE})
-    out.saw(HERE, 300.0)
+    out.observe(HERE, 300.0)
     assert out.advanced() is None
 
 
 def test_a_part_that_is_taken_up_waits_anew_for_all_of_its_partitions() -> None:
     out = marks()
     looked(out, 0, IDLE_MS, set())
-    out.wake(2 * IDLE_MS)
+    out.restart(2 * IDLE_MS)
     looked(out, 2 * IDLE_MS, 3 * IDLE_MS - LOOK_MS, set())
-    out.saw(HERE, 300.0)
+    out.observe(HERE, 300.0)
     assert out.advanced() is None
 
 
@@ -143,12 +143,12 @@ class Reading:
             **one._asdict(), offset=offset, key=None, headers=[], value=json.dumps(event).encode()
         )
         self.offsets[one] += 1
-        self.part.heard([one])
+        self.part.mark_active([one])
         self.part.take(one, [record], lambda found, _: self.verdicts.extend(found))
         self.look()
 
     def look(self) -> None:
-        self.verdicts += self.part.look(dict.fromkeys(self.offsets, 0))
+        self.verdicts += self.part.mark_idle(dict.fromkeys(self.offsets, 0))
 
 
 @pytest.mark.parametrize("away_ms", [LOOK_MS, 10 * IDLE_MS])

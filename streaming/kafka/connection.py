@@ -1,0 +1,203 @@
+"""The clients of one session, and what is asked of Kafka through them.
+
+The one rule: no call outlasts its deadline, and none goes on once the job is to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kafka import TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from ketal.errors import SettingError
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.access import check_access
+from ketal.streaming.kafka.clients import CLIENT_ERRORS, within
+from ketal.streaming.kafka.running_job import RunningJob
+
+T = TypeVar("T")
+
+
+class Connection:
+    """A consumer and a producer of a job.
+
+    Parameters
+    ----------
+    engine : RunningJob
+        The job.
+    """
+
+    def __init__(self, engine: RunningJob) -> None:
+        self.consumer: Any = None
+        self.producer: Any = None
+        self._engine = engine
+        self._job = engine.job
+        self._call_s = engine.job.call_timeout_ms / 1e3
+        self._uncommitted: Any = None
+        """A consumer that is asked where partitions end, whatever is committed there."""
+
+    # --- begin and end ---
+
+    def check_access(self) -> None:
+        """Connect once, so that what Kafka refuses is known at once, and why."""
+        servers = self._job.bootstrap_servers.split(",")
+        self._call("connecting", check_access, self._job, calls=2 + len(servers))
+
+    def connect_consumer(self) -> None:
+        """Make the consumer."""
+        self.consumer = self._call("connecting", clients.consumer_of, self._job, calls=2)
+
+    def connect_producer(self, transactional_id: str) -> None:
+        """Make the producer; whoever had the transactional id before is fenced."""
+        self.producer = self._call(
+            "a transaction", clients.producer_of, self._job, transactional_id, calls=4
+        )
+
+    def close(self) -> None:
+        """Discard the clients."""
+        if self.producer is not None:
+            clients.close_producer(self.producer)
+        for consumer in (self.consumer, self._uncommitted):
+            if consumer is not None:
+                clients.close_consumer(consumer)
+
+    def _call(self, what: str, call: Callable[..., T], *args: Any, calls: int = 1) -> T:
+        """Call Kafka, with the time of so many calls.
+
+        Raises
+        ------
+        StoppedError
+            If the job is to end and the answer is not there.
+        """
+        return within(calls * self._call_s, what, call, *args, enough=lambda: self._engine.stopping)
+
+    # --- topics ---
+
+    def inputs(self) -> list[TopicPartition]:
+        """Return all partitions of the input.
+
+        Raises
+        ------
+        SettingError
+            If a topic, one of the outputs too, is not there.
+        """
+        partitions = []
+        for topic in self._job.topics:
+            partitions += [TopicPartition(topic, n) for n in sorted(self.numbers(topic))]
+        for target in self._job.outputs:
+            if target.kind == "kafka":
+                self.numbers(target.name)
+        return partitions
+
+    def numbers(self, topic: str) -> set[int]:
+        """Return the numbers of a topic's partitions.
+
+        Raises
+        ------
+        SettingError
+            If there is no such topic.
+        TimeoutError
+            If there was one when this process began: a broker that has just come back may not know
+            of it yet.
+        """
+        # A client that does not know a topic asks until it is answered.
+        ask = self.consumer.partitions_for_topic
+        numbers: set[int] = self._call("asking for a topic", ask, topic)
+        if numbers:
+            return numbers
+        self._call("asking for a topic", clients.check_visible, self._job, topic, calls=2)
+        if self._engine.claimed:
+            raise TimeoutError(f"there is no topic {topic} any more")
+        raise SettingError(
+            f"there is no topic {topic} at {self._job.bootstrap_servers}; create it first"
+        )
+
+    # --- offsets ---
+
+    def group_offsets(self) -> dict[TopicPartition, Any]:
+        """Return what the group has committed, of the topics of the job and of others."""
+        return self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
+        """Return what is committed of each partition; None where nothing is."""
+        timeout_ms = self._job.call_timeout_ms
+        return {
+            one: self._call("asking for offsets", self.consumer.committed, one, True, timeout_ms)
+            for one in partitions
+        }
+
+    def beginnings(
+        self, committed: Mapping[TopicPartition, Any], *, grown: bool = True
+    ) -> dict[TopicPartition, int]:
+        """Return where to begin: where the last commit is, else as `start` says.
+
+        Parameters
+        ----------
+        committed : mapping
+            What is committed of each partition; None where nothing is.
+        grown : bool
+            Whether a partition where nothing is was added to a topic that was read before; such a
+            one is read whole.
+        """
+        timeout_ms = self._job.call_timeout_ms
+        fresh = [one for one, held in committed.items() if held is None]
+        known = {one.topic for one, held in committed.items() if grown and held is not None}
+        first = [one for one in fresh if self._job.start == "earliest" or one.topic in known]
+        last = [one for one in fresh if one not in first]
+        offsets = {one: held.offset for one, held in committed.items() if held is not None}
+        if first:
+            ask = self.consumer.beginning_offsets
+            offsets.update(self._call("asking for beginnings", ask, first, timeout_ms))
+        if last:
+            offsets.update(self.ends(last))
+        return offsets
+
+    def ends(
+        self, partitions: Sequence[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, int]:
+        """Return where partitions end: at what is committed, or at all that there is."""
+        if not partitions:
+            return {}
+        if not committed_only and self._uncommitted is None:
+            self._uncommitted = self._call("connecting", clients.asker_of, self._job, calls=2)
+        consumer = self.consumer if committed_only else self._uncommitted
+        timeout_ms = self._job.call_timeout_ms
+        return self._call("asking for ends", consumer.end_offsets, list(partitions), timeout_ms)
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Return what the client reads next; None if it does not say."""
+        timeout_ms = self._job.call_timeout_ms
+        position: int | None = self.consumer.position(partition, timeout_ms=timeout_ms)
+        return position
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], sent: Sequence[Any], member: Any
+    ) -> None:
+        """Put offsets into the open transaction, and commit it.
+
+        Parameters
+        ----------
+        offsets : mapping
+            What is committed of each partition.
+        sent : sequence
+            The future of each message of the transaction.
+        member : ConsumerGroupMetadata
+            As whom they are committed.
+        """
+        try:
+            send = self.producer.send_offsets_to_transaction
+            within(self._call_s, "sending offsets", send, offsets, member, enough=self._is_in_vain)
+            commit = self.producer.commit_transaction
+            within(self._call_s, "the commit", commit, enough=self._is_in_vain)
+        except CLIENT_ERRORS as error:
+            # The error of a message says more than that of its transaction.
+            for future in sent:
+                if future.failed():
+                    raise future.exception from error
+            raise
+
+    def _is_in_vain(self) -> bool:
+        """Return whether nobody can commit any more: the job is to end, and Kafka is away."""
+        return self._engine.stopping and not clients.listens(self._job.bootstrap_servers)

@@ -1,0 +1,360 @@
+"""The assignment of one of several consumers: the parts that its group gives it and takes away.
+
+Kafka's range assignor lays out the members over the partitions of each topic in the same order, so
+that topics with equally many partitions fall apart alike, and a part comes to one member whole.
+
+When the group changes, each member commits what it has done and gives up all of its parts before
+any member is given one. kafka-python says so by calling a listener on the consumer's own thread,
+while the thread of the engine waits in `poll` for that very call to return: so one of the two is at
+work at a time. What the listener may do there is commit, through the producer, and mark partitions;
+what asks the consumer itself something waits until `poll` has returned, and until then the
+partitions are paused. What fails there is raised where `poll` returns.
+
+A commit bears the generation in which the parts were given (KIP-447): one that was given up for
+dead, and comes back, is refused, and what it had sent is aborted. The generation is noted when the
+parts come. What the consumer says of itself at the commit would not do: its heartbeats, on a thread
+of their own, may have learnt meanwhile that it is a member no more, and a commit of no member at
+all is one that the broker takes. Its own transactional id serves one process alone.
+
+A part that comes back as the process has left it is still here, and goes on. Any other is read from
+the changelog and restored, and the group is polled meanwhile, so that a large state costs nobody
+its membership: restoring, which asks no client anything, is done on a thread of its own. If the
+group takes the parts away meanwhile, what was read is dropped, and nothing is committed of it. What
+is read is the state of the offsets that were asked for only if these are the same afterwards; if
+not, the session begins again.
+
+The one rule: a part is committed by whom the group gave it to, or by nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, TopicPartition
+from kafka import errors as faults
+from kafka.structs import OffsetAndMetadata
+
+from ketal.errors import SettingError
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.clients import CLIENT_ERRORS, keep_joining
+from ketal.streaming.kafka.ownership import refuse_other_job
+from ketal.streaming.kafka.part_opening import metadata_of, open_part
+from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.session import Assignment, Session
+
+KEEP_S = 0.05
+"""So often the group is polled while parts are restored."""
+SETTLE_S = 10.0
+"""So long an assignment that makes no sense may last: its leader did not know all topics yet."""
+
+
+class GroupAssignment(Assignment):
+    """The parts that the group gives a consumer.
+
+    Parameters
+    ----------
+    session : Session
+        Whose assignment it is.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._count = 0
+        self.fault: BaseException | None = None
+        """What failed in the listener."""
+        self._given: set[TopicPartition] | None = None
+        """Partitions of which the parts are not open yet."""
+        self._revoked: dict[int, Part] = {}
+        """Parts as they were committed when they were revoked, by number."""
+        self._member: Any = None
+        self._is_settled = self._is_closing = False
+        self._waiting_since_s = time.monotonic()
+
+    def begin(self) -> bool:
+        """Look at the topics, and join the group."""
+        session, connection = self._session, self._connection
+        if not self._engine.claimed:
+            refuse_other_job(self._engine, self._storage, connection.group_offsets())
+        connection.connect_consumer()
+        connection.connect_producer(f"{clients.transactional_id(self._job)}-{self._engine.owner}")
+        partitions = connection.inputs()
+        self.parts = self._count = self._equal_count()
+        self._storage.check(connection.numbers, self._count)
+        session.note_ends(partitions)
+        connection.consumer.subscribe(self._job.topics, listener=_Listener(self))
+        session.begun()
+        return True
+
+    def _equal_count(self) -> int:
+        """Return how many partitions each topic has."""
+        counts = {topic: len(self._connection.numbers(topic)) for topic in self._job.topics}
+        if len(set(counts.values())) > 1:
+            listed = ", ".join(f"{topic} has {n}" for topic, n in counts.items())
+            raise SettingError(
+                f"several consumers: the topics have unequal numbers of partitions: {listed}; the "
+                "events of a scope would be in different ones. Give them equally many, or choose "
+                '`store = "dir:PATH"`: one consumer reads all partitions'
+            )
+        return next(iter(counts.values()))
+
+    def check_partitions(self) -> None:
+        """End the job if partitions were added: a scope goes on in another one."""
+        now = self._equal_count()
+        if now != self._count:
+            raise SettingError(
+                f"the topics have {now} partitions, and had {self._count}: keys are in other "
+                "partitions than before, and scopes with them; another group_id and state topic "
+                "begin anew"
+            )
+
+    def close(self) -> None:
+        """Commit nothing more, whatever the group does."""
+        self._is_closing = True
+
+    # --- what the group does, on the consumer's thread ---
+
+    def revoked(self) -> None:
+        """Commit what is done, and give up all parts."""
+        if self._is_closing:
+            return
+        try:
+            keep_joining(self._connection.consumer)
+            self._session.commit()
+        except BaseException as fault:
+            self.fault = fault
+            self._revoked = {}
+        else:
+            # A part that was not opened again yet is there as it was.
+            self._revoked |= {_number(part): part for part in self._session.parts}
+        self._give_up()
+
+    def lost(self) -> None:
+        """Discard all parts: others have them by now."""
+        if self._is_closing:
+            return
+        try:
+            keep_joining(self._connection.consumer)
+        except SettingError as fault:
+            self.fault = fault
+        self._session.outputs.clear()
+        self._revoked = {}
+        self._give_up()
+
+    def _give_up(self) -> None:
+        self._session.hold([])
+        self._is_settled = False
+        self._given = None
+        self._waiting_since_s = time.monotonic()
+
+    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Pause partitions until their parts are open."""
+        if self._is_closing:
+            return
+        consumer = self._connection.consumer
+        self._given = set(partitions)
+        self._member = consumer.group_metadata()
+        if self._member.generation_id < 0:
+            self.fault = faults.UnknownMemberIdError("given up for dead while parts were given")
+        self._waiting_since_s = time.monotonic()
+        for one in self._given:
+            consumer.pause(one)
+            consumer.seek(one, 0)
+
+    # --- what comes of it, on the engine's ---
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages of the parts that are open; open those that the group has given."""
+        batches = self._polled(timeout_ms)
+        if self._given is not None:
+            self._open_parts(self._given)
+            return {}
+        waited_s = time.monotonic() - self._waiting_since_s
+        if not self._is_settled and waited_s > self._patience_s():
+            raise TimeoutError(f"the group {self._job.group_id} does not come together")
+        return {one: records for one, records in batches.items() if one in self._session.part_of}
+
+    def _polled(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return what the consumer has; raise what failed in the listener."""
+        try:
+            batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
+                timeout_ms=timeout_ms
+            )
+        except CLIENT_ERRORS:
+            if self.fault is not None:
+                raise self.fault from None
+            raise
+        if self.fault is not None:
+            raise self.fault
+        return batches
+
+    @property
+    def member(self) -> Any:
+        """The member that was given the parts, whatever the consumer is by now."""
+        return self._member
+
+    def _patience_s(self) -> float:
+        """Return how long a group may take: each member may be at work until it polls again."""
+        interval_ms: float = self._connection.consumer.config["max_poll_interval_ms"]
+        return interval_ms / 1e3 + self._job.call_timeout_ms / 1e3
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the parts are open; where there is none, that none has come for a while."""
+        waited_s = time.monotonic() - self._waiting_since_s
+        return self._is_settled and (bool(self._session.parts) or waited_s >= SETTLE_S)
+
+    def _open_parts(self, given: set[TopicPartition]) -> None:
+        """Open the parts of the partitions that were given."""
+        session, connection = self._session, self._connection
+        numbers = sorted({one.partition for one in given})
+        if not self._is_whole(numbers, given):
+            return
+        committed = connection.committed(sorted(given))
+        positions = connection.beginnings(committed, grown=False)
+        if self._job.start == "latest" and None in committed.values():
+            self._commit_beginnings(positions, committed)
+            committed = connection.committed(sorted(given))
+        new = [n for n in numbers if not self._is_as_committed(n, committed)]
+        loaded = self._storage.load(new, lambda: not self._keeps(given))
+        if not self._keeps(given):
+            return
+        if new and connection.committed(sorted(given)) != committed:
+            raise TimeoutError(
+                f"the group {self._job.group_id} moved on while this consumer read the state"
+            )
+        notices: list[str] = []
+        restored = self._restored(given, loaded, positions, committed, notices)
+        if restored is None:
+            return
+        parts = [restored[n] if n in restored else self._revoked[n] for n in numbers]
+        self._revoked = {}
+        self._given = None
+        self._is_settled = True
+        session.hold(parts)
+        for one, offset in positions.items():
+            connection.consumer.seek(one, offset)
+            if not session.part_of[one].ended:
+                connection.consumer.resume(one)
+        # A part that was never committed has a state from now on, for whoever comes next.
+        session.commit()
+        listed = ", ".join(str(number) for number in numbers) or "none"
+        session.sum_up()
+        session.report([*notices, f"has {len(parts)} of {self._count} parts: {listed}"])
+
+    def _commit_beginnings(
+        self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
+    ) -> None:
+        """Commit where partitions begin that were never committed, before anything else is done.
+
+        The latest message is another one for whoever comes after this process. That the commit has
+        no name shows that there is no state yet.
+        """
+        text = json.dumps({**self._storage.metadata(""), "owner": self._engine.owner})
+        fresh = [one for one, held in committed.items() if held is None]
+        self._connection.producer.begin_transaction()
+        offsets = {one: OffsetAndMetadata(positions[one], text, -1) for one in fresh}
+        self._connection.commit(offsets, [], self._member)
+
+    def _restored(
+        self,
+        given: set[TopicPartition],
+        loaded: Mapping[int, Any],
+        positions: Mapping[TopicPartition, int],
+        committed: Mapping[TopicPartition, Any],
+        notices: list[str],
+    ) -> dict[int, Part] | None:
+        """Return the parts of what was loaded; None if they were taken away meanwhile."""
+        parts: dict[int, Part] = {}
+        fault: list[BaseException] = []
+        enough = threading.Event()
+
+        def restore() -> None:
+            try:
+                for number, one in loaded.items():
+                    if enough.is_set():
+                        return
+                    own = {p: positions[p] for p in sorted(given) if p.partition == number}
+                    held = {p: committed[p] for p in own}
+                    parts[number] = open_part(
+                        self._engine, self._storage, number, own, held, one, notices
+                    )
+            except BaseException as error:
+                fault.append(error)
+
+        thread = threading.Thread(target=restore, name="ketal restoring", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive() and not self._engine.stopping:
+                if not self._keeps(given):
+                    enough.set()
+                thread.join(KEEP_S)
+        finally:
+            enough.set()
+            if not self._engine.stopping:
+                # Who restores next must not share the watch with one who still does.
+                thread.join()
+        if not self._keeps(given):
+            return None
+        if fault:
+            raise fault[0]
+        return parts
+
+    def _keeps(self, given: set[TopicPartition]) -> bool:
+        """Stay in the group; return whether the parts of these partitions are still to be opened.
+
+        Whatever is given is paused, so that there is nothing to read here.
+        """
+        if not self._engine.stopping:
+            self._polled(0)
+        return not self._engine.stopping and self._given is given
+
+    def _is_whole(self, numbers: Sequence[int], given: set[TopicPartition]) -> bool:
+        """Return whether each part is here whole; a leader may have to learn of a topic first."""
+        wanted = {TopicPartition(topic, n) for topic in self._job.topics for n in numbers}
+        missing = sorted(wanted - given)
+        if not missing:
+            if numbers and numbers[-1] >= self._count:
+                self.check_partitions()
+                raise TimeoutError(f"there is a part {numbers[-1]}, and {self._count} partitions")
+            return True
+        if time.monotonic() - self._waiting_since_s >= SETTLE_S:
+            one = missing[0]
+            raise SettingError(
+                f"the group {self._job.group_id} gave this consumer a piece of part "
+                f"{one.partition}, without {one.topic}/{one.partition}: do all its members read "
+                "the same topics, with the same version of ketal?"
+            )
+        return False
+
+    def _is_as_committed(self, number: int, committed: Mapping[TopicPartition, Any]) -> bool:
+        """Return whether a part that was revoked is here as it was committed last."""
+        part = self._revoked.get(number)
+        if part is None:
+            return False
+        held = [committed[one] for one in part.positions]
+        return all(one is not None and metadata_of(one.metadata) == part.metadata for one in held)
+
+
+def _number(part: Part) -> int:
+    number: int = next(iter(part.positions)).partition
+    return number
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Hands on what kafka-python says; it is called on the consumer's own thread."""
+
+    def __init__(self, assignment: GroupAssignment) -> None:
+        self._assignment = assignment
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._assignment.revoked()
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        self._assignment.lost()
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._assignment.assigned(assigned)

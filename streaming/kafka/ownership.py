@@ -1,0 +1,100 @@
+"""Whose a group is: a newcomer that is another job is refused before it fences anybody.
+
+A job is known by its state: another process that has it, or another consumer of the topic that
+holds it, is of the same job. Of one consumer's job each commit names the process that made it; a
+process that finds another one's name there was replaced, and ends.
+
+The one rule: a group that is another job's is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import TopicPartition
+
+from ketal.errors import SettingError
+from ketal.streaming.kafka.clients import LostError
+from ketal.streaming.kafka.part_opening import metadata_of
+from ketal.streaming.kafka.running_job import RunningJob
+from ketal.streaming.kafka.state_storage import Storage
+
+Offsets = Mapping[TopicPartition, Any]
+
+
+def refuse_other_job(engine: RunningJob, storage: Storage, offsets: Offsets) -> None:
+    """Refuse to begin where the group is another job's; `--on-change fresh` takes it over.
+
+    Parameters
+    ----------
+    engine : RunningJob
+        The job.
+    storage : Storage
+        Where its state is.
+    offsets : mapping
+        What the group has committed.
+
+    Raises
+    ------
+    SettingError
+        If the group is another job's.
+    """
+    job = engine.job
+    named = {one: metadata_of(held.metadata) for one, held in offsets.items()}
+    of_jobs = {one: m for one, m in named.items() if "snapshot" in m or "changelog" in m}
+    hint = "\n  hint: give this job a --group-id of its own, and a --state where that is set" + (
+        "" if job.group_id_given else "; the default is the name of the pattern file"
+    )
+    same_topics = [metadata for one, metadata in of_jobs.items() if one.topic in job.topics]
+    if of_jobs and not same_topics:
+        topics = ", ".join(sorted({one.topic for one in of_jobs}))
+        raise SettingError(f"group {job.group_id} is another job's, which reads {topics}{hint}")
+    if job.on_change != "fresh" and not all(map(storage.is_own, same_topics)):
+        raise SettingError(
+            f"group {job.group_id} has committed offsets of these topics with the state "
+            f"elsewhere, and not in {job.store}: the group is another job's, or that state is "
+            f"to be brought here{hint}; --on-change fresh takes the group over, and starts "
+            "anew at the stored offsets"
+        )
+
+
+def check_owner(engine: RunningJob, offsets: Offsets) -> None:
+    """End this process if another one has taken over, or the group is another job's too.
+
+    Parameters
+    ----------
+    engine : RunningJob
+        The job; an earlier session of it has begun.
+    offsets : mapping
+        What the group has committed.
+
+    Raises
+    ------
+    LostError
+        If the offsets of the job's topics are another process's. Or if offsets of other topics have
+        been committed since this process began the last time: each beginning of one job fences the
+        other, and no offsets of its own topics show that.
+    """
+    job = engine.job
+    owners = {
+        metadata_of(held.metadata).get("owner")
+        for one, held in offsets.items()
+        if one.topic in job.topics
+    }
+    if owners - {None, engine.owner}:
+        raise LostError(
+            f"another process of group {job.group_id} has taken over (fenced)\n"
+            "  hint: of two processes with one state the later one goes on; another job is to "
+            "have a --group-id and a --state of its own"
+        )
+    elsewhere = {one: held for one, held in offsets.items() if one.topic not in job.topics}
+    before, engine.elsewhere = engine.elsewhere, elsewhere
+    if before is None or elsewhere == before:
+        return
+    topics = sorted({one.topic for one, held in elsewhere.items() if before.get(one) != held})
+    raise LostError(
+        f"group {job.group_id} is another job's too, which reads {', '.join(topics)}: "
+        "each fences the other\n  hint: give this job a --group-id of its own, and a --state "
+        "where that is set"
+    )

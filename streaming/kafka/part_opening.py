@@ -1,0 +1,117 @@
+"""A part is opened: the state that its committed offsets name is restored, or there is none.
+
+The one rule: a part has the state of what is committed, or the job ends, unless `--on-change fresh`
+says that it begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import TopicPartition
+
+from ketal.errors import StateError
+from ketal.streaming.job.pattern_migration import drain_hint
+from ketal.streaming.kafka.partition_state import Part, Store
+from ketal.streaming.kafka.running_job import RunningJob
+from ketal.streaming.kafka.state_storage import Storage
+
+
+def metadata_of(text: str | None) -> dict[str, Any]:
+    """Return what a commit says beside the offset; nothing if it is not one of ketal's."""
+    try:
+        decoded = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def part_of(engine: RunningJob, positions: Mapping[TopicPartition, int], store: Store) -> Part:
+    """Return a part without state."""
+    return Part(engine.job, engine.program, positions, store, engine.watch)
+
+
+def open_part(
+    engine: RunningJob,
+    storage: Storage,
+    number: int,
+    positions: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, Any],
+    loaded: Any,
+    notices: list[str],
+) -> Part:
+    """Return a part with the state that belongs to the offsets that are committed.
+
+    Parameters
+    ----------
+    engine : RunningJob
+        The job.
+    storage : Storage
+        Where its state is.
+    number : int
+        The number of the part.
+    positions, committed : mapping
+        Of each of its partitions, what is read next, and what is committed; None where nothing is.
+    loaded : Any
+        What the storage has of the part.
+    notices : list of str
+        What became of a change of the program is added here.
+
+    Raises
+    ------
+    StateError
+        If the state does not fit, and `on_change` does not help.
+    """
+    job = engine.job
+    # One consumer restores only what it has committed itself, once it has begun.
+    on_change = "stop" if engine.claimed and not job.is_shared else job.on_change
+    held = [metadata_of(one.metadata) for one in committed.values() if one is not None]
+    commits = [one for one in held if not _is_beginning(one)]
+    try:
+        if not all(map(storage.names_state, held)):
+            raise StateError(
+                f"the offsets of group {job.group_id} were committed by another program, or with "
+                "the state elsewhere"
+            )
+        if not commits:
+            storage.check_unused(number, loaded)
+            part = part_of(engine, positions, storage.empty(number))
+            part.dirty = True
+            return part
+        store, records = storage.restore(number, loaded, commits)
+        part = part_of(engine, positions, store)
+        notice = part.restore(records, on_change)
+        part.dirty = bool(notice) or len(commits) < len(committed)
+        part.metadata = commits[0]
+        if notice:
+            notices.append(f"part {number}: {notice}" if job.is_shared else notice)
+    except StateError as fault:
+        if on_change != "fresh":
+            raise StateError(f"{fault}\n  hint: {_hint(storage, fault, held)}") from None
+        if not held:
+            then = f"beginning anew at the {job.start} messages"
+        elif job.is_shared:
+            then = f"part {number} starts anew at the stored offsets"
+        else:
+            then = "starting anew at the stored offsets, with nothing of what was before"
+        notices.append(f"{fault}; {then}")
+        part = part_of(engine, positions, storage.empty(number, loaded))
+        part.dirty = True
+    return part
+
+
+def _hint(storage: Storage, fault: StateError, held: list[dict[str, Any]]) -> str:
+    if not held:
+        return (
+            "--on-change fresh begins anew, where [kafka] start says; another group_id and "
+            "another [state] store do so too, and leave what is there"
+        )
+    fresh = f"--on-change fresh starts anew at the stored offsets{drain_hint(fault)}"
+    return f"{fresh}; {storage.anew}"
+
+
+def _is_beginning(metadata: Mapping[str, Any]) -> bool:
+    """Return whether a commit says where a partition begins, and no more."""
+    return "changelog" in metadata and "commit" not in metadata

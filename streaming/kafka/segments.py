@@ -1,0 +1,162 @@
+"""A log of segments, each of which holds changed records, cleaned as it grows.
+
+A state is a set of named records. What a commit changes is packed into segments, each with a number
+and each written once; the newest segment that names a record has its value, or says that it is
+removed. So one commit is one message or a few, however many records it changes. Once the log is
+more than twice as large as the live records in it, its oldest segments are cleaned: their live
+records are written again, at the end, and the segments are deleted. (Rosenblum and Ousterhout, "The
+design and implementation of a log-structured file system", 1992.) A commit cleans up to the bytes
+that it writes itself, so none stands still for the whole state; in one pass over the log at least
+half of it is freed while as much is written as is live, so the log stays below three times the live
+records, or `LOG_BYTES_LEAST`.
+
+Because the oldest segment goes first, a removal is written only once: no older
+segment is left by the time that this one goes. And the numbers of the segments that there are have
+no hole: one that was lost is noticed.
+
+To clean a segment is to write again what it holds, so the live records are kept in memory, as the
+bytes that were written.
+
+The one rule: the segments from the oldest to the newest, each over the ones before, are the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from ketal.runtime.state_records import Changes
+
+LOG_BYTES_LEAST = 4_000_000
+"""A log that is smaller is not cleaned, however small the state is."""
+GARBAGE_FACTOR = 2
+"""How many times the size of its live records a log may have before it is cleaned."""
+RECORD_BYTES = 8
+"""What a record takes in a segment beside its name and its value, at most nearly."""
+
+_DECODER = msgspec.msgpack.Decoder(dict[bytes, bytes | None])
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Segments:
+    """The live records of a log, by segment.
+
+    Parameters
+    ----------
+    bytes_max : int
+        How large a segment of several records may be; one of a single record may be larger.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._live: dict[int, dict[bytes, bytes]] = {}
+        """Number of a segment, from the oldest → the records whose newest value it has."""
+        self._sizes: dict[int, int] = {}
+        self._number_of: dict[bytes, int] = {}
+        """Name of a live record → the segment that has it."""
+        self._live_bytes = self._log_bytes = 0
+        self._next = 0
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest segment; that of the next one where there is none."""
+        return next(iter(self._sizes), self._next)
+
+    def begin_after(self, number: int) -> None:
+        """Give the next segment a number above that of one which there was."""
+        self._next = max(self._next, number + 1)
+
+    def restore(self, number: int, content: bytes) -> None:
+        """Put a segment that was read over those before it.
+
+        Raises
+        ------
+        msgspec.DecodeError
+            If it is none.
+        """
+        self._put(number, _DECODER.decode(content), len(content))
+
+    def records(self) -> dict[bytes, bytes]:
+        """Return the live records."""
+        return {name: value for live in self._live.values() for name, value in live.items()}
+
+    def append(self, changes: Changes) -> dict[int, bytes | None]:
+        """Write what changed, and clean what is due.
+
+        Parameters
+        ----------
+        changes : mapping of bytes to (bytes or None)
+            Of each record its new value; None where it is removed.
+
+        Returns
+        -------
+        dict of int to (bytes or None)
+            Of each segment its content; None of one that is to be deleted.
+        """
+        out: dict[int, bytes | None] = {}
+        # What the log does not have needs no removal.
+        rows = {n: v for n, v in changes.items() if v is not None or n in self._number_of}
+        for name in rows:
+            self._remove(name)
+        written = sum(map(_size, rows.items()))
+        moved, live = 0, self._live_bytes + written
+        while self._sizes and moved <= written:
+            if self._log_bytes + written + moved <= max(LOG_BYTES_LEAST, GARBAGE_FACTOR * live):
+                break
+            oldest = self.first
+            for name, value in list(self._live[oldest].items()):
+                self._remove(name)
+                rows[name] = value
+                moved += _size((name, value))
+            self._log_bytes -= self._sizes.pop(oldest)
+            del self._live[oldest]
+            out[oldest] = None
+        for chunk in self._chunks(rows):
+            content = _encode(chunk)
+            out[self._next] = content
+            self._put(self._next, chunk, len(content))
+        return out
+
+    def _chunks(self, rows: Mapping[bytes, bytes | None]) -> Iterator[dict[bytes, bytes | None]]:
+        """Yield records in as few chunks as fit into segments."""
+        chunk: dict[bytes, bytes | None] = {}
+        size = 0
+        for row in rows.items():
+            more = _size(row)
+            if chunk and size + more > self._bytes_max:
+                yield chunk
+                chunk, size = {}, 0
+            chunk[row[0]] = row[1]
+            size += more
+        if chunk:
+            yield chunk
+
+    def _put(self, number: int, rows: Mapping[bytes, bytes | None], size: int) -> None:
+        live = self._live[number] = {}
+        for name, value in rows.items():
+            self._remove(name)
+            if value is not None:
+                live[name] = value
+                self._number_of[name] = number
+                self._live_bytes += _size((name, value))
+        self._sizes[number] = size
+        self._log_bytes += size
+        self._next = number + 1
+
+    def _remove(self, name: bytes) -> None:
+        """Take a record out of the segment that has it, if one has."""
+        number = self._number_of.pop(name, None)
+        if number is not None:
+            self._live_bytes -= _size((name, self._live[number].pop(name)))
+
+
+def _size(row: tuple[bytes, bytes | None]) -> int:
+    name, value = row
+    return len(name) + len(value or b"") + RECORD_BYTES
+
+
+def hole_in(numbers: Iterable[int], first: int) -> int | None:
+    """Return the least number that is missing between `first` and the largest; None if none is."""
+    there = set(numbers)
+    return next((n for n in range(first, max(there, default=first)) if n not in there), None)

@@ -1,0 +1,232 @@
+"""Where a job keeps the state of its parts between two processes: a folder, or a topic.
+
+What is committed with the offsets names the state that belongs to them. A folder holds the state of
+one part; a topic holds that of part n in its partition n.
+
+The one rule: state is restored only where it is the one that a commit names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+
+from ketal.errors import StateError
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.locks import locked
+from ketal.streaming.kafka.file_state_store import Claim, Saved
+from ketal.streaming.kafka.partition_state import Store
+from ketal.streaming.kafka.topic_state_store import Changelog, Loaded, check_topic, load
+
+Metadata = Mapping[str, Any]
+"""What a commit says beside an offset."""
+
+
+class Storage(Protocol):
+    """Where the state of a job's parts is."""
+
+    anew: str
+    """How to begin at the beginning of the topics, for a hint."""
+
+    def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[bool]:
+        """Return a context in which no other process begins here; False if the job is to end."""
+
+    def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
+        """Raise a SettingError if it cannot hold so many parts."""
+
+    def names_state(self, metadata: Metadata) -> bool:
+        """Return whether a commit is of a job with its state in a storage of this kind, here."""
+
+    def is_own(self, metadata: Metadata) -> bool:
+        """Return whether the state that a commit names is here, damaged or not."""
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Return what a commit says of the state of a name."""
+
+    def load(
+        self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
+    ) -> dict[int, Any]:
+        """Return what there is of some parts; without `open_too`, up to an open transaction."""
+
+    def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
+        """Return whether what was loaded is of these commits, and not of one before or after."""
+
+    def check_unused(self, number: int, loaded: Any) -> None:
+        """Raise a StateError if there is state of a part of which nothing is committed."""
+
+    def restore(
+        self, number: int, loaded: Any, commits: Sequence[Metadata]
+    ) -> tuple[Store, dict[bytes, bytes]]:
+        """Return the store of a part, and the records of the state that its commits name."""
+
+    def empty(self, number: int, loaded: Any = None) -> Store:
+        """Return the store of a part that begins anew, whatever there was."""
+
+    def begun(self) -> None:
+        """Note that something is committed with state of this storage."""
+
+
+class FolderStorage:
+    """State in a folder, of one part.
+
+    While a process begins, it has the folder for itself, until the folder names its job: of two
+    jobs that are started in one folder at the same moment, the second one finds the first there.
+    Once it has begun it does not keep others out, for a second process of the group takes over.
+
+    The folder is of one group, and names it, and the topics that its state is of: two jobs of one
+    name would remove each other's state. It also notes that something was committed; where Kafka
+    then has no offsets, these have expired, and beginning anew would repeat all verdicts.
+
+    Parameters
+    ----------
+    job : Job
+        Names the folder.
+    """
+
+    anew = "another group_id starts at the beginning of the topics"
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._claim: Claim | None = None
+
+    @contextmanager
+    def exclusive(self, stopping: Callable[[], bool]) -> Iterator[bool]:
+        """Return a context in which no other process begins here; False if the job is to end."""
+        with locked(self._job.state, self._job.call_timeout_ms / 1e3, stopping) as is_locked:
+            if is_locked:
+                self._claim = Claim(self._job.state, self._job.group_id, self._job.topics)
+            yield is_locked
+
+    def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
+        """Raise nothing: the one part that there is has a folder."""
+
+    def names_state(self, metadata: Metadata) -> bool:
+        """Return whether a commit names a snapshot."""
+        return bool(metadata.get("snapshot"))
+
+    def is_own(self, metadata: Metadata) -> bool:
+        """Return whether the folder is that of the state which a commit names, damaged or not."""
+        log = str(metadata.get("snapshot", "")).partition("@")[0]
+        return bool(log) and (self._has_begun or (self._job.state / log).exists())
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._claim is not None and self._claim.begun
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Return the name of the snapshot."""
+        return {"snapshot": name}
+
+    def load(
+        self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
+    ) -> dict[int, Any]:
+        """Return nothing: the snapshot is read once its name is known."""
+        return dict.fromkeys(numbers)
+
+    def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
+        """Return True: a snapshot that is named stays."""
+        return True
+
+    def check_unused(self, number: int, loaded: Any) -> None:
+        """Raise a StateError if the folder has state, and nothing is committed."""
+        if self._has_begun:
+            raise StateError(
+                f"group {self._job.group_id} has no offsets at {self._job.bootstrap_servers}, and "
+                f"{self._job.state} holds the state of what it had committed: they have expired or "
+                "were deleted, or this is another Kafka"
+            )
+
+    def restore(
+        self, number: int, loaded: Any, commits: Sequence[Metadata]
+    ) -> tuple[Store, dict[bytes, bytes]]:
+        """Return the store, and the records of the newest snapshot that is named."""
+        store = Saved(self._job.state)
+        # A topic that was left out for a while names an older one.
+        return store, store.read(max(str(one["snapshot"]) for one in commits))
+
+    def empty(self, number: int, loaded: Any = None) -> Store:
+        """Return a store that has read nothing."""
+        return Saved(self._job.state)
+
+    def begun(self) -> None:
+        """Note in the folder that something is committed with its state."""
+        if self._claim is not None:
+            self._claim.committed()
+
+
+class TopicStorage:
+    """State in a topic, of one part in each partition.
+
+    Parameters
+    ----------
+    job : Job
+        Names the topic.
+    """
+
+    anew = "another group_id and state topic start at the beginning of the topics"
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._topic = job.changelog
+        self._parts = 1
+
+    def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[bool]:
+        """Return a context of no effect: Kafka fences whoever begins at the same moment."""
+        return nullcontext(True)
+
+    def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
+        """Raise a SettingError if the topic cannot hold so many parts."""
+        self._parts = parts
+        check_topic(self._job, parts, numbers)
+
+    def names_state(self, metadata: Metadata) -> bool:
+        """Return whether a commit names the topic."""
+        return metadata.get("changelog") == self._topic
+
+    is_own = names_state
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Return where the state is, and which commit it is of; of none, where it will be."""
+        assert self._topic is not None
+        return {"changelog": self._topic} | ({"commit": name} if name else {})
+
+    def load(
+        self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
+    ) -> dict[int, Any]:
+        """Return what the partitions of some parts hold."""
+        return dict(load(self._job, numbers, stopping, open_too=open_too))
+
+    def is_of(self, loaded: Loaded, commits: Sequence[Metadata]) -> bool:
+        """Return whether what was loaded is of these commits; what is damaged counts as such."""
+        return loaded.fault is not None or loaded.commit in [one.get("commit") for one in commits]
+
+    def check_unused(self, number: int, loaded: Loaded) -> None:
+        """Raise a StateError if the topic has state of a part of which nothing is committed."""
+        if loaded.keys:
+            raise StateError(
+                f"the changelog {self._topic}/{number} holds state, and group "
+                f"{self._job.group_id} has committed nothing: it is of another group"
+            )
+
+    def restore(
+        self, number: int, loaded: Loaded, commits: Sequence[Metadata]
+    ) -> tuple[Store, dict[bytes, bytes]]:
+        """Return the store, and the records of what was loaded."""
+        store = Changelog(self._job, number, self._parts)
+        return store, store.restore(loaded, [str(one.get("commit")) for one in commits])
+
+    def empty(self, number: int, loaded: Loaded | None = None) -> Store:
+        """Return a store whose first commit deletes what was loaded."""
+        store = Changelog(self._job, number, self._parts)
+        if loaded is not None:
+            store.discard(loaded)
+        return store
+
+    def begun(self) -> None:
+        """Note nothing: the commit itself is in the topic."""
+
+
+def storage_of(job: Job) -> Storage:
+    """Return where a job keeps its state."""
+    return FolderStorage(job) if job.changelog is None else TopicStorage(job)

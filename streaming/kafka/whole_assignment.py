@@ -1,0 +1,141 @@
+"""The assignment of one consumer: all partitions, as one part.
+
+Each session begins with a commit of its own, which fences an earlier process of the job and names
+this one as the owner of the offsets. All that may be refused is found out before: a job that runs
+goes on as it is.
+
+The one rule: of two processes of one job the later one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import TopicPartition
+
+from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.clients import StoppedError
+from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
+from ketal.streaming.kafka.part_opening import metadata_of, open_part
+from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.session import Assignment, ChangedError
+
+AHEAD_MAX = 5
+"""So often the state is read ahead of one that commits meanwhile."""
+
+
+class WholeAssignment(Assignment):
+    """All partitions, as one part."""
+
+    def begin(self) -> bool:
+        """Fence whoever was here before, restore the state, and claim it."""
+        with self._storage.exclusive(lambda: self._engine.stopping) as is_exclusive:
+            if is_exclusive:
+                self._begin()
+        return is_exclusive
+
+    def _begin(self) -> None:
+        """Begin, while nobody else begins with this state."""
+        session, connection = self._session, self._connection
+        offsets = connection.group_offsets()
+        if self._engine.claimed:
+            check_owner(self._engine, offsets)
+        else:
+            refuse_other_job(self._engine, self._storage, offsets)
+        connection.connect_consumer()
+        partitions = connection.inputs()
+        self._storage.check(connection.numbers, 1)
+        own = self._own(offsets)
+        notices: list[str] = []
+        part = None
+        if own and not self._engine.claimed:
+            part, own = self._opened_ahead(own, notices)
+        connection.connect_producer(clients.transactional_id(self._job))
+        connection.consumer.assign(partitions)
+        committed = connection.committed(partitions)
+        positions = connection.beginnings(committed)
+        for one, offset in positions.items():
+            connection.consumer.seek(one, offset)
+        if part is not None and _named(committed) != _named(own):
+            part.store.close()
+            part = None
+        if part is None:
+            notices.clear()
+            part = self._opened(positions, committed, self._loaded(open_too=True), notices)
+        session.note_ends(partitions)
+        part.dirty = True  # The first commit names the owner.
+        session.hold([part])
+        session.commit()
+        self._storage.begun()
+        session.report(notices)
+        session.begun()
+
+    def _own(self, offsets: Offsets) -> Offsets:
+        """Return the offsets of the job's topics."""
+        return {one: held for one, held in offsets.items() if one.topic in self._job.topics}
+
+    def _opened_ahead(self, own: Offsets, notices: list[str]) -> tuple[Part | None, Offsets]:
+        """Return the part as it is before anybody is fenced, and the offsets that it is of.
+
+        There is none where a job that still runs commits each time before its state is read. Where
+        nobody commits, and the state is of another commit all the same, the end of its transaction
+        is not in the topic yet: it is once the next producer has begun.
+        """
+        for _ in range(AHEAD_MAX):
+            loaded = self._loaded(open_too=False)
+            commits = [metadata_of(held.metadata) for held in own.values()]
+            if self._storage.is_of(loaded, commits):
+                positions = {one: held.offset for one, held in own.items()}
+                return self._opened(positions, own, loaded, notices), own
+            before, own = own, self._own(self._connection.group_offsets())
+            if _named(own) == _named(before):
+                break
+        return None, own
+
+    def _loaded(self, *, open_too: bool) -> Any:
+        """Return what the storage has."""
+        loaded = self._storage.load([0], lambda: self._engine.stopping, open_too=open_too)
+        if not loaded:
+            raise StoppedError("reading the state")
+        return loaded[0]
+
+    def _opened(
+        self, positions: Mapping[TopicPartition, int], committed: Offsets, loaded: Any,
+        notices: list[str],
+    ) -> Part:  # fmt: skip
+        """Return the part with the state that the offsets name."""
+        return open_part(self._engine, self._storage, 0, positions, committed, loaded, notices)
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages."""
+        batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
+            timeout_ms=timeout_ms
+        )
+        return batches
+
+    def close(self) -> None:
+        """Close nothing: the clients are the session's."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a part: always, once it has begun."""
+        return True
+
+    @property
+    def member(self) -> Any:
+        """As whom the offsets are committed."""
+        return self._connection.consumer.group_metadata()
+
+    def check_partitions(self) -> None:
+        """Begin again if a topic has other partitions than before."""
+        if set(self._connection.inputs()) != set(self._session.part_of):
+            raise ChangedError("the topics have other partitions than before")
+
+
+def _named(committed: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
+    """Return what decides about a part: its partitions, their offsets, and what these name."""
+    return {
+        one: None if held is None else (held.offset, held.metadata)
+        for one, held in committed.items()
+    }

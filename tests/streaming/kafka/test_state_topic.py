@@ -1,0 +1,181 @@
+"""One consumer with its state in a topic: of any pattern, and without a folder to keep."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+import ketal
+from ketal.errors import SettingError, StateError
+from ketal.streaming import plan
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+from ketal.streaming.kafka.engine import Engine
+from tests.streaming.conftest import make_topic
+from tests.streaming.jobs import (
+    END,
+    FORKS,
+    Running,
+    Told,
+    Topic,
+    accept,
+    committed,
+    expected,
+    job_of,
+    produce,
+    run,
+    until,
+)
+from tests.streaming.kafka.test_process_faults import (
+    PATIENCE_S,
+    Command,
+    check_zombie,
+    pairs,
+    sending,
+)
+
+WHOLE_FORKS = FORKS.replace(
+    "order CausalOrder; partition by height;", "order CausalOrder(total);"
+).replace("hash != First.hash", "hash != First.hash && height == First.height")
+"""Neither partitioned, nor one that any order answers alike: no several consumers run it."""
+KILLS = 3
+
+
+class TopicCommand(Command):
+    """`ketal stream` with its state in a topic."""
+
+    def __init__(self, folder: Path, broker: Broker, source: str, verdicts: str) -> None:
+        super().__init__(folder, broker, source, verdicts)
+        (folder / "forks.ketal").write_text(WHOLE_FORKS)
+        self.reader = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
+        self.topic = make_topic(broker, 1, "compact")
+        job = folder / "job.toml"
+        job.write_text(job.read_text().replace("dir:state", f"kafka:{self.topic}"))
+
+    def snapshots(self) -> int:
+        """Return how much was written to the topic."""
+        part = TopicPartition(self.topic, 0)
+        return int(self.reader.end_offsets([part])[part])
+
+
+def in_topic(broker: Broker, source: str, folder: Path, **options: Any) -> Job:
+    """Return a job with its state in a topic."""
+    topic = options.pop("changelog", None) or make_topic(broker, 1, "compact")
+    return job_of(broker, [source], folder, until_end=True, changelog=topic, **options)
+
+
+def test_kill_9_loses_nothing_and_doubles_nothing(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Each process begins where the last one's commit was, with nothing but the topics."""
+    chance = random.Random(1)
+    source, sink = topic(3), topic()
+    lines = pairs()[:2_000]
+    messages = [(source, chance.randrange(3), line) for line in lines]
+    send = sending(broker, messages)
+    send(len(messages) // 3)
+    command = TopicCommand(tmp_path, broker, source, f"kafka:{sink}")
+    for _ in range(KILLS):
+        before = command.snapshots()
+        with command.running() as process:
+            command.await_snapshot(before + chance.randint(4, 12), process, lambda: send(5))
+            time.sleep(chance.random() * 0.05)
+            process.kill()
+            process.wait()
+    send(len(messages))
+    produce(broker, [(source, n, END) for n in range(3)])
+    with command.running("--output", "json") as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(WHOLE_FORKS), lines, tmp_path)]
+    assert len(wanted) == len(lines) // 2
+    found = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    assert sorted(found) == sorted(wanted)
+    (summary,) = map(json.loads, out.splitlines())
+    assert summary["summary"]["kafka"] == {"messages": len(lines) + 3, "control": 3}
+    assert not command.state.exists()
+
+
+def test_a_zombie_ends_and_its_successor_goes_on(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    source, sink = topic(), topic()
+    command = TopicCommand(tmp_path, broker, source, f"kafka:{sink}")
+    check_zombie(command, ketal.compile(WHOLE_FORKS), broker, source, sink)
+
+
+def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Another program, another topic; also while the one that runs commits again and again."""
+    source, sink, told = topic(), topic(), Told()
+    program, changed = ketal.compile(WHOLE_FORKS), ketal.compile(FORKS)
+    job = in_topic(broker, source, tmp_path, verdicts=Target("kafka", sink), commit_interval_ms=1)
+    running = Running(Engine(replace(job, until_end=False), program, told.hooks()))
+    running.start()
+    until(lambda: running.engine.claimed)
+    away = make_topic(broker, 1, "compact")
+    quiet = replace(job, verdicts=Target("stdout"), rejected=Target("stdout"))
+    try:
+        for number in range(1, 4):
+            produce(broker, [(source, 0, accept("a", number, number))])
+            with pytest.raises(StateError, match="another program"):
+                run(quiet, changed)
+            with pytest.raises(SettingError, match=f"elsewhere, and not in kafka:{away}"):
+                run(replace(quiet, changelog=away), program)
+        produce(broker, [(source, 0, accept("b", 1, 1))])
+        assert len(committed(broker, sink, least=1)) == 1
+        assert told.sentences == []
+        assert running.engine.figures.restarts == 0
+    finally:
+        running.engine.stop()
+        running.join(PATIENCE_S)
+    assert running.fault is None
+
+
+def test_state_that_does_not_belong_is_refused_or_left(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """Of another group, of several consumers, in a topic of several partitions."""
+    source, program = topic(2), ketal.compile(WHOLE_FORKS)
+    produce(broker, [(source, n, accept("a", n + 1, n)) for n in range(2)])
+    job = in_topic(broker, source, tmp_path)
+    run(job, program)
+    with pytest.raises(StateError, match=r"it is of another group(.|\n)*--on-change fresh"):
+        run(replace(job, group_id="another"), program)
+    told = Told()
+    run(replace(job, group_id="another", on_change="fresh"), program, told)
+    assert any("beginning anew at the earliest messages" in one for one in told.sentences)
+    with pytest.raises(SettingError, match="has 2 partitions, and one consumer's state takes 1"):
+        run(in_topic(broker, topic(), tmp_path, changelog=make_topic(broker, 2)), program)
+
+
+def test_partitions_that_are_added_are_read(broker: Broker, topic: Topic, tmp_path: Path) -> None:
+    from kafka import KafkaAdminClient
+
+    source, program = topic(), ketal.compile(WHOLE_FORKS)
+    produce(broker, [(source, 0, accept("a", 1, 1))])
+    job = in_topic(broker, source, tmp_path)
+    run(job, program)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_partitions({source: 2})
+    produce(broker, [(source, 1, accept("b", 1, 1)), (source, 1, END), (source, 0, END)])
+    engine = run(job, program)
+    assert engine.summary is not None
+    assert engine.summary["patterns"]["Forks"]["matches"] == 1
+
+
+def test_the_plan_says_that_one_consumer_reads_all() -> None:
+    program = ketal.compile(WHOLE_FORKS)
+    job = Job(pattern="p", topics=["t"], bootstrap_servers="b", group_id="g", changelog="state")
+    text = "\n".join(plan.lines(job, program))
+    assert "one consumer that reads all partitions" in text
+    assert "state: kafka:state" in text
+    assert "all of them in this process" in text
