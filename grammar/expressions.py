@@ -23,6 +23,7 @@ from ketal.grammar.bare_names import DeclaredNames, nearest, reads_as_reference
 from ketal.grammar.printer import render_value
 from ketal.grammar.reader import too_deep
 from ketal.model import syntax as ast
+from ketal.model.guard_functions import FUNCTIONS
 from ketal.model.limits import Limits
 
 _Tree: TypeAlias = Tree[Token]
@@ -30,8 +31,8 @@ Fault: TypeAlias = Callable[..., None]
 
 GUARDS = frozenset(
     {
-        "or", "and", "not", "comparison", "membership", "matches", "localhost", "registered",
-        "call", "host", "origin", "exists", "causal", "conc",
+        "or", "and", "not", "comparison", "membership", "matches", "localhost", "function",
+        "call", "predicate", "causal", "conc",
     }
 )  # fmt: skip
 UNITS = {
@@ -40,7 +41,7 @@ UNITS = {
     "H": "h", "day": "d", "days": "d", "msec": "ms", "millis": "ms", "milliseconds": "ms",
     "usec": "us", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
 }  # fmt: skip
-OPERATORS = ("Causal", "Conc", "call", "host", "origin", "exists")
+OPERATORS = ("Causal", "Conc", "call", *FUNCTIONS)
 DIGITS_MAX = 309
 _NOT_IN_RE2 = "RE2 has no look-around and no backreferences"
 _REGEX_HINTS = {
@@ -142,12 +143,23 @@ class Expressions:
     def _localhost(self, tree: _Tree, depth: int) -> ast.Guard:
         return ast.Localhost(span=span_of(tree))
 
-    def _registered(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _predicate(self, tree: _Tree, depth: int) -> ast.Guard:
+        name, argument = cast("tuple[Token, _Tree]", tree.children)
+        value = self.value(argument, depth)
+        if name == "exists" and not isinstance(value, ast.Field | ast.Attribute | ast.Reference):
+            self.fault(
+                "K013", "`exists` is about an attribute", span_of(tree),
+                "an attribute whose name is taken is written `data.name`",
+            )  # fmt: skip
+            value = ast.Field("id")
+        return ast.Function(str(name), (value,), span=span_of(tree))
+
+    def _function(self, tree: _Tree, depth: int) -> ast.Guard:
         name = cast(Token, tree.children[0])
         arguments = [cast(_Tree, a) for a in tree.children[1:] if a is not None]
         of_events = any(self._is_guard(argument) for argument in arguments)
         meant = nearest(name.lower(), {word.lower() for word in OPERATORS}, 0.7 if of_events else 1)
-        if of_events or meant is not None:
+        if name not in FUNCTIONS and (of_events or meant is not None):
             # Its argument is a guard, so judging it as a value would only confuse.
             spelt = next((word for word in OPERATORS if word.lower() == meant), None)
             self.fault(
@@ -161,7 +173,7 @@ class Expressions:
             )
             return ast.Truth(True)
         values = tuple(self.value(argument, depth) for argument in arguments)
-        return ast.Registered(str(name), values, span=span_of(tree))
+        return ast.Function(str(name), values, span=span_of(tree))
 
     def _is_guard(self, tree: _Tree) -> bool:
         """Return whether an argument is a guard, or the name of an event or a step."""
@@ -174,22 +186,6 @@ class Expressions:
         result, target, *arguments = cast("list[Token | None]", tree.children)
         types = tuple(str(a) for a in arguments if a is not None)
         return ast.Call(str(result), str(target), types, span=span_of(tree))
-
-    def _host(self, tree: _Tree, depth: int) -> ast.Guard:
-        return ast.Host(self.string(cast(Token, tree.children[0])), span=span_of(tree))
-
-    def _origin(self, tree: _Tree, depth: int) -> ast.Guard:
-        return ast.Origin(self.string(cast(Token, tree.children[0])), span=span_of(tree))
-
-    def _exists(self, tree: _Tree, depth: int) -> ast.Guard:
-        of = self.value(cast(_Tree, tree.children[0]), depth)
-        if not isinstance(of, ast.Field | ast.Attribute | ast.Reference):
-            self.fault(
-                "K013", "`exists` is about an attribute", span_of(tree),
-                "an attribute whose name is taken is written `data.name`",
-            )  # fmt: skip
-            of = ast.Field("id")
-        return ast.Exists(of, span=span_of(tree))
 
     def _causal(self, tree: _Tree, depth: int) -> ast.Guard:
         guard, anchor, at = self._anchored(tree, depth)
@@ -230,7 +226,7 @@ class Expressions:
     def _no_value(self, tree: _Tree) -> None:
         message = "this is a guard, where a value is wanted"
         hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
-        if tree.data == "registered":
+        if tree.data == "function":
             message = f"the language has no function `{tree.children[0]}` that gives a value"
             hint = (
                 "have the program log the value as an attribute, or register a guard that "

@@ -279,15 +279,9 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
             text = name
         case ast.Call(result=result, target=target, arguments=arguments):
             text = f"call({result} {target}({', '.join(arguments)}))"
-        case ast.Host(glob=glob):
-            text = f"host({_string(glob)})"
-        case ast.Origin(glob=glob):
-            text = f"origin({_string(glob)})"
         case ast.Localhost():
             text = "localhost"
-        case ast.Exists(of=of):
-            text = f"exists({render_value(of, scope)})"
-        case ast.Registered(name=name, arguments=values):
+        case ast.Function(name=name, arguments=values):
             text = f"{name}({', '.join(render_value(v, scope) for v in values)})"
         case ast.Causal(guard=inner, anchor=anchor):
             text = f"Causal({_anchored(inner, anchor, scope)})"

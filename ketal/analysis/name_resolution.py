@@ -24,6 +24,7 @@ from ketal.analysis.statements import (
 from ketal.analysis.value_kinds import guard_findings
 from ketal.errors import Diagnostic, Span
 from ketal.model import syntax as ast
+from ketal.model.guard_functions import FUNCTIONS
 
 _STATEMENTS = frozenset(
     {
@@ -134,7 +135,7 @@ class _Findings:
                         self._known_step(anchor, part.anchor_span or part.span, names)
                 case ast.ParamRef(name=name) if name not in params:
                     self.add(unknown_param(part, params))
-                case ast.Registered(name=name) if name not in registered:
+                case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
                     self._unknown_guard(part, names, registered)
         values = {name: declared.value for name, declared in params.items()}
         for finding in guard_findings(node, values, registered):
@@ -206,7 +207,7 @@ class _Findings:
         )  # fmt: skip
 
     def _unknown_guard(
-        self, node: ast.Registered, names: Mapping[str, _Declaration],
+        self, node: ast.Function, names: Mapping[str, _Declaration],
         registered: Mapping[str, RegisteredGuard],
     ) -> None:  # fmt: skip
         name = node.name
@@ -217,8 +218,8 @@ class _Findings:
                 f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
             )  # fmt: skip
             return
-        own = {"call", "host", "origin", "exists", "Causal", "Conc"}
-        hint = did_you_mean(name, own | set(registered), 0.7)
+        known = {"call", "Causal", "Conc", *FUNCTIONS, *registered}
+        hint = did_you_mean(name, known, 0.7)
         self.error(
             "K104", f"there is no guard `{name}`", node.span,
             hint or "the language has no functions; add a guard with "
@@ -513,15 +514,9 @@ def _names(node: ast.Node) -> set[str]:
 def _outside_references(node: ast.Node) -> Iterator[ast.Node]:
     """Yield a value and its parts, except for the parts of references."""
     yield node
-    match node:
-        case ast.ListOf(items=items):
-            for item in items:
-                yield from _outside_references(item)
-        case ast.Arithmetic(operands=operands):
-            for part in operands:
-                yield from _outside_references(part)
-        case ast.Negative(operand=operand):
-            yield from _outside_references(operand)
+    if not isinstance(node, ast.Reference):
+        for child in ast.children(node):
+            yield from _outside_references(child)
 
 
 def _event_of(step: str, names: Mapping[str, _Declaration]) -> str:

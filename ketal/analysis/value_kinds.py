@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.registered_guards import Kind, RegisteredGuard
+from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.model import syntax as ast
+from ketal.model.guard_functions import FUNCTIONS, Kind
 
 Params = Mapping[str, ast.Literal | ast.Duration]
 
@@ -59,8 +60,12 @@ def guard_findings(
                     yield from _operand(op, operand, part, params)
             case ast.Negative(operand=operand):
                 yield from _operand("-", operand, part, params)
-            case ast.Registered(name=name) if name in registered:
-                yield from _call(part, registered[name], params)
+            case ast.Function(name=name):
+                guard = FUNCTIONS.get(name) or registered.get(name)
+                if guard is not None:
+                    yield from _call(part, guard.parameters, params)
+                if name in FUNCTIONS:
+                    yield from _constants(part, len(FUNCTIONS[name].constants))
 
 
 def _comparison(node: ast.Comparison, params: Params) -> Iterator[Finding]:
@@ -102,22 +107,30 @@ def _operand(op: str, operand: ast.Value, node: ast.Node, params: Params) -> Ite
         )  # fmt: skip
 
 
-def _call(node: ast.Registered, guard: RegisteredGuard, params: Params) -> Iterator[Finding]:
-    wanted, given = len(guard.parameters), len(node.arguments)
+def _call(node: ast.Function, parameters: tuple[Kind, ...], params: Params) -> Iterator[Finding]:
+    wanted, given = len(parameters), len(node.arguments)
     if wanted != given:
         wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
         yield (
-            "K104", "error", f"the guard `{guard.name}` takes {wants}, not {given}", node.span,
-            f"it is called with ({', '.join(guard.parameters)})",
+            "K104", "error", f"the guard `{node.name}` takes {wants}, not {given}", node.span,
+            f"it is called with ({', '.join(parameters)})",
         )  # fmt: skip
         return
-    for number, (kind, argument) in enumerate(
-        zip(guard.parameters, node.arguments, strict=True), 1
-    ):
+    for number, (kind, argument) in enumerate(zip(parameters, node.arguments, strict=True), 1):
         actual = kind_of(argument, params)
         if "any" not in (kind, actual) and kind != actual:
             yield (
                 "K112", "error",
-                f"argument {number} of `{guard.name}` is a {kind}, and this is a {actual}",
+                f"argument {number} of `{node.name}` is a {kind}, and this is a {actual}",
                 argument.span or node.span, "the guard is never true",
+            )  # fmt: skip
+
+
+def _constants(node: ast.Function, count: int) -> Iterator[Finding]:
+    """Yield the last `count` arguments that are no constants."""
+    for argument in node.arguments[len(node.arguments) - count :]:
+        if not isinstance(argument, ast.Literal | ast.Duration | ast.ParamRef):
+            yield (
+                "K104", "error", f"`{node.name}` takes a constant here", argument.span or node.span,
+                "only the first argument may be an attribute",
             )  # fmt: skip

@@ -497,11 +497,11 @@ class _Compilation:
                 self.spans.get(two),
                 "both readings are followed; a run may need several configurations",
             )
-        registered = {n.name for n in syntax.walk(p) if isinstance(n, syntax.Registered)} | {
+        called = {
             n.name
-            for e in self.file.events
-            for n in syntax.walk(e)
-            if isinstance(n, syntax.Registered)
+            for part in (p, *self.file.events)
+            for n in syntax.walk(part)
+            if isinstance(n, syntax.Function)
         }
         return CompiledPattern(
             name=p.name,
@@ -522,7 +522,7 @@ class _Compilation:
             ),
             warnings=tuple(self.diagnostics),
             registered=tuple(
-                self.registered[name] for name in sorted(registered) if name in self.registered
+                self.registered[name] for name in sorted(called) if name in self.registered
             ),
             limits=self.limits,
             source=source,

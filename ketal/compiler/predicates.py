@@ -24,6 +24,7 @@ from typing import Any
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.errors import Span, pattern_error
 from ketal.model import syntax
+from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
 from ketal.model.limits import Limits
 from ketal.model.values import Key, kind
 
@@ -41,9 +42,9 @@ class Atom:
     Attributes
     ----------
     shape : str
-        `compare`, `member`, `matches`, `exists`, `host`, `origin`, `localhost`, `type`,
-        `result`, `arguments`, `registered`; relational ones also `before`,
-        `concurrent` (payload: the anchor) and `barred` (payload: a number).
+        `compare`, `member`, `localhost`, `registered`, or the name of a predicate of
+        `ketal.model.guard_functions`; relational ones also `before`, `concurrent`
+        (payload: the anchor) and `barred` (payload: a number).
     payload : tuple
         Its operands, as syntax nodes and constants; equal payloads are one atom.
     expects : bool
@@ -174,6 +175,18 @@ def mentions_run(node: syntax.Node) -> bool:
     return any(isinstance(n, syntax.Reference) for n in syntax.walk(node))
 
 
+def subject(atom: Atom) -> syntax.Value | None:
+    """Return the one value that an atom is about; None if there is none, or it is calculated."""
+    of: Any = None
+    if atom.shape in PREDICATES:
+        of, _ = PREDICATES[atom.shape].read(atom.payload)
+    elif atom.shape == "member":
+        of = atom.payload[0]
+    elif atom.shape == "compare" and constant_of(atom.payload[2]) is not None:
+        of = atom.payload[1]
+    return None if callable(of) else of
+
+
 def registers(atom: Atom) -> tuple[bool, frozenset[str], bool]:
     """Return the registers that a relational atom reads: prior, steps by name, history."""
     if atom.shape in ("before", "concurrent"):
@@ -243,28 +256,33 @@ class Lowering:
                 return self._relation("concurrent", inner, anchor, positive)
             case syntax.Call():
                 return self._call(guard, positive)
-            case syntax.Host(glob=glob):
-                return self._variable(Atom("host", (glob,)), positive)
-            case syntax.Origin(glob=glob):
-                return self._variable(Atom("origin", (glob,)), positive)
             case syntax.Localhost():
                 return self._variable(Atom("localhost", ()), positive)
-            case syntax.Exists(of=of):
-                atom = Atom("exists", (of,), relational=mentions_run(of))
-                return self._variable(atom, positive)
             case syntax.Matches(value=value, regex=text):
-                return self._unsure("matches", (value, text), positive, mentions_run(guard))
-            case syntax.Registered(name=name, arguments=arguments):
-                version = self.registered[name].version
-                return self._unsure(
-                    "registered", (name, version, arguments), positive, mentions_run(guard)
-                )
+                return self._unsure("matches", (value, text), positive, mentions_run(value))
+            case syntax.Function(name=name, arguments=arguments) if name in FUNCTIONS:
+                return self._function(FUNCTIONS[name], arguments, positive)
+            case syntax.Function(name=name, arguments=arguments):
+                payload = (name, self.registered[name].version, arguments)
+                return self._unsure("registered", payload, positive, mentions_run(guard))
         raise AssertionError(guard)
 
     def _unsure(
         self, shape: str, payload: tuple[Any, ...], positive: bool, relational: bool
     ) -> Formula:
         return self._variable(Atom(shape, payload, positive, relational, decided=False))
+
+    def _function(
+        self, predicate: Predicate, arguments: tuple[syntax.Value, ...], positive: bool
+    ) -> Formula:
+        """Lower a call of a predicate; its constants stand in the payload as plain values."""
+        first = len(arguments) - len(predicate.constants)
+        constants = (constant_of(argument) for argument in arguments[first:])
+        payload = (*arguments[:first], *constants)
+        relational = any(map(mentions_run, arguments[:first]))
+        if predicate.decided:
+            return self._variable(Atom(predicate.name, payload, True, relational), positive)
+        return self._unsure(predicate.name, payload, positive, relational)
 
     def _compare(self, op: str, left: Any, right: Any, positive: bool) -> Formula:
         op = op if positive else COMPLEMENT[op]
