@@ -62,10 +62,10 @@ def guard_findings(
                 yield from _operand("-", operand, part, params)
             case ast.Function(name=name):
                 guard = FUNCTIONS.get(name) or registered.get(name)
-                if guard is not None:
-                    yield from _call(part, guard.parameters, params)
-                if name in FUNCTIONS:
-                    yield from _constants(part, len(FUNCTIONS[name].constants))
+                if guard is not None and len(guard.parameters) != len(part.arguments):
+                    yield _miscounted(part, guard.parameters)
+                elif guard is not None:
+                    yield from _arguments(part, guard.parameters, params)
 
 
 def _comparison(node: ast.Comparison, params: Params) -> Iterator[Finding]:
@@ -107,15 +107,20 @@ def _operand(op: str, operand: ast.Value, node: ast.Node, params: Params) -> Ite
         )  # fmt: skip
 
 
-def _call(node: ast.Function, parameters: tuple[Kind, ...], params: Params) -> Iterator[Finding]:
+def _miscounted(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
     wanted, given = len(parameters), len(node.arguments)
-    if wanted != given:
-        wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
-        yield (
-            "K104", "error", f"the guard `{node.name}` takes {wants}, not {given}", node.span,
-            f"it is called with ({', '.join(parameters)})",
-        )  # fmt: skip
-        return
+    wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
+    return (
+        "K104", "error", f"the guard `{node.name}` takes {wants}, not {given}", node.span,
+        f"it is called with ({', '.join(parameters)})",
+    )  # fmt: skip
+
+
+def _arguments(
+    node: ast.Function, parameters: tuple[Kind, ...], params: Params
+) -> Iterator[Finding]:
+    """Yield the arguments of another kind, and those that must be constants and are none."""
+    constants = len(FUNCTIONS[node.name].constants) if node.name in FUNCTIONS else 0
     for number, (kind, argument) in enumerate(zip(parameters, node.arguments, strict=True), 1):
         actual = kind_of(argument, params)
         if "any" not in (kind, actual) and kind != actual:
@@ -124,13 +129,10 @@ def _call(node: ast.Function, parameters: tuple[Kind, ...], params: Params) -> I
                 f"argument {number} of `{node.name}` is a {kind}, and this is a {actual}",
                 argument.span or node.span, "the guard is never true",
             )  # fmt: skip
-
-
-def _constants(node: ast.Function, count: int) -> Iterator[Finding]:
-    """Yield the last `count` arguments that are no constants."""
-    for argument in node.arguments[len(node.arguments) - count :]:
-        if not isinstance(argument, ast.Literal | ast.Duration | ast.ParamRef):
+        elif number > len(parameters) - constants and not isinstance(
+            argument, ast.Literal | ast.Duration | ast.ParamRef
+        ):
             yield (
-                "K104", "error", f"`{node.name}` takes a constant here", argument.span or node.span,
-                "only the first argument may be an attribute",
+                "K104", "error", f"argument {number} of `{node.name}` is a constant",
+                argument.span or node.span, "write the value itself, or the name of a parameter",
             )  # fmt: skip
