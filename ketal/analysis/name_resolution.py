@@ -343,23 +343,17 @@ class _PatternNames(_Findings):
             else f"write the guard of `{declared.name}` itself, in parentheses: `not (…)`",
         )  # fmt: skip
 
-    def _in_body(self) -> set[str]:
-        nodes = ast.walk(self.pattern.body)
-        return {n.name for n in nodes if isinstance(n, ast.Step)} | {
-            n.step for n in ast.walk(self.pattern.body) if isinstance(n, ast.Edge)
-        }
-
     def _mentioned(self) -> set[str]:
         """Return every name that the pattern mentions."""
         parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
         parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
         parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
-        return self._in_body().union(*(_names(part) for part in parts))
+        return ast.steps_of(self.pattern.body).union(*(_names(part) for part in parts))
 
     def _check_use(self) -> None:
         mentioned = self._mentioned()
         self.shared.used |= mentioned
-        body = self._in_body()
+        body = ast.steps_of(self.pattern.body)
         for declaration in self.pattern.declarations:
             name = declaration.name
             if isinstance(declaration, ast.StepDecl) and name not in body:
@@ -405,7 +399,7 @@ class _PatternNames(_Findings):
             return
         todo = [d.guard for d in self.pattern.declarations]
         todo += [n.guard for n in ast.walk(self.pattern.body) if isinstance(n, ast.Absent)]
-        named = self._in_body().union(*(_names(guard) for guard in todo))
+        named = ast.steps_of(self.pattern.body).union(*(_names(guard) for guard in todo))
         seen: set[str] = set()
         while named - seen:
             name = min(named - seen)
@@ -425,7 +419,7 @@ class _PatternNames(_Findings):
         returns = self.pattern.returns
         if returns is None:
             return
-        body = self._in_body()
+        body = ast.steps_of(self.pattern.body)
         always = sorted(in_every_word(self.pattern.body) & set(self.names))
         for item in returns.items:
             self.guard(item.value, self.names, self.shared.registered)

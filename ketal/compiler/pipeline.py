@@ -26,7 +26,6 @@ from ketal.compiler.glushkov import (
     anchored,
     bound_before,
     mirrors_possible,
-    references,
     spelled_out,
     taken_before,
     trim,
@@ -78,11 +77,7 @@ class _Compilation:
 
     def _declare_steps(self) -> None:
         """Assign numbers to the steps that the body uses, in declaration order."""
-        used = {
-            n.name if isinstance(n, syntax.Step) else n.step
-            for n in syntax.walk(self.pattern.body)
-            if isinstance(n, syntax.Step | syntax.Edge)
-        }
+        used = syntax.steps_of(self.pattern.body)
         guards: dict[str, syntax.Guard] = {}
         spans: dict[str, Span | None] = {}
         for decl in (*self.file.events, *self.pattern.declarations):
@@ -98,16 +93,8 @@ class _Compilation:
     def alphabet(self) -> tuple[str, ...]:
         """Return the names of the events that make the alphabet."""
         own = [d.name for d in self.pattern.events]
-        shared = {d.name for d in self.file.events}
-        named = {
-            n.name
-            for n in syntax.walk(self.pattern)
-            if isinstance(n, syntax.Name | syntax.Step) and n.name in shared
-        } | {
-            n.step
-            for n in syntax.walk(self.pattern)
-            if isinstance(n, syntax.Edge) and n.step in shared
-        }
+        named = syntax.steps_of(self.pattern.body)
+        named |= {n.name for n in syntax.walk(self.pattern) if isinstance(n, syntax.Name)}
         return (*[d.name for d in self.file.events if d.name in named], *own)
 
     # the body
@@ -129,9 +116,9 @@ class _Compilation:
     def check_references(self, positions: Positions) -> None:
         """Refuse a reference to a step that is unbound on some path."""
         guards = [*self.guards.values(), *self.not_guards]
-        asked = {r.step for g in guards for r in references(g)}
+        asked = {r.step for g in guards for r in syntax.references(g)}
         if self.pattern.returns is not None:
-            asked |= {r.step for r in references(self.pattern.returns)}
+            asked |= {r.step for r in syntax.references(self.pattern.returns)}
         bound = bound_before(positions, self._numbers(asked))
         missing: dict[tuple[str, str], Span | None] = {}
 
@@ -141,15 +128,15 @@ class _Compilation:
                 if have is not None and (number is None or number not in have):
                     missing.setdefault(("", reference.step), reference.span)
 
-        in_steps = {n: references(self.guards[s]) for s, n in self.numbers.items()}
-        in_nots = [references(g) for g in self.not_guards]
+        in_steps = {n: syntax.references(self.guards[s]) for s, n in self.numbers.items()}
+        in_nots = [syntax.references(g) for g in self.not_guards]
         for p, nots, q in positions.edges:
             need(in_steps[positions.steps[q]], bound[p])
             for number in nots:
                 need(in_nots[number], bound[p])
         if self.pattern.returns is not None:
             for position in positions.finals:
-                need(references(self.pattern.returns), bound[position])
+                need(syntax.references(self.pattern.returns), bound[position])
         for (_, step), span in missing.items():
             self.report(
                 "error",
@@ -333,13 +320,10 @@ class _Compilation:
 
     def _warn_of_no_wait(self, order: syntax.Order) -> None:
         """Warn of options of waiting in a pattern whose events never wait."""
-        given = {
-            "total": order.total,
-            "nodes": order.nodes is not None and (order.total or order.idle is not None),
-            "idle": order.idle is not None,
-            "overflow": order.overflow is not None,
-        }
-        void = [f"`{name}`" for name, there in given.items() if there]
+        waiting = {"total", "idle", "overflow"}
+        if order.total or order.idle is not None:
+            waiting.add("nodes")
+        void = [f"`{name}`" for name in order.given if name in waiting]
         if void:
             self.report(
                 "warning",

@@ -239,22 +239,18 @@ def is_equality(atom: Atom) -> bool:
     """Return whether an atom is `of the event == of bound events`, each side of one kind only."""
     if atom.shape != "compare" or not atom.relational or atom.payload[0] != "==":
         return False
-    return sorted(map(_reads, atom.payload[1:])) == ["event", "run"]
+    sources = [_sources(side) for side in atom.payload[1:]]
+    return sources in ([{"event"}, {"run"}], [{"run"}, {"event"}])
 
 
-def _reads(value: syntax.Value) -> str:
-    """Return the sources that a value reads: `event`, `run`, `both` or, if it is constant, none."""
+def _sources(value: syntax.Node) -> set[str]:
+    """Return what a value reads: `event`, `run`, both or, if it is constant, nothing."""
     match value:
         case syntax.Reference():
-            return "run"
+            return {"run"}
         case syntax.Field() | syntax.Attribute():
-            return "event"
-        case syntax.Arithmetic(operands=operands):
-            sides = set(map(_reads, operands)) - {""}
-            return "both" if len(sides) > 1 else next(iter(sides), "")
-        case syntax.Negative(operand=operand):
-            return _reads(operand)
-    return ""
+            return {"event"}
+    return set[str]().union(*map(_sources, syntax.children(value)))
 
 
 def compile_equality(
@@ -262,7 +258,7 @@ def compile_equality(
 ) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
     """Compile the sides of an equality: of the event, and of the bound events."""
     _, left, right = atom.payload
-    here, there = (left, right) if _reads(left) == "event" else (right, left)
+    here, there = (left, right) if _sources(left) == {"event"} else (right, left)
     return compile_read(here, limits), compile_value(there, limits)
 
 

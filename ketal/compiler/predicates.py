@@ -17,7 +17,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,11 +170,6 @@ def constant_of(value: syntax.Value) -> str | int | float | bool | None:
     return float(value.seconds) if isinstance(value, syntax.Duration) else None
 
 
-def mentions_run(node: syntax.Node) -> bool:
-    """Return whether a value or an atomic guard refers to a step of the run."""
-    return any(isinstance(n, syntax.Reference) for n in syntax.walk(node))
-
-
 def subject(atom: Atom) -> syntax.Value | None:
     """Return the one value that an atom is about; None if there is none, or it is calculated."""
     of: Any = None
@@ -198,12 +193,14 @@ def registers(atom: Atom) -> tuple[bool, frozenset[str], bool]:
         return False, frozenset((anchor,)), False
     if atom.shape == "barred":
         return False, frozenset(), False
-    named: set[str] = set()
-    for part in atom.payload:
+    return False, frozenset(r.step for r in _references(atom.payload)), False
+
+
+def _references(payload: tuple[Any, ...]) -> Iterator[syntax.Reference]:
+    for part in payload:
         for node in part if isinstance(part, tuple) else (part,):
             if isinstance(node, syntax.Node):
-                named |= {r.step for r in syntax.walk(node) if isinstance(r, syntax.Reference)}
-    return False, frozenset(named), False
+                yield from syntax.references(node)
 
 
 class Lowering:
@@ -259,17 +256,21 @@ class Lowering:
             case syntax.Localhost():
                 return self._variable(Atom("localhost", ()), positive)
             case syntax.Matches(value=value, regex=text):
-                return self._unsure("matches", (value, text), positive, mentions_run(value))
+                return self._literal("matches", (value, text), positive)
             case syntax.Function(name=name, arguments=arguments) if name in FUNCTIONS:
                 return self._function(FUNCTIONS[name], arguments, positive)
             case syntax.Function(name=name, arguments=arguments):
                 payload = (name, self.registered[name].version, arguments)
-                return self._unsure("registered", payload, positive, mentions_run(guard))
+                return self._literal("registered", payload, positive)
         raise AssertionError(guard)
 
-    def _unsure(
-        self, shape: str, payload: tuple[Any, ...], positive: bool, relational: bool
+    def _literal(
+        self, shape: str, payload: tuple[Any, ...], positive: bool, *, decided: bool = False
     ) -> Formula:
+        """Return a literal of the one variable of a decided atom, else of one of its two."""
+        relational = any(_references(payload))
+        if decided:
+            return self._variable(Atom(shape, payload, True, relational), positive)
         return self._variable(Atom(shape, payload, positive, relational, decided=False))
 
     def _function(
@@ -279,10 +280,7 @@ class Lowering:
         first = len(arguments) - len(predicate.constants)
         constants = (constant_of(argument) for argument in arguments[first:])
         payload = (*arguments[:first], *constants)
-        relational = any(map(mentions_run, arguments[:first]))
-        if predicate.decided:
-            return self._variable(Atom(predicate.name, payload, True, relational), positive)
-        return self._unsure(predicate.name, payload, positive, relational)
+        return self._literal(predicate.name, payload, positive, decided=predicate.decided)
 
     def _compare(self, op: str, left: Any, right: Any, positive: bool) -> Formula:
         op = op if positive else COMPLEMENT[op]
@@ -290,8 +288,8 @@ class Lowering:
             right, syntax.Literal | syntax.Duration
         ):
             left, right, op = right, left, _MIRRORED[op]
-        relational = mentions_run(left) or mentions_run(right)
-        return self._variable(Atom("compare", (op, left, right), True, relational, False))
+        # Its complement is another comparison, so "is false" has no variable of its own.
+        return self._literal("compare", (op, left, right), True)
 
     def _member(
         self, value: syntax.Value, items: tuple[syntax.Value, ...], positive: bool
@@ -312,7 +310,7 @@ class Lowering:
         if len(constants) > 1:
             # In one order, whatever the text's: the same set is the same atom.
             payload = (value, tuple(sorted(constants)))
-            parts.insert(0, self._unsure("member", payload, positive, mentions_run(value)))
+            parts.insert(0, self._literal("member", payload, positive))
         return join(parts)
 
     def _relation(self, shape: str, inner: Any, anchor: str, positive: bool) -> Formula:
@@ -321,11 +319,11 @@ class Lowering:
         return join([self.lower(inner, positive), relation])
 
     def _call(self, call: syntax.Call, positive: bool) -> Formula:
-        parts = [self._variable(Atom("type", (call.target,)), positive)]
+        parts = [self._literal("type", (call.target,), positive, decided=True)]
         if call.result != "*":
-            parts.append(self._unsure("result", (call.result,), positive, False))
+            parts.append(self._literal("result", (call.result,), positive))
         if call.arguments != ("..",):
-            parts.append(self._unsure("arguments", (call.arguments,), positive, False))
+            parts.append(self._literal("arguments", (call.arguments,), positive))
         return conjunction(parts) if positive else disjunction(parts)
 
     def unknown_calls(self, guards: Iterable[syntax.Guard]) -> tuple[syntax.Call, ...]:

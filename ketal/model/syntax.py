@@ -370,13 +370,16 @@ class StepDecl(Node):
     guard: Guard
 
 
+ORDER_LENGTHS = ("frontier", "gap", "idle")
+"""The options of CausalOrder that are lengths of time."""
+ORDER_OPTIONS = ("total", "nodes", *ORDER_LENGTHS, "overflow")
+OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
+"""What a full hold-back queue does, by the word of the option `overflow`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order(Node):
-    """`order arrival` or `order CausalOrder(options)`.
-
-    `overflow` is what a full hold-back queue does: `reject` the arriving event or
-    declare the oldest hole `lost`.
-    """
+    """`order arrival` or `order CausalOrder(options)`, whose options are `ORDER_OPTIONS`."""
 
     kind: OneOf["arrival", "causal"] = "arrival"
     total: bool = False
@@ -385,6 +388,11 @@ class Order(Node):
     gap: Duration | ParamRef | None = None
     idle: Duration | ParamRef | None = None
     overflow: OneOf["reject", "lost"] | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The options that are written."""
+        return tuple(n for n in ORDER_OPTIONS if getattr(self, n) not in (None, False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,3 +508,15 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+def references(node: Node) -> list[Reference]:
+    """Return the references to steps in a guard, a value or a `return`."""
+    return [n for n in walk(node) if isinstance(n, Reference)]
+
+
+def steps_of(body: Body) -> set[str]:
+    """Return the names of the steps of a body."""
+    return {n.name for n in walk(body) if isinstance(n, Step)} | {
+        n.step for n in walk(body) if isinstance(n, Edge)
+    }
