@@ -127,7 +127,7 @@ class Theory:
             if value is _FREE:
                 free |= 1 << number
                 if not atom.decided:
-                    unsure.setdefault(atom.payload, {})[atom.expects] = 1 << number
+                    unsure.setdefault((atom.shape, atom.payload), {})[atom.expects] = 1 << number
             elif value:
                 on |= 1 << number
         pairs = tuple((p[True], p[False]) for p in unsure.values() if len(p) == 2)

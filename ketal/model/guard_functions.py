@@ -32,7 +32,7 @@ Test: TypeAlias = Callable[[Any], object]
 """Of a value: anything that counts as true, or as false."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Predicate:
     """A predicate over one value.
 
@@ -89,60 +89,52 @@ def _matching(limits: Limits, text: str) -> Test:
     return search
 
 
-FUNCTIONS = {
-    predicate.name: predicate
-    for predicate in (
-        Predicate(
-            name="host",
-            prepare=_on_node,
-            constants=("string",),
-            subject=Field("node"),
-            decided=True,
-            elsewhere=lambda glob: None if set("*?") & set(glob) else False,
-        ),
-        Predicate(
-            name="origin",
-            prepare=_on_node,
-            constants=("string",),
-            subject=origin,
-            decided=True,
-        ),
-        Predicate(
-            name="exists",
-            prepare=lambda limits: lambda value: value is not None,
-            kind="any",
-            decided=True,
-            elsewhere=lambda: True,
-        ),
-    )
-}
-"""The functions that a pattern calls by name; their names are no names of registered guards."""
+def _exact(glob: str, *wildcards: str) -> bool | None:
+    """Return the truth of a glob for what it is not equal to; None if it has wildcards."""
+    return None if any(wildcard in glob for wildcard in wildcards) else False
 
-PREDICATES = FUNCTIONS | {
-    predicate.name: predicate
-    for predicate in (
-        Predicate(name="matches", prepare=_matching, constants=("string",)),
-        Predicate(
-            name="type",
-            prepare=_dotted,
-            constants=("string",),
-            subject=Field("type"),
-            decided=True,
-            elsewhere=lambda glob: None if "*" in glob or ".." in glob else False,
-        ),
-        Predicate(
-            name="result",
-            prepare=_dotted,
-            constants=("string",),
-            subject=lambda event: event.data.get("result_type"),
-        ),
-        Predicate(
-            name="arguments",
-            prepare=lambda limits, globs: lambda types: arguments_match(globs, types),
-            constants=("any",),
-            kind="any",
-            subject=argument_types,
-        ),
-    )
-}
+
+def _by_name(*predicates: Predicate) -> dict[str, Predicate]:
+    return {predicate.name: predicate for predicate in predicates}
+
+
+FUNCTIONS = _by_name(
+    Predicate(
+        "host",
+        _on_node,
+        ("string",),
+        subject=Field("node"),
+        decided=True,
+        elsewhere=lambda glob: _exact(glob, "*", "?"),
+    ),
+    Predicate("origin", _on_node, ("string",), subject=origin, decided=True),
+    Predicate(
+        "exists",
+        lambda limits: lambda value: value is not None,
+        kind="any",
+        decided=True,
+        elsewhere=lambda: True,
+    ),
+)
+"""The functions that a pattern calls by name; no registered guard has the name of one."""
+
+PREDICATES = FUNCTIONS | _by_name(
+    Predicate("matches", _matching, ("string",)),
+    Predicate(
+        "type",
+        _dotted,
+        ("string",),
+        subject=Field("type"),
+        decided=True,
+        elsewhere=lambda glob: _exact(glob, "*", ".."),
+    ),
+    Predicate("result", _dotted, ("string",), subject=lambda event: event.data.get("result_type")),
+    Predicate(
+        "arguments",
+        lambda limits, globs: lambda types: arguments_match(globs, types),
+        ("any",),
+        kind="any",
+        subject=argument_types,
+    ),
+)
 """Name → predicate."""

@@ -70,7 +70,12 @@ def test_its_wrong_uses_are_found(guard: str, code: str) -> None:
 
 @pytest.mark.parametrize(
     "guard",
-    ['startsWith(x, "a") && x > "ab"', "even(x) && x > 2 && x < 6", "!even(x) && x > 2 && x < 6"],
+    [
+        'startsWith(x, "a") && x > "ab"',
+        '!startsWith(x, "a") && x matches /a/',
+        "even(x) && x > 2 && x < 6",
+        "!even(x) && x > 2 && x < 6",
+    ],
 )
 def test_what_is_not_proven_impossible_is_allowed(guard: str) -> None:
     assert codes(guard) == []
