@@ -18,6 +18,7 @@ from lark import Token, Tree
 
 from ketal.errors import Diagnostic, PatternError, Span
 from ketal.grammar.bare_names import DeclaredNames, nearest
+from ketal.grammar.bodies import Bodies
 from ketal.grammar.expressions import PLACEHOLDER, Expressions, span_of
 from ketal.grammar.reader import Reading
 from ketal.model import syntax as ast
@@ -296,7 +297,7 @@ class Builder:
         return {
             "kind": kind,
             "strategy": None if strategy is None else str(strategy.children[0]),
-            "body": self._automaton(body) if body.data == "automaton" else make.body(body),
+            "body": self._automaton(body) if body.data == "automaton" else Bodies(make).body(body),
         }
 
     def _misspelt_strategy(self, body: _Tree, scope: DeclaredNames) -> None:

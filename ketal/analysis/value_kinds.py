@@ -133,6 +133,6 @@ def _arguments(
             argument, ast.Literal | ast.Duration | ast.ParamRef
         ):
             yield (
-                "K104", "error", f"argument {number} of `{node.name}` is a constant",
+                "K104", "error", f"argument {number} of `{node.name}` must be a constant",
                 argument.span or node.span, "write the value itself, or the name of a parameter",
             )  # fmt: skip

@@ -230,7 +230,7 @@ class Theory:
             return holds(op, value, 0)
         if shape == "member":
             # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
-            if what == "constant" and (kind(value), value) in self._among[atom]:
+            if what in ("constant", "number") and (kind(value), value) in self._among[atom]:
                 return atom.expects
             value_kind = "string" if what == "text" else kind(value)
             return not atom.expects and {k for k, _ in self._among[atom]} == {value_kind}

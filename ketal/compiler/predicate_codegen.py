@@ -118,17 +118,15 @@ class _CodeWriter:
             answer = self.local(("registered", name, arguments), f"{call}(event, ({values}))")
             return f"{answer} is {atom.expects}"
         predicate = PREDICATES[atom.shape]
-        subject, constants = predicate.read(payload)
-        test = self.constant(predicate.prepare(self.limits, *constants))
-        if callable(subject):
-            name = self.local(subject, f"{self.constant(subject)}(event)")
+        of, constants = predicate.read(payload)
+        if callable(of):
+            name = self.local(of, f"{self.constant(of)}(event)")
         else:
-            name = self.value(subject, plain=predicate.kind == "any")
+            name = self.value(of, plain=predicate.kind == "any")
+        test = f"{self.constant(predicate.prepare(self.limits, *constants))}({name})"
         if predicate.decided:
-            return f"{test}({name})"
-        return (
-            f"{_of_kind(name, predicate.kind)} and {'' if atom.expects else 'not '}{test}({name})"
-        )
+            return test
+        return f"{_of_kind(name, predicate.kind)} and {test if atom.expects else f'not {test}'}"
 
     def _comparison(self, op: str, name: str, right: syntax.Value) -> str:
         # A constant of known kind on the right is the common case and has short tests.

@@ -525,5 +525,6 @@ RunVerdict = Match | Violation | Incomplete | TimedOut | Overflow | Transition
 Verdict = Match | Violation | Incomplete | TimedOut | Late | Gap | Rejected | Overflow | Transition
 
 KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
+"""The kinds of verdicts, in the order in which messages list them."""
 COUNTED = {verdict.count: verdict.nouns for verdict in get_args(RunVerdict) if verdict.count}
 """The kinds that each pattern has a count of: its name → one of them, several of them."""
