@@ -18,7 +18,7 @@ from lark import Token, Tree
 
 from ketal.errors import Diagnostic, PatternError, Span
 from ketal.grammar.bare_names import DeclaredNames, nearest
-from ketal.grammar.bodies import Bodies
+from ketal.grammar.body_trees import Bodies
 from ketal.grammar.expressions import PLACEHOLDER, Expressions, span_of
 from ketal.grammar.reader import Reading
 from ketal.model import syntax as ast
