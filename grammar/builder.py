@@ -18,6 +18,7 @@ from lark import Token, Tree
 
 from ketal.errors import Diagnostic, PatternError, Span
 from ketal.grammar.bare_names import DeclaredNames, nearest
+from ketal.grammar.body_trees import Bodies
 from ketal.grammar.expressions import PLACEHOLDER, Expressions, span_of
 from ketal.grammar.reader import Reading
 from ketal.model import syntax as ast
@@ -26,7 +27,6 @@ from ketal.model.limits import Limits
 _Tree: TypeAlias = Tree[Token]
 _N = TypeVar("_N", bound=ast.Node)
 
-_OPTIONS = ("total", "nodes", "frontier", "gap", "idle", "overflow")
 _STRATEGIES = ("strict", "next", "any")
 
 
@@ -191,13 +191,13 @@ class Builder:
             if name in options:
                 self.fault("K006", f"the option `{name}` stands twice", span_of(option))
             options[str(name)] = self._option(name, value, make)
-        options = {name: value for name, value in options.items() if name in _OPTIONS}
+        options = {name: value for name, value in options.items() if name in ast.ORDER_OPTIONS}
         causal = "arrival" if kind == "arrival" else "causal"
         return {"order": ast.Order(cast(Any, causal), **options, span=span_of(tree))}
 
     def _option(self, name: Token, value: _Tree | None, make: Expressions) -> Any:
-        if name not in _OPTIONS:
-            self._unknown("option of CausalOrder", name, _OPTIONS)
+        if name not in ast.ORDER_OPTIONS:
+            self._unknown("option of CausalOrder", name, ast.ORDER_OPTIONS)
             return None
         if name == "total":
             if value is not None:
@@ -213,10 +213,11 @@ class Builder:
             return self._strings(name, make.value(value, lists=True), value)
         if name == "overflow":
             word = _word(value)
-            if word not in ("reject", "lost"):
+            if word not in ast.OVERFLOW:
+                words = " or ".join(f"`{word}`" for word in ast.OVERFLOW)
                 self.fault(
-                    "K011", "a full hold-back queue does `reject` or `lost`", span_of(value),
-                    "`reject` refuses the arriving event, `lost` gives up the oldest hole",
+                    "K011", f"a full hold-back queue does {words}", span_of(value),
+                    ", ".join(f"`{word}` {does}" for word, does in ast.OVERFLOW.items()),
                 )  # fmt: skip
                 return None
             return word
@@ -296,7 +297,7 @@ class Builder:
         return {
             "kind": kind,
             "strategy": None if strategy is None else str(strategy.children[0]),
-            "body": self._automaton(body) if body.data == "automaton" else make.body(body),
+            "body": self._automaton(body) if body.data == "automaton" else Bodies(make).body(body),
         }
 
     def _misspelt_strategy(self, body: _Tree, scope: DeclaredNames) -> None:

@@ -1,9 +1,8 @@
-"""Guards, values and bodies, from lark's tree.
+"""Guards and values, from lark's tree.
 
 A tree may be a guard where a value is wanted and the reverse (`(` may begin either, so
-the grammar cannot decide); both directions are faults reported here. `And`, `Or`,
-`Sequence` and `Alternation` come out flat, and the depth of what is built is bounded,
-so that who walks it may recurse.
+the grammar cannot decide); both directions are faults reported here. `And` and `Or` come
+out flat, and the depth of what is built is bounded, so that who walks it may recurse.
 
 The one rule: a fault is reported to `fault`, and something that stands for the
 broken part is returned, so that the rest of the file is still judged.
@@ -23,6 +22,7 @@ from ketal.grammar.bare_names import DeclaredNames, nearest, reads_as_reference
 from ketal.grammar.printer import render_value
 from ketal.grammar.reader import too_deep
 from ketal.model import syntax as ast
+from ketal.model.guard_functions import FUNCTIONS
 from ketal.model.limits import Limits
 
 _Tree: TypeAlias = Tree[Token]
@@ -30,8 +30,8 @@ Fault: TypeAlias = Callable[..., None]
 
 GUARDS = frozenset(
     {
-        "or", "and", "not", "comparison", "membership", "matches", "localhost", "registered",
-        "call", "host", "origin", "exists", "causal", "conc",
+        "or", "and", "not", "comparison", "membership", "matches", "localhost", "function",
+        "call", "predicate", "causal", "conc",
     }
 )  # fmt: skip
 UNITS = {
@@ -40,7 +40,7 @@ UNITS = {
     "H": "h", "day": "d", "days": "d", "msec": "ms", "millis": "ms", "milliseconds": "ms",
     "usec": "us", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
 }  # fmt: skip
-OPERATORS = ("Causal", "Conc", "call", "host", "origin", "exists")
+OPERATORS = ("Causal", "Conc", "call", *FUNCTIONS)
 DIGITS_MAX = 309
 _NOT_IN_RE2 = "RE2 has no look-around and no backreferences"
 _REGEX_HINTS = {
@@ -73,7 +73,14 @@ class Expressions:
         self.limits = limits
         self.fault = fault
 
-    def _deeper(self, depth: int, tree: _Tree) -> int:
+    def deeper(self, depth: int, tree: _Tree) -> int:
+        """Return the depth of what `tree` holds.
+
+        Raises
+        ------
+        PatternError
+            If that is more than `nesting_max`.
+        """
         if depth + 1 > self.limits.nesting_max:
             span = span_of(tree)
             raise PatternError([too_deep(span.line, span.column, self.limits)])
@@ -85,7 +92,7 @@ class Expressions:
         """Build a guard; a value is a fault."""
         data = str(tree.data)
         if data == "paren":
-            return self.guard(cast(_Tree, tree.children[0]), self._deeper(depth, tree))
+            return self.guard(cast(_Tree, tree.children[0]), self.deeper(depth, tree))
         if data in ("true", "false"):
             return ast.Truth(data == "true", span=span_of(tree))
         if data == "path" and len(tree.children) == 1:
@@ -96,7 +103,7 @@ class Expressions:
             self._no_guard(tree)
             return ast.Truth(True)
         make: Callable[[_Tree, int], ast.Guard] = getattr(self, f"_{data}")
-        return make(tree, self._deeper(depth, tree))
+        return make(tree, self.deeper(depth, tree))
 
     def _no_guard(self, tree: _Tree) -> None:
         hint = "compare it with something: `x == 1`"
@@ -142,12 +149,23 @@ class Expressions:
     def _localhost(self, tree: _Tree, depth: int) -> ast.Guard:
         return ast.Localhost(span=span_of(tree))
 
-    def _registered(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _predicate(self, tree: _Tree, depth: int) -> ast.Guard:
+        name, argument = cast("tuple[Token, _Tree]", tree.children)
+        value = self.value(argument, depth)
+        if name == "exists" and not isinstance(value, ast.Field | ast.Attribute | ast.Reference):
+            self.fault(
+                "K013", "`exists` is about an attribute", span_of(tree),
+                "an attribute whose name is taken is written `data.name`",
+            )  # fmt: skip
+            value = ast.Field("id")
+        return ast.Function(str(name), (value,), span=span_of(tree))
+
+    def _function(self, tree: _Tree, depth: int) -> ast.Guard:
         name = cast(Token, tree.children[0])
         arguments = [cast(_Tree, a) for a in tree.children[1:] if a is not None]
         of_events = any(self._is_guard(argument) for argument in arguments)
         meant = nearest(name.lower(), {word.lower() for word in OPERATORS}, 0.7 if of_events else 1)
-        if of_events or meant is not None:
+        if name not in FUNCTIONS and (of_events or meant is not None):
             # Its argument is a guard, so judging it as a value would only confuse.
             spelt = next((word for word in OPERATORS if word.lower() == meant), None)
             self.fault(
@@ -161,7 +179,7 @@ class Expressions:
             )
             return ast.Truth(True)
         values = tuple(self.value(argument, depth) for argument in arguments)
-        return ast.Registered(str(name), values, span=span_of(tree))
+        return ast.Function(str(name), values, span=span_of(tree))
 
     def _is_guard(self, tree: _Tree) -> bool:
         """Return whether an argument is a guard, or the name of an event or a step."""
@@ -174,22 +192,6 @@ class Expressions:
         result, target, *arguments = cast("list[Token | None]", tree.children)
         types = tuple(str(a) for a in arguments if a is not None)
         return ast.Call(str(result), str(target), types, span=span_of(tree))
-
-    def _host(self, tree: _Tree, depth: int) -> ast.Guard:
-        return ast.Host(self.string(cast(Token, tree.children[0])), span=span_of(tree))
-
-    def _origin(self, tree: _Tree, depth: int) -> ast.Guard:
-        return ast.Origin(self.string(cast(Token, tree.children[0])), span=span_of(tree))
-
-    def _exists(self, tree: _Tree, depth: int) -> ast.Guard:
-        of = self.value(cast(_Tree, tree.children[0]), depth)
-        if not isinstance(of, ast.Field | ast.Attribute | ast.Reference):
-            self.fault(
-                "K013", "`exists` is about an attribute", span_of(tree),
-                "an attribute whose name is taken is written `data.name`",
-            )  # fmt: skip
-            of = ast.Field("id")
-        return ast.Exists(of, span=span_of(tree))
 
     def _causal(self, tree: _Tree, depth: int) -> ast.Guard:
         guard, anchor, at = self._anchored(tree, depth)
@@ -212,7 +214,7 @@ class Expressions:
         data = str(tree.data)
         if data == "paren":
             inner = cast(_Tree, tree.children[0])
-            return self.value(inner, self._deeper(depth, tree), lists=lists)
+            return self.value(inner, self.deeper(depth, tree), lists=lists)
         if data in GUARDS:
             self._no_value(tree)
             return PLACEHOLDER
@@ -222,7 +224,7 @@ class Expressions:
                     "K013", "a list cannot stand here", span_of(tree),
                     "lists stand after `in`, in `return` and in `nodes = […]`",
                 )  # fmt: skip
-            items = self._items(tree, self._deeper(depth, tree), lists=lists)
+            items = self._items(tree, self.deeper(depth, tree), lists=lists)
             return ast.ListOf(items, span=span_of(tree))
         make: Callable[[_Tree, int], ast.Value] = getattr(self, f"_{data}")
         return make(tree, depth)
@@ -230,7 +232,7 @@ class Expressions:
     def _no_value(self, tree: _Tree) -> None:
         message = "this is a guard, where a value is wanted"
         hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
-        if tree.data == "registered":
+        if tree.data == "function":
             message = f"the language has no function `{tree.children[0]}` that gives a value"
             hint = (
                 "have the program log the value as an attribute, or register a guard that "
@@ -273,7 +275,7 @@ class Expressions:
         return ast.Literal(False, span=span_of(tree))
 
     def _sum(self, tree: _Tree, depth: int) -> ast.Value:
-        inner = self._deeper(depth, tree)
+        inner = self.deeper(depth, tree)
         ops = tuple(cast(Any, str(op)) for op in tree.children[1::2])
         first, *others = (self.value(cast(_Tree, child), inner) for child in tree.children[::2])
         if isinstance(first, ast.Arithmetic) and (first.ops[0] in "+-") == (ops[0] in "+-"):
@@ -287,7 +289,7 @@ class Expressions:
 
     def _negative(self, tree: _Tree, depth: int) -> ast.Value:
         inner = cast(_Tree, tree.children[0])
-        value = self.value(inner, self._deeper(depth, tree))
+        value = self.value(inner, self.deeper(depth, tree))
         # `-3` is a number; `-(3)` and `-(-3)` are negations.
         if inner.data == "number" and isinstance(value, ast.Literal):
             return ast.Literal(-cast(int, value.value), span=span_of(tree))
@@ -429,90 +431,6 @@ class Expressions:
                 next(hint for word, hint in _REGEX_HINTS.items() if word in reason),
             )  # fmt: skip
         return regex
-
-    # --- bodies ---
-
-    def body(self, tree: _Tree, depth: int = 0) -> ast.Body:
-        """Build a body."""
-        node = self._block(tree, depth)
-        # A lone `not N` is kept as it was written; `ketal.analysis.name_resolution` rejects it.
-        return ast.Sequence((node,), span=node.span) if isinstance(node, ast.Absent) else node
-
-    def _block(self, tree: _Tree, depth: int) -> ast.Body | ast.Absent:
-        data, span = str(tree.data), span_of(tree)
-        children = cast("list[_Tree]", tree.children)
-        if data == "step_name":
-            return ast.Step(str(children[0]), span=span)
-        inner = self._deeper(depth, tree)
-        if data == "group":
-            return self.body(children[0], inner)
-        if data == "absent":
-            return ast.Absent(self._absent(children[0], inner), span=span)
-        if data == "repeat":
-            return self._repeat(children[0], cast(Token, tree.children[1]), span, inner)
-        if data == "together":
-            if len(children) > self.limits.together_max:
-                self.fault(
-                    "K003", f"braces hold {len(children)} blocks; the limit together_max is "
-                    f"{self.limits.together_max}", span,
-                    "each order of the blocks is a path of its own; split them, or raise the limit "
-                    "with `--limit together_max=N`",
-                )  # fmt: skip
-            return ast.Together(tuple(self.body(c, inner) for c in children), span=span)
-        if data == "alternation":
-            options: list[ast.Body] = []
-            for child in children:
-                node = self.body(child, inner)
-                options.extend(node.items if isinstance(node, ast.Alternation) else (node,))
-            return ast.Alternation(tuple(options), span=span)
-        return ast.Sequence(_flat([self._block(child, inner) for child in children]), span=span)
-
-    def _absent(self, tree: _Tree, depth: int) -> ast.Guard:
-        if tree.data == "event_name":
-            return ast.Name(str(tree.children[0]), span=span_of(tree))
-        return self.guard(tree, depth)
-
-    def _repeat(self, block: _Tree, token: Token, span: Span, depth: int) -> ast.Body:
-        least, most = self._counts(token)
-        for count in (least, most or 0):
-            if count > self.limits.repetitions_max:
-                self.fault(
-                    "K003", f"a step is repeated {count} times; the limit repetitions_max is "
-                    f"{self.limits.repetitions_max}", span_of(token),
-                    "count less, or raise the limit with `--limit repetitions_max=N`",
-                )  # fmt: skip
-                break
-        return ast.Repeat(self.body(block, depth), least, most, span=span)
-
-    def _counts(self, token: Token) -> tuple[int, int | None]:
-        if token in ("*", "+", "?"):
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[str(token)]
-        first, comma, second = str(token)[1:-1].partition(",")
-        least = int(self.number(Token.new_borrow_pos("NUMBER", first.strip(), token)))
-        if not comma:
-            return least, least
-        if not second.strip():
-            return least, None
-        return least, int(self.number(Token.new_borrow_pos("NUMBER", second.strip(), token)))
-
-
-def _flat(parts: list[ast.Body | ast.Absent]) -> tuple[ast.Body | ast.Absent, ...]:
-    """Return the items of a sequence of such parts.
-
-    A group's items join the sequence around it, except where it stands beside a `not`,
-    or begins or ends with one: joined, a `not` would find another neighbour than the
-    one that the author's parentheses give it.
-    """
-    items: list[ast.Body | ast.Absent] = []
-    for index, part in enumerate(parts):
-        ends = parts[max(index - 1, 0) : index + 2]
-        if isinstance(part, ast.Sequence):
-            ends += (part.items[0], part.items[-1])
-        if isinstance(part, ast.Sequence) and not any(isinstance(e, ast.Absent) for e in ends):
-            items += part.items
-        else:
-            items.append(part)
-    return tuple(items)
 
 
 def _unescaped(text: str) -> str:

@@ -127,14 +127,17 @@ def _declared(head: str, guard: ast.Guard, scope: DeclaredNames) -> str:
 
 def order(node: ast.Order) -> str:
     """Write `order arrival;` or `order CausalOrder(options);`."""
-    options = ["total"] if node.total else []
-    if node.nodes is not None:
-        options.append(f"nodes = [{', '.join(_string(n) for n in node.nodes)}]")
-    for name, length in (("frontier", node.frontier), ("gap", node.gap), ("idle", node.idle)):
-        if length is not None:
-            options.append(f"{name} = {render_value(length)}")
-    if node.overflow is not None:
-        options.append(f"overflow = {node.overflow}")
+    options = []
+    for name in node.given:
+        match getattr(node, name):
+            case True:
+                options.append(name)
+            case tuple() as nodes:
+                options.append(f"{name} = [{', '.join(map(_string, nodes))}]")
+            case str() as word:
+                options.append(f"{name} = {word}")
+            case length:
+                options.append(f"{name} = {render_value(length)}")
     kind = "arrival" if node.kind == "arrival" else "CausalOrder"
     return f"order {kind}({', '.join(options)});" if options else f"order {kind};"
 
@@ -279,15 +282,9 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
             text = name
         case ast.Call(result=result, target=target, arguments=arguments):
             text = f"call({result} {target}({', '.join(arguments)}))"
-        case ast.Host(glob=glob):
-            text = f"host({_string(glob)})"
-        case ast.Origin(glob=glob):
-            text = f"origin({_string(glob)})"
         case ast.Localhost():
             text = "localhost"
-        case ast.Exists(of=of):
-            text = f"exists({render_value(of, scope)})"
-        case ast.Registered(name=name, arguments=values):
+        case ast.Function(name=name, arguments=values):
             text = f"{name}({', '.join(render_value(v, scope) for v in values)})"
         case ast.Causal(guard=inner, anchor=anchor):
             text = f"Causal({_anchored(inner, anchor, scope)})"

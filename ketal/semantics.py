@@ -542,18 +542,18 @@ class _Judge:
             case ast.Matches(value, regex):
                 text = self.value(value, at)
                 return bool(re2.search(regex, text)) if isinstance(text, str) else None
-            case ast.Exists(of):
+            case ast.Function("exists", (of,)):
                 return self.value(of, at) is not None
-            case ast.Host(glob):
+            case ast.Function("host", (ast.Literal(str(glob)),)):
                 return _host(glob, at.read(_NODE))
-            case ast.Origin(glob):
+            case ast.Function("origin", (ast.Literal(str(glob)),)):
                 origin = at.read(_ORIGIN)
                 return _host(glob, origin if isinstance(origin, str) else at.read(_NODE))
             case ast.Localhost():
                 return at.local
             case ast.Call():
                 return _call(guard, at)
-            case ast.Registered(name, arguments):
+            case ast.Function(name, arguments):
                 values = [self.value(a, at) for a in arguments]
                 function = self.registered[name]
                 answer = function(*values) if _annotated(function, values) else None
@@ -919,9 +919,9 @@ _Variable = ast.Field | ast.Attribute | ast.Localhost
 def _variables(literal: ast.Guard) -> set[_Variable]:
     """Return what a literal reads from its event."""
     match literal:
-        case ast.Host():
+        case ast.Function("host"):
             return {_NODE}
-        case ast.Origin():
+        case ast.Function("origin"):
             return {_NODE, _ORIGIN}
         case ast.Call(result, target, arguments):
             found: list[tuple[_Variable, bool]] = [
@@ -995,7 +995,7 @@ def _constants(
                     numbers.add(constant)
                 elif isinstance(constant, str):
                     strings.add(constant)
-            case ast.Host(glob) | ast.Origin(glob):
+            case ast.Function("host" | "origin", (ast.Literal(str(glob)),)):
                 globs.add(glob)
             case ast.Call(result, target, arguments):
                 globs |= {result, target, *arguments}

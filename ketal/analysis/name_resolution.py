@@ -24,6 +24,7 @@ from ketal.analysis.statements import (
 from ketal.analysis.value_kinds import guard_findings
 from ketal.errors import Diagnostic, Span
 from ketal.model import syntax as ast
+from ketal.model.guard_functions import FUNCTIONS
 
 _STATEMENTS = frozenset(
     {
@@ -134,7 +135,7 @@ class _Findings:
                         self._known_step(anchor, part.anchor_span or part.span, names)
                 case ast.ParamRef(name=name) if name not in params:
                     self.add(unknown_param(part, params))
-                case ast.Registered(name=name) if name not in registered:
+                case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
                     self._unknown_guard(part, names, registered)
         values = {name: declared.value for name, declared in params.items()}
         for finding in guard_findings(node, values, registered):
@@ -206,7 +207,7 @@ class _Findings:
         )  # fmt: skip
 
     def _unknown_guard(
-        self, node: ast.Registered, names: Mapping[str, _Declaration],
+        self, node: ast.Function, names: Mapping[str, _Declaration],
         registered: Mapping[str, RegisteredGuard],
     ) -> None:  # fmt: skip
         name = node.name
@@ -217,8 +218,8 @@ class _Findings:
                 f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
             )  # fmt: skip
             return
-        own = {"call", "host", "origin", "exists", "Causal", "Conc"}
-        hint = did_you_mean(name, own | set(registered), 0.7)
+        known = {"call", "Causal", "Conc", *FUNCTIONS, *registered}
+        hint = did_you_mean(name, known, 0.7)
         self.error(
             "K104", f"there is no guard `{name}`", node.span,
             hint or "the language has no functions; add a guard with "
@@ -342,23 +343,17 @@ class _PatternNames(_Findings):
             else f"write the guard of `{declared.name}` itself, in parentheses: `not (…)`",
         )  # fmt: skip
 
-    def _in_body(self) -> set[str]:
-        nodes = ast.walk(self.pattern.body)
-        return {n.name for n in nodes if isinstance(n, ast.Step)} | {
-            n.step for n in ast.walk(self.pattern.body) if isinstance(n, ast.Edge)
-        }
-
     def _mentioned(self) -> set[str]:
         """Return every name that the pattern mentions."""
         parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
         parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
         parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
-        return self._in_body().union(*(_names(part) for part in parts))
+        return ast.steps_of(self.pattern.body).union(*(_names(part) for part in parts))
 
     def _check_use(self) -> None:
         mentioned = self._mentioned()
         self.shared.used |= mentioned
-        body = self._in_body()
+        body = ast.steps_of(self.pattern.body)
         for declaration in self.pattern.declarations:
             name = declaration.name
             if isinstance(declaration, ast.StepDecl) and name not in body:
@@ -404,7 +399,7 @@ class _PatternNames(_Findings):
             return
         todo = [d.guard for d in self.pattern.declarations]
         todo += [n.guard for n in ast.walk(self.pattern.body) if isinstance(n, ast.Absent)]
-        named = self._in_body().union(*(_names(guard) for guard in todo))
+        named = ast.steps_of(self.pattern.body).union(*(_names(guard) for guard in todo))
         seen: set[str] = set()
         while named - seen:
             name = min(named - seen)
@@ -424,7 +419,7 @@ class _PatternNames(_Findings):
         returns = self.pattern.returns
         if returns is None:
             return
-        body = self._in_body()
+        body = ast.steps_of(self.pattern.body)
         always = sorted(in_every_word(self.pattern.body) & set(self.names))
         for item in returns.items:
             self.guard(item.value, self.names, self.shared.registered)
@@ -513,15 +508,9 @@ def _names(node: ast.Node) -> set[str]:
 def _outside_references(node: ast.Node) -> Iterator[ast.Node]:
     """Yield a value and its parts, except for the parts of references."""
     yield node
-    match node:
-        case ast.ListOf(items=items):
-            for item in items:
-                yield from _outside_references(item)
-        case ast.Arithmetic(operands=operands):
-            for part in operands:
-                yield from _outside_references(part)
-        case ast.Negative(operand=operand):
-            yield from _outside_references(operand)
+    if not isinstance(node, ast.Reference):
+        for child in ast.children(node):
+            yield from _outside_references(child)
 
 
 def _event_of(step: str, names: Mapping[str, _Declaration]) -> str:

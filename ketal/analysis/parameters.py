@@ -102,13 +102,9 @@ def _refuse_nothing(
     pattern: syntax.Pattern, values: Mapping[str, syntax.Literal | syntax.Duration]
 ) -> None:
     """Refuse a value of 0 where a length of time is meant; in a comparison it may stand."""
-    order = pattern.order
-    lengths: dict[str, Any] = {
-        "within": pattern.window.length if pattern.window is not None else None,
-        "frontier": order.frontier,
-        "gap": order.gap,
-        "idle": order.idle,
-    }
+    lengths = {name: getattr(pattern.order, name) for name in syntax.ORDER_LENGTHS}
+    if pattern.window is not None:
+        lengths = {"within": pattern.window.length, **lengths}
     for what, length in lengths.items():
         if isinstance(length, syntax.ParamRef):
             value = values[length.name]

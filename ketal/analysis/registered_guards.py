@@ -22,20 +22,20 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from ketal.errors import SettingError
 from ketal.model.attributes import unboxed
 from ketal.model.event import Event
+from ketal.model.guard_functions import FUNCTIONS, Kind
 from ketal.model.syntax import RESERVED
 
-Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
 Function: TypeAlias = Callable[..., bool | None]
 
 _LOGGER = logging.getLogger("ketal")
 _KINDS: dict[object, Kind] = {int: "number", float: "number", str: "string", bool: "boolean"}
 # `causal(…)` is reported as a misspelt `Causal(…)`.
-_TAKEN = frozenset(word.lower() for word in RESERVED)
+_TAKEN = frozenset(word.lower() for word in RESERVED.union(FUNCTIONS))
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

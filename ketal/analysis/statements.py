@@ -72,14 +72,12 @@ def _duration(what: str, length: object, params: Params) -> Iterator[Finding]:
 
 def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
     order = pattern.order
-    for name in ("frontier", "gap", "idle"):
+    for name in ast.ORDER_LENGTHS:
         yield from _duration(f"`{name}`", getattr(order, name), params)
-    options = [n for n in ("total", "nodes", "frontier", "gap", "idle", "overflow")
-               if getattr(order, n) not in (None, False)]  # fmt: skip
-    if order.kind == "arrival" and options:
+    if order.kind == "arrival" and order.given:
         yield (
-            "K128", "error", f"`{options[0]}` is an option of CausalOrder", order.span,
-            f"write `order CausalOrder({options[0]} …)`, or remove it",
+            "K128", "error", f"`{order.given[0]}` is an option of CausalOrder", order.span,
+            f"write `order CausalOrder({order.given[0]} …)`, or remove it",
         )  # fmt: skip
     if order.total and order.frontier is not None:
         yield (
@@ -151,8 +149,8 @@ def _mode(pattern: ast.Pattern) -> Iterator[Finding]:
     order, topology = pattern.order, pattern.topology
     if pattern.mode is None or order.kind == "arrival":
         return
-    for name in ("total", "frontier", "idle", "overflow"):
-        if getattr(order, name) not in (None, False):
+    for name in order.given:
+        if name not in ("nodes", "gap"):
             yield (
                 "K134", "error", f"`mode` asks for every order, so `{name}` has no meaning",
                 order.span,

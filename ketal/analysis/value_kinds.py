@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ketal.analysis.bodies import Finding
-from ketal.analysis.registered_guards import Kind, RegisteredGuard
+from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.model import syntax as ast
+from ketal.model.guard_functions import FUNCTIONS, Kind
 
 Params = Mapping[str, ast.Literal | ast.Duration]
 
@@ -59,8 +60,12 @@ def guard_findings(
                     yield from _operand(op, operand, part, params)
             case ast.Negative(operand=operand):
                 yield from _operand("-", operand, part, params)
-            case ast.Registered(name=name) if name in registered:
-                yield from _call(part, registered[name], params)
+            case ast.Function(name=name):
+                guard = FUNCTIONS.get(name) or registered.get(name)
+                if guard is not None and len(guard.parameters) != len(part.arguments):
+                    yield _miscounted(part, guard.parameters)
+                elif guard is not None:
+                    yield from _arguments(part, guard.parameters, params)
 
 
 def _comparison(node: ast.Comparison, params: Params) -> Iterator[Finding]:
@@ -102,22 +107,32 @@ def _operand(op: str, operand: ast.Value, node: ast.Node, params: Params) -> Ite
         )  # fmt: skip
 
 
-def _call(node: ast.Registered, guard: RegisteredGuard, params: Params) -> Iterator[Finding]:
-    wanted, given = len(guard.parameters), len(node.arguments)
-    if wanted != given:
-        wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
-        yield (
-            "K104", "error", f"the guard `{guard.name}` takes {wants}, not {given}", node.span,
-            f"it is called with ({', '.join(guard.parameters)})",
-        )  # fmt: skip
-        return
-    for number, (kind, argument) in enumerate(
-        zip(guard.parameters, node.arguments, strict=True), 1
-    ):
+def _miscounted(node: ast.Function, parameters: tuple[Kind, ...]) -> Finding:
+    wanted, given = len(parameters), len(node.arguments)
+    wants = f"{wanted} argument{'' if wanted == 1 else 's'}"
+    return (
+        "K104", "error", f"the guard `{node.name}` takes {wants}, not {given}", node.span,
+        f"it is called with ({', '.join(parameters)})",
+    )  # fmt: skip
+
+
+def _arguments(
+    node: ast.Function, parameters: tuple[Kind, ...], params: Params
+) -> Iterator[Finding]:
+    """Yield the arguments of another kind, and those that must be constants and are none."""
+    constants = len(FUNCTIONS[node.name].constants) if node.name in FUNCTIONS else 0
+    for number, (kind, argument) in enumerate(zip(parameters, node.arguments, strict=True), 1):
         actual = kind_of(argument, params)
         if "any" not in (kind, actual) and kind != actual:
             yield (
                 "K112", "error",
-                f"argument {number} of `{guard.name}` is a {kind}, and this is a {actual}",
+                f"argument {number} of `{node.name}` is a {kind}, and this is a {actual}",
                 argument.span or node.span, "the guard is never true",
+            )  # fmt: skip
+        elif number > len(parameters) - constants and not isinstance(
+            argument, ast.Literal | ast.Duration | ast.ParamRef
+        ):
+            yield (
+                "K104", "error", f"argument {number} of `{node.name}` must be a constant",
+                argument.span or node.span, "write the value itself, or the name of a parameter",
             )  # fmt: skip

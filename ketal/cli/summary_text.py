@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli.output_lines import counted, drop_zeros
+from ketal.model.verdicts import COUNTED, Rejected
 
 if TYPE_CHECKING:
-    from ketal.model.verdicts import Rejected
     from ketal.program import Program
 
 MAPPING_HINT = (
@@ -28,12 +28,6 @@ _RECORDS = {
     "late": ("late", "late"),
     "held_back": ("held back", "held back"),
     "overflow": ("over a limit", "over a limit"),
-}
-_VERDICTS = {
-    "matches": ("match", "matches"),
-    "violations": ("violation", "violations"),
-    "incomplete": ("incomplete run", "incomplete runs"),
-    "timed_out": ("timed out", "timed out"),
 }
 # Count → its noun and its sentence where it is not zero.
 _OF_PATTERN = {
@@ -129,9 +123,9 @@ def _records(events: dict[str, int]) -> str:
 
 
 def _verdict_counts(kind: str, counts: dict[str, int]) -> str:
-    parts = drop_zeros({key: counts.get(key, 0) for key in _VERDICTS})
+    parts = drop_zeros({key: counts.get(key, 0) for key in COUNTED})
     sought = "violations" if kind == "check" else "matches"
-    terms = [counted(number, *_VERDICTS[key]) for key, number in parts.items()]
+    terms = [counted(number, *COUNTED[key]) for key, number in parts.items()]
     if sought not in parts:
-        terms.insert(0, f"no {_VERDICTS[sought][0]}")
+        terms.insert(0, f"no {COUNTED[sought][0]}")
     return ", ".join(terms)

@@ -248,11 +248,6 @@ def anchored(node: syntax.Node) -> list[syntax.Causal | syntax.Conc]:
     return [n for n in syntax.walk(node) if isinstance(n, syntax.Causal | syntax.Conc)]
 
 
-def references(node: syntax.Node) -> list[syntax.Reference]:
-    """Return the references to steps in a guard, a value or a `return`."""
-    return [n for n in syntax.walk(node) if isinstance(n, syntax.Reference)]
-
-
 def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:
     """Return whether two words can arrange the same events, each in its class.
 

@@ -24,10 +24,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.compiler.predicates import Atom, Formula, conjunction, constant_of, disjunction
+from ketal.compiler.predicates import (
+    Atom,
+    Formula,
+    conjunction,
+    constant_of,
+    disjunction,
+    subject,
+)
 from ketal.model import syntax
+from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
-from ketal.model.values import base_node, glob_regex, holds, kind, regex
+from ketal.model.values import holds, kind
 
 SPLITS_MAX = 5_000
 """Splits on one question of satisfiability before the proof is given up."""
@@ -93,6 +101,11 @@ class Theory:
         self.limits = limits
         self._splits = 0
         self._among = {a: frozenset(a.payload[1]) for a in self.atoms if a.shape == "member"}
+        self._tests = {
+            number: PREDICATES[a.shape].prepare(limits, *PREDICATES[a.shape].read(a.payload)[1])
+            for number, a in enumerate(self.atoms)
+            if a.shape in PREDICATES and subject(a) is not None
+        }
         groups: dict[Any, list[int]] = {}
         for number, atom in enumerate(self.atoms):
             groups.setdefault(self._key(atom), []).append(number)
@@ -110,11 +123,11 @@ class Theory:
         unsure: dict[Any, dict[bool, int]] = {}
         for number in members:
             atom = self.atoms[number]
-            value = self._value(atom, sample)
+            value = self._value(number, sample)
             if value is _FREE:
                 free |= 1 << number
                 if not atom.decided:
-                    unsure.setdefault(atom.payload, {})[atom.expects] = 1 << number
+                    unsure.setdefault((atom.shape, atom.payload), {})[atom.expects] = 1 << number
             elif value:
                 on |= 1 << number
         pairs = tuple((p[True], p[False]) for p in unsure.values() if len(p) == 2)
@@ -122,25 +135,16 @@ class Theory:
 
     @staticmethod
     def _key(atom: Atom) -> Any:
-        payload = atom.payload
+        of = subject(atom)
+        if of is not None:
+            return ("value", of)
         match atom.shape:
             case "compare":
-                _, left, right = payload
-                if constant_of(right) is None:
-                    return ("compare", left, right)
-                return ("value", left)
-            case "matches" | "member":
-                return ("value", payload[0])
-            case "exists":
-                return ("value", payload[0])
-            case "host":
-                return ("value", syntax.Field("node"))
-            case "type":
-                return ("value", syntax.Field("type"))
+                return ("compare", *atom.payload[1:])
             case "before" | "concurrent":
-                return ("relation", payload)
-            case _:
-                return (atom.shape, payload)
+                return ("relation", atom.payload)
+            case shape:
+                return (shape, atom.payload)
 
     def _samples(self, key: Any, members: list[int]) -> Iterator[_Sample]:
         shape = key[0]
@@ -163,9 +167,9 @@ class Theory:
                 constants.append(constant_of(atom.payload[2]))
             elif atom.shape == "member":
                 constants += (value for _, value in atom.payload[1])
-            elif atom.shape in ("type", "host"):
+            elif PREDICATES[atom.shape].elsewhere is not None:
                 # A glob without wildcards is a constant; with them, one more sample.
-                constants.append(atom.payload[0])
+                constants += PREDICATES[atom.shape].read(atom.payload)[1]
         name = of.name if isinstance(of, syntax.Field) else None
         inner = of.of if isinstance(of, syntax.Reference) else None
         if isinstance(inner, syntax.Field):
@@ -180,7 +184,7 @@ class Theory:
                 {c for c in constants if not isinstance(c, bool | str)}, key=lambda c: (c, str(c))
             )
             yield from (("constant", c) for c in numbers)
-            yield from (("constant", c) for c in _between(numbers))
+            yield from (("number", c) for c in _between(numbers))
         if name != "time":
             texts = sorted({c for c in constants if isinstance(c, str)})
             yield from (("constant", c) for c in texts)
@@ -191,22 +195,22 @@ class Theory:
             hosts = {self.atoms[n].payload[0] for n in members if self.atoms[n].shape == "host"}
             yield from (("incarnation", h) for h in sorted(hosts) if not set("*?") & set(h))
 
-    def _value(self, atom: Atom, sample: _Sample) -> Any:
+    def _value(self, number: int, sample: _Sample) -> Any:
         """Return an atom's truth on a sample; _FREE where it may be either."""
         what, value = sample
+        atom = self.atoms[number]
         shape = atom.shape
         if shape in ("before", "concurrent"):
             return what in ("unbound", shape)
-        if shape == "exists":
-            return sample != _ABSENT
+        if number in self._tests:
+            return self._predicate(number, sample)
         if what in ("absent", "other"):
             return False
         if what == "incarnation":
-            glob = glob_regex(atom.payload[0], dotted=False) if shape == "host" else None
-            return _FREE if glob is None else glob.fullmatch(value) is not None
+            return _FREE
         if shape == "compare":
             op, _, right = atom.payload
-            if what == "constant":
+            if what in ("constant", "number"):
                 return holds(op, value, constant_of(right))
             if what == "text":
                 constant = constant_of(right)
@@ -226,29 +230,30 @@ class Theory:
             return holds(op, value, 0)
         if shape == "member":
             # As `x == 1 || x == 2`, and where false is expected, `x != 1 && x != 2`.
-            if what == "constant" and (kind(value), value) in self._among[atom]:
+            if what in ("constant", "number") and (kind(value), value) in self._among[atom]:
                 return atom.expects
             value_kind = "string" if what == "text" else kind(value)
             return not atom.expects and {k for k, _ in self._among[atom]} == {value_kind}
-        if shape == "matches":
-            if what == "text":
-                return _FREE
-            if not isinstance(value, str):
-                return False
-            match = regex(atom.payload[1], self.limits.regex_memory_max).search(value)
-            return (match is not None) == atom.expects
-        if shape in ("host", "type"):
-            if what == "text":
-                dotted = shape == "type"
-                exact = (
-                    "*" not in atom.payload[0]
-                    and (".." if dotted else "?") not in (atom.payload[0])
-                )
-                # An exact glob is a constant, and this string is none.
-                return False if exact else _FREE
-            glob = glob_regex(atom.payload[0], dotted=shape == "type")
-            return glob.fullmatch(value if shape == "type" else base_node(value)) is not None
         return (what == "true") == atom.expects
+
+    def _predicate(self, number: int, sample: _Sample) -> Any:
+        """Return the truth of a predicate's atom on a sample of its subject."""
+        what, value = sample
+        atom = self.atoms[number]
+        predicate = PREDICATES[atom.shape]
+        _, constants = predicate.read(atom.payload)
+        if what in ("absent", "other"):
+            is_of_kind = predicate.kind == "any" and (predicate.decided or what == "other")
+        else:
+            value_kind = "string" if what in ("text", "incarnation") else kind(value)
+            is_of_kind = predicate.kind in ("any", value_kind)
+        if not is_of_kind:
+            return False
+        # Numbers, texts and incarnations stand for many values, but each of a host for its own.
+        if what in ("number", "text") or (what == "incarnation" and atom.shape != "host"):
+            truth = predicate.elsewhere(*constants) if predicate.elsewhere is not None else None
+            return _FREE if truth is None else truth == atom.expects
+        return bool(self._tests[number]([] if what == "other" else value)) == atom.expects
 
     def _imply(self, number: int, on: int, off: int) -> tuple[int, int] | None:
         """Return the variables of a term that its known ones imply; None for a contradiction."""

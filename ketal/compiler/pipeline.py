@@ -2,8 +2,9 @@
 
 The stages: parameters are substituted (`ketal.analysis.parameters`); guards lower to
 formulas over atoms (`ketal.compiler.predicates`); the body becomes a position automaton
-over steps (`ketal.compiler.glushkov`); that becomes the deterministic, minimal
-automaton over minterms (`ketal.compiler.dfa`); liveness finds the registers that each
+over steps (`ketal.compiler.glushkov`), on whose paths what guards refer to is checked
+(`ketal.compiler.bindings`); that becomes the deterministic, minimal automaton over
+minterms (`ketal.compiler.dfa`); liveness finds the registers that each
 state keeps; last, ambiguity and order-sensitivity are decided
 (`ketal.compiler.commutation`).
 
@@ -15,20 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ketal.analysis.bodies import Finding
 from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, LiveRegisters, Variant
+from ketal.compiler.bindings import Bindings
 from ketal.compiler.commutation import Sensitivity, ambiguities, order_sensitivity, ordered_clauses
 from ketal.compiler.dfa import Deterministic, Guards, determinise
 from ketal.compiler.glushkov import (
     Glushkov,
     Positions,
-    anchored,
-    bound_before,
     mirrors_possible,
-    references,
     spelled_out,
-    taken_before,
     trim,
 )
 from ketal.compiler.minterms import Theory, classes, free_of_run
@@ -74,15 +73,15 @@ class _Compilation:
     def report(self, severity: str, code: str, message: str, span: Span | None, hint: str) -> None:
         self.diagnostics.append(Diagnostic(code, severity, message, span, hint, self.pattern.name))
 
+    def _add(self, findings: Iterable[Finding]) -> None:
+        for code, severity, message, span, hint in findings:
+            self.report(severity, code, message, span, hint)
+
     # names
 
     def _declare_steps(self) -> None:
         """Assign numbers to the steps that the body uses, in declaration order."""
-        used = {
-            n.name if isinstance(n, syntax.Step) else n.step
-            for n in syntax.walk(self.pattern.body)
-            if isinstance(n, syntax.Step | syntax.Edge)
-        }
+        used = syntax.steps_of(self.pattern.body)
         guards: dict[str, syntax.Guard] = {}
         spans: dict[str, Span | None] = {}
         for decl in (*self.file.events, *self.pattern.declarations):
@@ -98,16 +97,8 @@ class _Compilation:
     def alphabet(self) -> tuple[str, ...]:
         """Return the names of the events that make the alphabet."""
         own = [d.name for d in self.pattern.events]
-        shared = {d.name for d in self.file.events}
-        named = {
-            n.name
-            for n in syntax.walk(self.pattern)
-            if isinstance(n, syntax.Name | syntax.Step) and n.name in shared
-        } | {
-            n.step
-            for n in syntax.walk(self.pattern)
-            if isinstance(n, syntax.Edge) and n.step in shared
-        }
+        named = syntax.steps_of(self.pattern.body)
+        named |= {n.name for n in syntax.walk(self.pattern) if isinstance(n, syntax.Name)}
         return (*[d.name for d in self.file.events if d.name in named], *own)
 
     # the body
@@ -126,100 +117,13 @@ class _Compilation:
         numbers = {id(a): distinct[a.guard] for a in self.absents}
         return Glushkov(self.numbers, numbers, self.limits).build(body), None
 
-    def check_references(self, positions: Positions) -> None:
-        """Refuse a reference to a step that is unbound on some path."""
-        guards = [*self.guards.values(), *self.not_guards]
-        asked = {r.step for g in guards for r in references(g)}
-        if self.pattern.returns is not None:
-            asked |= {r.step for r in references(self.pattern.returns)}
-        bound = bound_before(positions, self._numbers(asked))
-        missing: dict[tuple[str, str], Span | None] = {}
-
-        def need(references: Iterable[syntax.Reference], have: frozenset[int] | None) -> None:
-            for reference in references:
-                number = self.numbers.get(reference.step)
-                if have is not None and (number is None or number not in have):
-                    missing.setdefault(("", reference.step), reference.span)
-
-        in_steps = {n: references(self.guards[s]) for s, n in self.numbers.items()}
-        in_nots = [references(g) for g in self.not_guards]
-        for p, nots, q in positions.edges:
-            need(in_steps[positions.steps[q]], bound[p])
-            for number in nots:
-                need(in_nots[number], bound[p])
-        if self.pattern.returns is not None:
-            for position in positions.finals:
-                need(references(self.pattern.returns), bound[position])
-        for (_, step), span in missing.items():
-            self.report(
-                "error",
-                "K201",
-                f"`{step}` has no event on some path to this reference",
-                span,
-                f"every path to here must pass `{step}` first; an anchor "
-                f"(`Causal(g, {step})`) may be unbound, a reference may not",
-            )
-
-    def _numbers(self, names: Iterable[str]) -> frozenset[int]:
-        return frozenset(self.numbers[name] for name in names if name in self.numbers)
-
-    def check_anchors(self, positions: Positions) -> None:
-        """Warn of an anchor that has no event on any path: the guard stands alone then."""
-        guards = [*self.guards.values(), *self.not_guards]
-        asked = self._numbers(a.anchor for g in guards for a in anchored(g))
-        taken = taken_before(positions, asked)
-        # What may have been taken before each guard: steps, and whether anything.
-        steps: dict[str, tuple[set[int], bool]] = {}
-        nots: dict[int, set[int]] = {}
-        for p, on_edge, q in positions.edges:
-            name = self.steps[positions.steps[q]]
-            known, anything = steps.get(name, (set(), False))
-            steps[name] = (known | taken[p], anything or p != 0)
-            for number in on_edge:
-                nots.setdefault(number, set()).update(taken[p])
-        for name, (known, anything) in steps.items():
-            for node in anchored(self.guards[name]):
-                self._check_anchor(node, known, anything, f"`{name}`")
-        for number, known in nots.items():
-            for node in anchored(self.not_guards[number]):
-                self._check_anchor(node, known, True, "this `not`")
-
-    def _check_anchor(
-        self, node: syntax.Causal | syntax.Conc, known: set[int], anything: bool, before: str
-    ) -> None:
-        beginning = f"`{type(node).__name__}` asks nothing here: "
-        if node.anchor in (syntax.PRIOR, syntax.ALL):
-            if not anything:
-                self.report(
-                    "warning",
-                    "K223",
-                    f"{beginning}no event is taken before {before}",
-                    node.anchor_span or node.span,
-                    "leave it out, or put a step before it in the body",
-                )
-        elif node.anchor not in self.numbers:
-            self.report(
-                "warning",
-                "K223",
-                f"{beginning}the step `{node.anchor}` is not in the body",
-                node.anchor_span or node.span,
-                f"put `{node.anchor}` into the body before {before}, or name another anchor",
-            )
-        elif self.numbers[node.anchor] not in known:
-            self.report(
-                "warning",
-                "K223",
-                f"{beginning}on no path does `{node.anchor}` have an event before {before}",
-                node.anchor_span or node.span,
-                f"an anchor stands before {before} in the body, or in a repetition around both",
-            )
-
     def compile(self, source: PatternText | None) -> CompiledPattern:
         self._check_scope()
         self._check_order()
         positions, labels = self.positions()
-        self.check_references(positions)
-        self.check_anchors(positions)
+        bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
+        self._add(bindings.unbound_references(self.pattern.returns))
+        self._add(bindings.void_anchors())
         if self.pattern.kind == "find" and 0 in positions.finals:
             self.report(
                 "error",
@@ -239,7 +143,7 @@ class _Compilation:
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
         self._check_covered(formulas, nots, alphabet, theory)
-        self._check_relations(positions, formulas, atoms, theory)
+        self._add(bindings.impossible_relations(formulas, atoms, theory, self.spans))
         groups = self._groups(atoms)
         variants = sorted(
             {(positions.steps[q], ns) for _, ns, q in positions.edges}, key=lambda v: (v[0], v[1])
@@ -303,13 +207,7 @@ class _Compilation:
                 domains_of(self.pattern.topology, self.limits)
             except PatternError as error:
                 for d in error.diagnostics:
-                    self.report(
-                        "error",
-                        d.code,
-                        d.message,
-                        d.span,
-                        d.hint,
-                    )
+                    self.report("error", d.code, d.message, d.span, d.hint)
         if self._order_free():
             self._warn_of_no_wait(order)
         elif order.total and order.nodes is None:
@@ -333,13 +231,10 @@ class _Compilation:
 
     def _warn_of_no_wait(self, order: syntax.Order) -> None:
         """Warn of options of waiting in a pattern whose events never wait."""
-        given = {
-            "total": order.total,
-            "nodes": order.nodes is not None and (order.total or order.idle is not None),
-            "idle": order.idle is not None,
-            "overflow": order.overflow is not None,
-        }
-        void = [f"`{name}`" for name, there in given.items() if there]
+        waiting = {"total", "idle", "overflow"}
+        if order.total or order.idle is not None:
+            waiting.add("nodes")
+        void = [f"`{name}`" for name in order.given if name in waiting]
         if void:
             self.report(
                 "warning",
@@ -384,49 +279,6 @@ class _Compilation:
                     "no declared event covers this `not`: it never bars anything",
                     guard.span,
                     "declare an `event` for what it speaks of",
-                )
-
-    def _check_relations(
-        self,
-        positions: Positions,
-        formulas: list[Formula],
-        atoms: Sequence[Atom],
-        theory: Theory,
-    ) -> None:
-        """Refuse a step both after and concurrent with an event that is always bound."""
-        asked = {
-            shape: [(n, atom.payload[0]) for n, atom in enumerate(atoms) if atom.shape == shape]
-            for shape in ("before", "concurrent")
-        }
-        pairs = [(b, c, {x, y}) for b, x in asked["before"] for c, y in asked["concurrent"]]
-        if not pairs:
-            return
-        bound = bound_before(positions, frozenset(range(len(self.steps))))
-        alive: dict[int, bool] = {}
-        for p, _, q in positions.edges:
-            step, known = positions.steps[q], bound[p]
-            if known is None or alive.get(step):
-                continue
-            anchors = {self.steps[number] for number in known}
-            same = [{anchor, syntax.ALL} for anchor in anchors]
-            if p:
-                anchors |= {syntax.PRIOR, syntax.ALL}
-                same += [{syntax.PRIOR, syntax.ALL}, {syntax.PRIOR, self.steps[positions.steps[p]]}]
-            never_both = [
-                ("or", (("var", b, False), ("var", c, False)))
-                for b, c, of in pairs
-                if of <= anchors and (len(of) == 1 or of in same)
-            ]
-            alive[step] = theory.can_hold(formulas[step], *never_both)
-        for step, can in alive.items():
-            if not can:
-                self.report(
-                    "error",
-                    "K203",
-                    f"no event can satisfy the step `{self.steps[step]}`",
-                    self.spans.get(self.steps[step]),
-                    "the events it relates to are bound by then, and what is causally after an "
-                    "event is not concurrent with it",
                 )
 
     def _contradiction(self, guard: syntax.Guard, theory: Theory) -> tuple[Span | None, str]:
@@ -497,11 +349,11 @@ class _Compilation:
                 self.spans.get(two),
                 "both readings are followed; a run may need several configurations",
             )
-        registered = {n.name for n in syntax.walk(p) if isinstance(n, syntax.Registered)} | {
+        called = {
             n.name
-            for e in self.file.events
-            for n in syntax.walk(e)
-            if isinstance(n, syntax.Registered)
+            for part in (p, *self.file.events)
+            for n in syntax.walk(part)
+            if isinstance(n, syntax.Function)
         }
         return CompiledPattern(
             name=p.name,
@@ -522,7 +374,7 @@ class _Compilation:
             ),
             warnings=tuple(self.diagnostics),
             registered=tuple(
-                self.registered[name] for name in sorted(registered) if name in self.registered
+                self.registered[name] for name in sorted(called) if name in self.registered
             ),
             limits=self.limits,
             source=source,

@@ -14,23 +14,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall
-from ketal.compiler.predicates import Atom
+from ketal.compiler.predicates import Atom, subject
 from ketal.model import syntax
 from ketal.model.attributes import copied
 from ketal.model.event import Event
+from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
 from ketal.model.values import (
     Key,
     argument_types,
-    arguments_match,
     arithmetic,
-    base_node,
     dig,
     glob_regex,
     holds,
     kind,
-    origin,
-    regex,
     scalar,
 )
 
@@ -69,18 +66,21 @@ class _CodeWriter:
             self.prologue.append(f"{name} = {expression}")
         return name
 
-    def value(self, value: syntax.Value) -> str:
-        """Return the name of a value: a scalar, or None where it is unknown."""
+    def value(self, value: syntax.Value, *, plain: bool = False) -> str:
+        """Return the name of a value: a scalar, or None where it is unknown.
+
+        If `plain`, an attribute may be a list or a mapping too.
+        """
         match value:
             case syntax.Literal(value=constant):
                 return self.constant(constant)
             case syntax.Duration():
                 return self.constant(float(value.seconds))
             case syntax.Field() | syntax.Attribute():
-                return self._read(value, "event")
+                return self._read(value, "event", plain)
             case syntax.Reference(step=step, of=of):
                 holder = self.local(("step", step), f"bound[{self.constant(step)}]")
-                return self._read(of, holder)
+                return self._read(of, holder, plain)
             case syntax.Arithmetic(ops=ops, operands=operands):
                 so_far, *others = map(self.value, operands)
                 for op, other in zip(ops, others, strict=True):
@@ -93,14 +93,14 @@ class _CodeWriter:
                 return self.local(value, f"arithmetic({minus}, {zero}, {self.value(operand)})")
         raise AssertionError(value)
 
-    def _read(self, of: syntax.Field | syntax.Attribute, holder: str) -> str:
+    def _read(self, of: syntax.Field | syntax.Attribute, holder: str, plain: bool) -> str:
         if isinstance(of, syntax.Field):
             return self.local((holder, of), f"{holder}.{of.name}")
         if len(of.path) == 1:
             got = f"{holder}.data.get({self.constant(of.path[0])})"
         else:
             got = f"dig({holder}.data, {self.constant(of.path)})"
-        return self.local((holder, of), f"scalar({got})")
+        return self.local((holder, of, plain), got if plain else f"scalar({got})")
 
     def test(self, atom: Atom) -> str:
         """Return an expression: is this atom on?"""
@@ -110,20 +110,6 @@ class _CodeWriter:
             return self._comparison(op, self.value(left), right)
         if atom.shape == "member":
             return self._member(self.value(payload[0]), payload[1], atom.expects)
-        if atom.shape == "exists":
-            (of,) = payload
-            holder = "event"
-            if isinstance(of, syntax.Reference):
-                holder = self.local(("step", of.step), f"bound[{self.constant(of.step)}]")
-                of = of.of
-            if isinstance(of, syntax.Field):
-                return f"{holder}.{of.name} is not None"
-            return f"dig({holder}.data, {self.constant(of.path)}) is not None"
-        if atom.shape == "matches":
-            search = self.constant(regex(payload[1], self.limits.regex_memory_max).search)
-            name = self.value(payload[0])
-            verb = "is not None" if atom.expects else "is None"
-            return f"isinstance({name}, str) and {search}({name}) {verb}"
         if atom.shape == "registered":
             name, _, arguments = payload
             values = "".join(f"{self.value(a)}, " for a in arguments)
@@ -131,8 +117,16 @@ class _CodeWriter:
             # Called once, also where one atom asks whether it is true and another whether not.
             answer = self.local(("registered", name, arguments), f"{call}(event, ({values}))")
             return f"{answer} is {atom.expects}"
-        match = self.constant(_event_test(atom))
-        return f"{match}(event)"
+        predicate = PREDICATES[atom.shape]
+        of, constants = predicate.read(payload)
+        if callable(of):
+            name = self.local(of, f"{self.constant(of)}(event)")
+        else:
+            name = self.value(of, plain=predicate.kind == "any")
+        test = f"{self.constant(predicate.prepare(self.limits, *constants))}({name})"
+        if predicate.decided:
+            return test
+        return f"{_of_kind(name, predicate.kind)} and {test if atom.expects else f'not {test}'}"
 
     def _comparison(self, op: str, name: str, right: syntax.Value) -> str:
         # A constant of known kind on the right is the common case and has short tests.
@@ -144,12 +138,11 @@ class _CodeWriter:
         if isinstance(constant, str):
             if op == "==":
                 return f"{name} == {self.constant(constant)}"
-            return f"isinstance({name}, str) and {name} {op} {self.constant(constant)}"
+            return f"{_of_kind(name, 'string')} and {name} {op} {self.constant(constant)}"
         if isinstance(right, syntax.Duration):
             constant = float(right.seconds)
         if constant is not None:
-            number = f"isinstance({name}, NUMBER) and {name} is not True and {name} is not False"
-            return f"{number} and {name} {op} {self.constant(constant)}"
+            return f"{_of_kind(name, 'number')} and {name} {op} {self.constant(constant)}"
         return f"holds({self.constant(op)}, {name}, {self.value(right)})"
 
     def _member(self, name: str, keys: tuple[Key, ...], expects: bool) -> str:
@@ -159,11 +152,7 @@ class _CodeWriter:
         (only,) = kinds if len(kinds) == 1 else ("",)
         if only in ("string", "number"):
             values = self.constant(frozenset(value for _, value in keys))
-            within = f"{name} {'in' if expects else 'not in'} {values}"
-            if only == "string":
-                return f"isinstance({name}, str) and {within}"
-            number = f"isinstance({name}, NUMBER) and {name} is not True and {name} is not False"
-            return f"{number} and {within}"
+            return f"{_of_kind(name, only)} and {name} {'in' if expects else 'not in'} {values}"
         known = frozenset(keys)
 
         def among(value: Any) -> bool:
@@ -171,7 +160,7 @@ class _CodeWriter:
 
         if expects:
             return f"{self.constant(among)}({name})"
-        return f"({name} is True or {name} is False) and not {self.constant(among)}({name})"
+        return f"{_of_kind(name, 'boolean')} and not {self.constant(among)}({name})"
 
     def function(self, head: str, body: list[str]) -> Any:
         """Compile `head` with the prologue and a body; return the function."""
@@ -181,38 +170,14 @@ class _CodeWriter:
         return namespace[head.partition("(")[0]]
 
 
-def _event_test(atom: Atom) -> Callable[[Event], bool]:
-    """Return the test of an atom without generated code."""
-    if atom.shape == "host":
-        glob = glob_regex(atom.payload[0], dotted=False)
-        return lambda event: glob.fullmatch(base_node(event.node)) is not None
-    if atom.shape == "origin":
-        glob = glob_regex(atom.payload[0], dotted=False)
-        return lambda event: glob.fullmatch(base_node(origin(event))) is not None
-    if atom.shape == "result":
-        glob = glob_regex(atom.payload[0], dotted=True)
-
-        def result(event: Event) -> bool:
-            value = event.data.get("result_type")
-            return isinstance(value, str) and (glob.fullmatch(value) is not None) == atom.expects
-
-        return result
-    assert atom.shape == "arguments", atom
-
-    def arguments(event: Event) -> bool:
-        values = argument_types(event)
-        return values is not None and arguments_match(atom.payload[0], values) == atom.expects
-
-    return arguments
-
-
-def _type_only(atom: Atom) -> bool:
-    if atom.shape == "type":
-        return True
-    if atom.shape == "compare":
-        _, left, right = atom.payload
-        return left == syntax.Field("type") and isinstance(right, syntax.Literal)
-    return atom.shape in ("matches", "member") and atom.payload[0] == syntax.Field("type")
+def _of_kind(name: str, kind: str) -> str:
+    """Return an expression: is a value of this kind?"""
+    return {
+        "string": f"isinstance({name}, str)",
+        "number": f"isinstance({name}, NUMBER) and {name} is not True and {name} is not False",
+        "boolean": f"({name} is True or {name} is False)",
+        "any": f"{name} is not None",
+    }[kind]
 
 
 TYPES_CACHED_MAX = 10_000
@@ -230,14 +195,9 @@ def compile_mask(atoms: list[Atom], limits: Limits, registered: Mapping[str, Gua
     for number, atom in enumerate(atoms):
         if atom.relational or atom.shape == "localhost":
             continue
-        if atom.shape == "type":
-            fullmatch = typed.constant(glob_regex(atom.payload[0], dotted=True).fullmatch)
-            test = f"{fullmatch}(event.type) is not None"
-            typed_body.append(f"if {test}: mask |= {1 << number}")
-        elif _type_only(atom):
-            typed_body.append(f"if {typed.test(atom)}: mask |= {1 << number}")
-        else:
-            other_body.append(f"if {other.test(atom)}: mask |= {1 << number}")
+        of_type = subject(atom) == syntax.Field("type")
+        writer, body = (typed, typed_body) if of_type else (other, other_body)
+        body.append(f"if {writer.test(atom)}: mask |= {1 << number}")
     typed.prologue.insert(0, "mask = 0")
     by_type = typed.function("by_type(event)", [*typed_body, "return mask"])
     known: dict[str, int] = {}
@@ -267,7 +227,9 @@ def compile_relational(
     """Compile an atom that refers to bound events: (event, step → event) → bool."""
     writer = _CodeWriter(limits, registered)
     test = writer.test(atom)
-    function: Relational = writer.function("relational(event, bound)", [f"return {test}"])
+    function: Relational = writer.function(
+        "relational(event, bound)", [f"return True if {test} else False"]
+    )
     return function
 
 
@@ -275,22 +237,18 @@ def is_equality(atom: Atom) -> bool:
     """Return whether an atom is `of the event == of bound events`, each side of one kind only."""
     if atom.shape != "compare" or not atom.relational or atom.payload[0] != "==":
         return False
-    return sorted(map(_reads, atom.payload[1:])) == ["event", "run"]
+    sources = [_sources(side) for side in atom.payload[1:]]
+    return sources in ([{"event"}, {"run"}], [{"run"}, {"event"}])
 
 
-def _reads(value: syntax.Value) -> str:
-    """Return the sources that a value reads: `event`, `run`, `both` or, if it is constant, none."""
+def _sources(value: syntax.Node) -> set[str]:
+    """Return what a value reads: `event`, `run`, both or, if it is constant, nothing."""
     match value:
         case syntax.Reference():
-            return "run"
+            return {"run"}
         case syntax.Field() | syntax.Attribute():
-            return "event"
-        case syntax.Arithmetic(operands=operands):
-            sides = set(map(_reads, operands)) - {""}
-            return "both" if len(sides) > 1 else next(iter(sides), "")
-        case syntax.Negative(operand=operand):
-            return _reads(operand)
-    return ""
+            return {"event"}
+    return set[str]().union(*map(_sources, syntax.children(value)))
 
 
 def compile_equality(
@@ -298,7 +256,7 @@ def compile_equality(
 ) -> tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]:
     """Compile the sides of an equality: of the event, and of the bound events."""
     _, left, right = atom.payload
-    here, there = (left, right) if _reads(left) == "event" else (right, left)
+    here, there = (left, right) if _sources(left) == {"event"} else (right, left)
     return compile_read(here, limits), compile_value(there, limits)
 
 

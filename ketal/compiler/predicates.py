@@ -17,13 +17,14 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.errors import Span, pattern_error
 from ketal.model import syntax
+from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
 from ketal.model.limits import Limits
 from ketal.model.values import Key, kind
 
@@ -41,9 +42,9 @@ class Atom:
     Attributes
     ----------
     shape : str
-        `compare`, `member`, `matches`, `exists`, `host`, `origin`, `localhost`, `type`,
-        `result`, `arguments`, `registered`; relational ones also `before`,
-        `concurrent` (payload: the anchor) and `barred` (payload: a number).
+        `compare`, `member`, `localhost`, `registered`, or the name of a predicate of
+        `ketal.model.guard_functions`; relational ones also `before`, `concurrent`
+        (payload: the anchor) and `barred` (payload: a number).
     payload : tuple
         Its operands, as syntax nodes and constants; equal payloads are one atom.
     expects : bool
@@ -169,9 +170,16 @@ def constant_of(value: syntax.Value) -> str | int | float | bool | None:
     return float(value.seconds) if isinstance(value, syntax.Duration) else None
 
 
-def mentions_run(node: syntax.Node) -> bool:
-    """Return whether a value or an atomic guard refers to a step of the run."""
-    return any(isinstance(n, syntax.Reference) for n in syntax.walk(node))
+def subject(atom: Atom) -> syntax.Value | None:
+    """Return the one value that an atom is about; None if there is none, or it is calculated."""
+    of: Any = None
+    if atom.shape in PREDICATES:
+        of, _ = PREDICATES[atom.shape].read(atom.payload)
+    elif atom.shape == "member":
+        of = atom.payload[0]
+    elif atom.shape == "compare" and constant_of(atom.payload[2]) is not None:
+        of = atom.payload[1]
+    return None if callable(of) else of
 
 
 def registers(atom: Atom) -> tuple[bool, frozenset[str], bool]:
@@ -185,12 +193,14 @@ def registers(atom: Atom) -> tuple[bool, frozenset[str], bool]:
         return False, frozenset((anchor,)), False
     if atom.shape == "barred":
         return False, frozenset(), False
-    named: set[str] = set()
-    for part in atom.payload:
+    return False, frozenset(r.step for r in _references(atom.payload)), False
+
+
+def _references(payload: tuple[Any, ...]) -> Iterator[syntax.Reference]:
+    for part in payload:
         for node in part if isinstance(part, tuple) else (part,):
             if isinstance(node, syntax.Node):
-                named |= {r.step for r in syntax.walk(node) if isinstance(r, syntax.Reference)}
-    return False, frozenset(named), False
+                yield from syntax.references(node)
 
 
 class Lowering:
@@ -243,28 +253,34 @@ class Lowering:
                 return self._relation("concurrent", inner, anchor, positive)
             case syntax.Call():
                 return self._call(guard, positive)
-            case syntax.Host(glob=glob):
-                return self._variable(Atom("host", (glob,)), positive)
-            case syntax.Origin(glob=glob):
-                return self._variable(Atom("origin", (glob,)), positive)
             case syntax.Localhost():
                 return self._variable(Atom("localhost", ()), positive)
-            case syntax.Exists(of=of):
-                atom = Atom("exists", (of,), relational=mentions_run(of))
-                return self._variable(atom, positive)
             case syntax.Matches(value=value, regex=text):
-                return self._unsure("matches", (value, text), positive, mentions_run(guard))
-            case syntax.Registered(name=name, arguments=arguments):
-                version = self.registered[name].version
-                return self._unsure(
-                    "registered", (name, version, arguments), positive, mentions_run(guard)
-                )
+                return self._literal("matches", (value, text), positive)
+            case syntax.Function(name=name, arguments=arguments) if name in FUNCTIONS:
+                return self._function(FUNCTIONS[name], arguments, positive)
+            case syntax.Function(name=name, arguments=arguments):
+                payload = (name, self.registered[name].version, arguments)
+                return self._literal("registered", payload, positive)
         raise AssertionError(guard)
 
-    def _unsure(
-        self, shape: str, payload: tuple[Any, ...], positive: bool, relational: bool
+    def _literal(
+        self, shape: str, payload: tuple[Any, ...], positive: bool, *, decided: bool = False
     ) -> Formula:
+        """Return a literal of the one variable of a decided atom, else of one of its two."""
+        relational = any(_references(payload))
+        if decided:
+            return self._variable(Atom(shape, payload, True, relational), positive)
         return self._variable(Atom(shape, payload, positive, relational, decided=False))
+
+    def _function(
+        self, predicate: Predicate, arguments: tuple[syntax.Value, ...], positive: bool
+    ) -> Formula:
+        """Lower a call of a predicate; its constants stand in the payload as plain values."""
+        first = len(arguments) - len(predicate.constants)
+        constants = (constant_of(argument) for argument in arguments[first:])
+        payload = (*arguments[:first], *constants)
+        return self._literal(predicate.name, payload, positive, decided=predicate.decided)
 
     def _compare(self, op: str, left: Any, right: Any, positive: bool) -> Formula:
         op = op if positive else COMPLEMENT[op]
@@ -272,8 +288,8 @@ class Lowering:
             right, syntax.Literal | syntax.Duration
         ):
             left, right, op = right, left, _MIRRORED[op]
-        relational = mentions_run(left) or mentions_run(right)
-        return self._variable(Atom("compare", (op, left, right), True, relational, False))
+        # Its complement is another comparison, so "is false" has no variable of its own.
+        return self._literal("compare", (op, left, right), True)
 
     def _member(
         self, value: syntax.Value, items: tuple[syntax.Value, ...], positive: bool
@@ -294,7 +310,7 @@ class Lowering:
         if len(constants) > 1:
             # In one order, whatever the text's: the same set is the same atom.
             payload = (value, tuple(sorted(constants)))
-            parts.insert(0, self._unsure("member", payload, positive, mentions_run(value)))
+            parts.insert(0, self._literal("member", payload, positive))
         return join(parts)
 
     def _relation(self, shape: str, inner: Any, anchor: str, positive: bool) -> Formula:
@@ -303,11 +319,11 @@ class Lowering:
         return join([self.lower(inner, positive), relation])
 
     def _call(self, call: syntax.Call, positive: bool) -> Formula:
-        parts = [self._variable(Atom("type", (call.target,)), positive)]
+        parts = [self._literal("type", (call.target,), positive, decided=True)]
         if call.result != "*":
-            parts.append(self._unsure("result", (call.result,), positive, False))
+            parts.append(self._literal("result", (call.result,), positive))
         if call.arguments != ("..",):
-            parts.append(self._unsure("arguments", (call.arguments,), positive, False))
+            parts.append(self._literal("arguments", (call.arguments,), positive))
         return conjunction(parts) if positive else disjunction(parts)
 
     def unknown_calls(self, guards: Iterable[syntax.Guard]) -> tuple[syntax.Call, ...]:

@@ -29,6 +29,7 @@ from ketal.model.event import Dot, Event, canonical_key
 from ketal.model.limits import Limits
 from ketal.model.values import base_node, glob_regex, keyed
 from ketal.model.verdicts import (
+    COUNTED,
     NO_SCOPE,
     FrozenMapping,
     Incomplete,
@@ -68,10 +69,7 @@ class Counts:
 
     def to_dict(self) -> dict[str, int]:
         """Return the counts of the summary; the rarer ones where they are not zero."""
-        out = {
-            name: getattr(self, name)
-            for name in ("matches", "violations", "incomplete", "timed_out", "unscoped", "untimed")
-        }
+        out = {name: getattr(self, name) for name in (*COUNTED, "unscoped", "untimed")}
         out |= {
             n: getattr(self, n)
             for n in (

@@ -185,20 +185,6 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Host(Node):
-    """`host("db-*")`: the node where it happened; `*` and `?` are wildcards."""
-
-    glob: str
-
-
-@dataclass(frozen=True, slots=True)
-class Origin(Node):
-    """`origin("A")`: where it was first made: attribute `origin`, else the node."""
-
-    glob: str
-
-
-@dataclass(frozen=True, slots=True)
 class Localhost(Node):
     """`localhost`: the node that this copy of the pattern stands for."""
 
@@ -229,15 +215,11 @@ class Matches(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Exists(Node):
-    """`exists(x)`: the attribute or field is there and not null; never unknown."""
+class Function(Node):
+    """`name(value, …)`: a function of the language, or one added with `ketal.register_guard`.
 
-    of: Field | Attribute | Reference
-
-
-@dataclass(frozen=True, slots=True)
-class Registered(Node):
-    """A guard added with `ketal.register_guard`: `name(value, …)`."""
+    Those of the language, as `host("db-*")`, are in `ketal.model.guard_functions`.
+    """
 
     name: str
     arguments: tuple[Value, ...]
@@ -283,8 +265,8 @@ class Conc(Node):
 
 
 Guard = (
-    Truth | Name | Call | Host | Origin | Localhost | Comparison | Membership | Matches
-    | Exists | Registered | Not | And | Or | Causal | Conc
+    Truth | Name | Call | Function | Localhost | Comparison | Membership | Matches
+    | Not | And | Or | Causal | Conc
 )  # fmt: skip
 
 # --- bodies ---------------------------------------------------------------
@@ -388,13 +370,16 @@ class StepDecl(Node):
     guard: Guard
 
 
+ORDER_LENGTHS = ("frontier", "gap", "idle")
+"""The options of CausalOrder that are lengths of time."""
+ORDER_OPTIONS = ("total", "nodes", *ORDER_LENGTHS, "overflow")
+OVERFLOW = {"reject": "refuses the arriving event", "lost": "gives up the oldest hole"}
+"""What a full hold-back queue does, by the word of the option `overflow`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order(Node):
-    """`order arrival` or `order CausalOrder(options)`.
-
-    `overflow` is what a full hold-back queue does: `reject` the arriving event or
-    declare the oldest hole `lost`.
-    """
+    """`order arrival` or `order CausalOrder(options)`, whose options are `ORDER_OPTIONS`."""
 
     kind: OneOf["arrival", "causal"] = "arrival"
     total: bool = False
@@ -403,6 +388,11 @@ class Order(Node):
     gap: Duration | ParamRef | None = None
     idle: Duration | ParamRef | None = None
     overflow: OneOf["reject", "lost"] | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The options that are written."""
+        return tuple(n for n in ORDER_OPTIONS if getattr(self, n) not in (None, False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,13 +492,31 @@ class File(Node):
     params: tuple[ParamDecl, ...] = ()
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """Yield `node` and every node below it, in the order of the text."""
-    yield node
+def children(node: Node) -> Iterator[Node]:
+    """Yield the nodes that `node` is made of, in the order of the text."""
     for item in fields(node):
         if item.name == "span":
             continue
         value = getattr(node, item.name)
         for child in value if isinstance(value, tuple) else (value,):
             if isinstance(child, Node):
-                yield from walk(child)
+                yield child
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield `node` and every node below it, in the order of the text."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def references(node: Node) -> list[Reference]:
+    """Return the references to steps in a guard, a value or a `return`."""
+    return [n for n in walk(node) if isinstance(n, Reference)]
+
+
+def steps_of(body: Body) -> set[str]:
+    """Return the names of the steps of a body."""
+    return {n.name for n in walk(body) if isinstance(n, Step)} | {
+        n.step for n in walk(body) if isinstance(n, Edge)
+    }

@@ -15,7 +15,7 @@ import functools
 import hashlib
 import math
 from collections.abc import ItemsView, Iterator, KeysView, Mapping
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, get_args
 
 import msgspec
 
@@ -151,6 +151,10 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: ClassVar[str] = ""
+    count: ClassVar[str] = ""
+    """The name of its number among the counts of a pattern; empty if there is none."""
+    nouns: ClassVar[tuple[str, str]] = ("", "")
+    """What one of them, and several, are called in the summary."""
 
     pattern: str
     fingerprint: str
@@ -240,6 +244,8 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     """
 
     kind: ClassVar[str] = "match"
+    count: ClassVar[str] = "matches"
+    nouns: ClassVar[tuple[str, str]] = ("match", "matches")
     steps: Steps = ()
     returns: dict[str, Any] | None = None
 
@@ -282,6 +288,8 @@ class Violation(PatternVerdict, frozen=True, kw_only=True):
     """A `check` pattern met an event that its automaton does not allow."""
 
     kind: ClassVar[str] = "violation"
+    count: ClassVar[str] = "violations"
+    nouns: ClassVar[tuple[str, str]] = ("violation", "violations")
     event: Dot
     type: str = ""
     expected: tuple[str, ...] = ()
@@ -340,6 +348,8 @@ class Incomplete(PatternVerdict, frozen=True, kw_only=True):
     """The execution ended while a `check` run was in no final state."""
 
     kind: ClassVar[str] = "incomplete"
+    count: ClassVar[str] = "incomplete"
+    nouns: ClassVar[tuple[str, str]] = ("incomplete run", "incomplete runs")
     state: str = ""
     expected: tuple[str, ...] = ()
 
@@ -355,6 +365,8 @@ class TimedOut(PatternVerdict, frozen=True, kw_only=True):
     """A window ended without a match."""
 
     kind: ClassVar[str] = "timed_out"
+    count: ClassVar[str] = "timed_out"
+    nouns: ClassVar[tuple[str, str]] = ("timed out", "timed out")
     steps: Steps = ()
 
     @property
@@ -510,4 +522,9 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
 RunVerdict = Match | Violation | Incomplete | TimedOut | Overflow | Transition
 """The verdicts about one pattern."""
 
-Verdict = RunVerdict | Late | Gap | Rejected
+Verdict = Match | Violation | Incomplete | TimedOut | Late | Gap | Rejected | Overflow | Transition
+
+KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
+"""The kinds of verdicts, in the order in which messages list them."""
+COUNTED = {verdict.count: verdict.nouns for verdict in get_args(RunVerdict) if verdict.count}
+"""The kinds that each pattern has a count of: its name → one of them, several of them."""

@@ -27,7 +27,7 @@ from ketal.errors import (
 )
 from ketal.model.event import Control, Dot, Event, seconds
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Rejected, Transition, Verdict
+from ketal.model.verdicts import KINDS, Rejected, Transition, Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.identification import Admission
@@ -40,10 +40,6 @@ Handler = Callable[[Verdict], object]
 BATCH_EVENTS = 1_024
 """So many events are admitted together."""
 _LOGGER = logging.getLogger("ketal")
-_KINDS = (
-    "match", "violation", "incomplete", "timed_out", "late", "gap", "rejected", "overflow",
-    "transition",
-)  # fmt: skip
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:
@@ -78,12 +74,12 @@ class _Handlers:
             if not callable(handler):
                 raise wrong_type(f"the handler for {key!r}", "callable", handler)
             pattern, dot, state = key.partition(".")
-            if key in _KINDS:
+            if key in KINDS:
                 self.by_kind[key] = handler
             elif dot and (pattern, state) in states:
                 self.by_state[(pattern, state)] = handler
             else:
-                known = ", ".join([*_KINDS, *sorted(f"{p}.{s}" for p, s in states)])
+                known = ", ".join([*KINDS, *sorted(f"{p}.{s}" for p, s in states)])
                 raise SettingError(f"no handler can be for {key!r}; there are {known}")
 
     def traced(self, name: str) -> bool:

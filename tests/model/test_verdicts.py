@@ -8,7 +8,8 @@ import json
 import math
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -17,11 +18,30 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Dot, Event, Gap, Late, Limits, Match, Monitor, Overflow, Rejected, Transition
-from ketal.model.verdicts import NO_SCOPE, FrozenMapping, PatternVerdict, Violation
+from ketal.engine.scopes import Counts
+from ketal.model import verdicts
+from ketal.model.verdicts import (
+    COUNTED,
+    KINDS,
+    NO_SCOPE,
+    FrozenMapping,
+    PatternVerdict,
+    RunVerdict,
+    Verdict,
+    Violation,
+)
 from tests.cases import e, line, p
 from tests.runtime.test_monitor import samples
 
 SAMPLES = samples()
+
+
+def test_a_kind_is_listed_once_and_known_everywhere() -> None:
+    classes = {cls for cls in vars(verdicts).values() if getattr(cls, "kind", "")}
+    assert set(get_args(RunVerdict)) < set(get_args(Verdict)) == classes
+    assert {cls.__name__ for cls in classes} <= set(ketal.__all__)
+    assert set(KINDS) == set(SAMPLES)
+    assert set(COUNTED) <= {field.name for field in fields(Counts)}
 
 
 @pytest.mark.parametrize("kind", SAMPLES)

@@ -156,10 +156,13 @@ def _atoms(draw: st.DrawFn, known: Known) -> ast.Guard:
             st.lists(values(kind, known, 1), min_size=1, max_size=3).map(tuple),
         ),
         st.builds(ast.Matches, values("string", known), st.sampled_from(REGEXES)),
-        st.builds(ast.Exists, _subjects(known)),
+        st.builds(ast.Function, st.just("exists"), st.tuples(_subjects(known))),
         st.builds(ast.Truth, st.booleans()),
-        st.builds(ast.Host, texts()),
-        st.builds(ast.Origin, texts()),
+        st.builds(
+            ast.Function,
+            st.sampled_from(("host", "origin")),
+            st.tuples(st.builds(ast.Literal, texts())),
+        ),
         st.builds(
             ast.Call,
             st.sampled_from(GLOBS),

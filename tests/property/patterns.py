@@ -373,10 +373,10 @@ class _Maker:
             ast.Comparison(_one(self.rng, "==", "!=", "<"), _X, _Y),
             ast.Comparison("<=", ast.Arithmetic(("+",), (_X, ast.Literal(1))), number),
             ast.Membership(_X, self._items(number)),
-            ast.Exists(self.rng.choice((_X, _Y))),
+            ast.Function("exists", (self.rng.choice((_X, _Y)),)),
             ast.Matches(_X, "a"),
-            ast.Host(self.rng.choice(("n1", "n2", "n?"))),
-            ast.Origin("n1"),
+            ast.Function("host", (ast.Literal(self.rng.choice(("n1", "n2", "n?"))),)),
+            ast.Function("origin", (ast.Literal("n1"),)),
         ]
         if self.params:
             choices += [ast.Comparison("==", _X, ast.ParamRef("k"))] * 3
@@ -423,7 +423,7 @@ class _Maker:
                     self._reference(bound, _X),
                     ast.Arithmetic(("+",), (self._reference(bound, _X), _Y)),
                 ),
-                ast.Exists(self._reference(bound, _Y)),
+                ast.Function("exists", (self._reference(bound, _Y),)),
                 ast.Comparison(
                     "<",
                     ast.Arithmetic(("-",), (_TIME, self._reference(bound, _TIME))),

@@ -1,0 +1,111 @@
+"""Bodies, from lark's tree.
+
+`Sequence` and `Alternation` come out flat, and as deep as `Expressions` allows.
+
+The one rule: a group that parentheses make beside a `not` stays a group.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, cast
+
+from lark import Token, Tree
+
+from ketal.errors import Span
+from ketal.grammar.expressions import Expressions, span_of
+from ketal.model import syntax as ast
+
+_Tree: TypeAlias = Tree[Token]
+
+
+class Bodies:
+    """Builds the body of one pattern, whose guards `expressions` builds."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.expressions = expressions
+        self.limits = expressions.limits
+        self.fault = expressions.fault
+
+    def body(self, tree: _Tree, depth: int = 0) -> ast.Body:
+        """Build a body."""
+        node = self._block(tree, depth)
+        # A lone `not N` is kept as it was written; `ketal.analysis.name_resolution` rejects it.
+        return ast.Sequence((node,), span=node.span) if isinstance(node, ast.Absent) else node
+
+    def _block(self, tree: _Tree, depth: int) -> ast.Body | ast.Absent:
+        data, span = str(tree.data), span_of(tree)
+        children = cast("list[_Tree]", tree.children)
+        if data == "step_name":
+            return ast.Step(str(children[0]), span=span)
+        inner = self.expressions.deeper(depth, tree)
+        if data == "group":
+            return self.body(children[0], inner)
+        if data == "absent":
+            return ast.Absent(self._absent(children[0], inner), span=span)
+        if data == "repeat":
+            return self._repeat(children[0], cast(Token, tree.children[1]), span, inner)
+        if data == "together":
+            if len(children) > self.limits.together_max:
+                self.fault(
+                    "K003", f"braces hold {len(children)} blocks; the limit together_max is "
+                    f"{self.limits.together_max}", span,
+                    "each order of the blocks is a path of its own; split them, or raise the limit "
+                    "with `--limit together_max=N`",
+                )  # fmt: skip
+            return ast.Together(tuple(self.body(c, inner) for c in children), span=span)
+        if data == "alternation":
+            options: list[ast.Body] = []
+            for child in children:
+                node = self.body(child, inner)
+                options.extend(node.items if isinstance(node, ast.Alternation) else (node,))
+            return ast.Alternation(tuple(options), span=span)
+        return ast.Sequence(_flat([self._block(child, inner) for child in children]), span=span)
+
+    def _absent(self, tree: _Tree, depth: int) -> ast.Guard:
+        if tree.data == "event_name":
+            return ast.Name(str(tree.children[0]), span=span_of(tree))
+        return self.expressions.guard(tree, depth)
+
+    def _repeat(self, block: _Tree, token: Token, span: Span, depth: int) -> ast.Body:
+        least, most = self._counts(token)
+        for count in (least, most or 0):
+            if count > self.limits.repetitions_max:
+                self.fault(
+                    "K003", f"a step is repeated {count} times; the limit repetitions_max is "
+                    f"{self.limits.repetitions_max}", span_of(token),
+                    "count less, or raise the limit with `--limit repetitions_max=N`",
+                )  # fmt: skip
+                break
+        return ast.Repeat(self.body(block, depth), least, most, span=span)
+
+    def _counts(self, token: Token) -> tuple[int, int | None]:
+        if token in ("*", "+", "?"):
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[str(token)]
+        numbers = [
+            self.expressions.number(Token.new_borrow_pos("NUMBER", part.strip(), token))
+            for part in str(token)[1:-1].split(",")
+            if part.strip()
+        ]
+        least = int(numbers[0])
+        if "," not in token:
+            return least, least
+        return least, int(numbers[1]) if len(numbers) == 2 else None
+
+
+def _flat(parts: list[ast.Body | ast.Absent]) -> tuple[ast.Body | ast.Absent, ...]:
+    """Return the items of a sequence of such parts.
+
+    A group's items join the sequence around it, except where it stands beside a `not`,
+    or begins or ends with one: joined, a `not` would find another neighbour than the
+    one that the author's parentheses give it.
+    """
+    items: list[ast.Body | ast.Absent] = []
+    for index, part in enumerate(parts):
+        ends = parts[max(index - 1, 0) : index + 2]
+        if isinstance(part, ast.Sequence):
+            ends += (part.items[0], part.items[-1])
+        if isinstance(part, ast.Sequence) and not any(isinstance(e, ast.Absent) for e in ends):
+            items += part.items
+        else:
+            items.append(part)
+    return tuple(items)

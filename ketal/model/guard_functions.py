@@ -1,0 +1,140 @@
+"""Predicates over one value of an event: what `host("db-*")` and `exists(x)` are.
+
+A predicate reads a *subject*, a value of the event, and compares it with constants that the
+pattern gives. It is true or false of every value of its kind and unknown of all others (Kleene's
+logic), so the parser, lint, the printer and the compiler need nothing but its entry here:
+`FUNCTIONS` are those that a pattern calls by name, `PREDICATES` also has those with a syntax of
+their own, `matches` and the parts of `call(…)`.
+
+The one rule: a predicate is decided by its subject and its constants alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+from ketal.model.syntax import Field, Value
+from ketal.model.values import (
+    argument_types,
+    arguments_match,
+    base_node,
+    glob_regex,
+    origin,
+    regex,
+)
+
+Kind: TypeAlias = Literal["number", "string", "boolean", "any"]
+Test: TypeAlias = Callable[[Any], object]
+"""Of a value: anything that counts as true, or as false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A predicate over one value.
+
+    Attributes
+    ----------
+    name : str
+        How patterns call it; also the shape of its atoms.
+    prepare : callable
+        (limits, *constants) → the test of a value of its kind.
+    constants : tuple of Kind
+        The kinds of its constants.
+    kind : Kind
+        The kind of values that it is true or false of; lists and mappings are of `any`.
+    subject : Field, callable or None
+        What it reads: a field, or what a function of the event returns; None if that is its
+        first argument.
+    decided : bool
+        Whether it is never unknown, and so tests None, which is what is absent, as well.
+    elsewhere : callable, optional
+        (*constants) → its truth for all values of its kind that no constant of the pattern equals,
+        its own included; None where that depends on the value.
+    """
+
+    name: str
+    prepare: Callable[..., Test]
+    constants: tuple[Kind, ...] = ()
+    kind: Kind = "string"
+    subject: Field | Callable[[Event], Any] | None = None
+    decided: bool = False
+    elsewhere: Callable[..., bool | None] | None = None
+
+    @property
+    def parameters(self) -> tuple[Kind, ...]:
+        """The kinds of the arguments that a pattern gives."""
+        return self.constants if self.subject is not None else (self.kind, *self.constants)
+
+    def read(self, payload: tuple[Any, ...]) -> tuple[Value | Callable[[Event], Any], Any]:
+        """Split the payload of an atom into the subject and the constants."""
+        return (payload[0], payload[1:]) if self.subject is None else (self.subject, payload)
+
+
+def _on_node(limits: Limits, glob: str) -> Test:
+    fullmatch = glob_regex(glob, dotted=False).fullmatch
+    return lambda node: fullmatch(base_node(node))
+
+
+def _dotted(limits: Limits, glob: str) -> Test:
+    fullmatch: Test = glob_regex(glob, dotted=True).fullmatch
+    return fullmatch
+
+
+def _matching(limits: Limits, text: str) -> Test:
+    search: Test = regex(text, limits.regex_memory_max).search
+    return search
+
+
+def _exact(glob: str, *wildcards: str) -> bool | None:
+    """Return the truth of a glob for what it is not equal to; None if it has wildcards."""
+    return None if any(wildcard in glob for wildcard in wildcards) else False
+
+
+def _by_name(*predicates: Predicate) -> dict[str, Predicate]:
+    return {predicate.name: predicate for predicate in predicates}
+
+
+FUNCTIONS = _by_name(
+    Predicate(
+        "host",
+        _on_node,
+        ("string",),
+        subject=Field("node"),
+        decided=True,
+        elsewhere=lambda glob: _exact(glob, "*", "?"),
+    ),
+    Predicate("origin", _on_node, ("string",), subject=origin, decided=True),
+    Predicate(
+        "exists",
+        lambda limits: lambda value: value is not None,
+        kind="any",
+        decided=True,
+        elsewhere=lambda: True,
+    ),
+)
+"""The functions that a pattern calls by name; no registered guard has the name of one."""
+
+PREDICATES = FUNCTIONS | _by_name(
+    Predicate("matches", _matching, ("string",)),
+    Predicate(
+        "type",
+        _dotted,
+        ("string",),
+        subject=Field("type"),
+        decided=True,
+        elsewhere=lambda glob: _exact(glob, "*", ".."),
+    ),
+    Predicate("result", _dotted, ("string",), subject=lambda event: event.data.get("result_type")),
+    Predicate(
+        "arguments",
+        lambda limits, globs: lambda types: arguments_match(globs, types),
+        ("any",),
+        kind="any",
+        subject=argument_types,
+    ),
+)
+"""Name → predicate."""

@@ -1,0 +1,99 @@
+"""A guard function is an entry of one table: all rooms read what it is from there."""
+
+from __future__ import annotations
+
+import pytest
+
+import ketal
+from ketal.grammar import parse, render
+from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
+
+STARTS_WITH = Predicate(
+    name="startsWith",
+    prepare=lambda limits, prefix: lambda text: text.startswith(prefix),
+    constants=("string",),
+)
+EVEN = Predicate(
+    name="even",
+    prepare=lambda limits: lambda number: number % 2 == 0,
+    kind="number",
+)
+
+
+@pytest.fixture(autouse=True)
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add two functions to the language."""
+    for predicate in (STARTS_WITH, EVEN):
+        monkeypatch.setitem(FUNCTIONS, predicate.name, predicate)
+        monkeypatch.setitem(PREDICATES, predicate.name, predicate)
+
+
+def pattern(guard: str, params: str = "") -> str:
+    return f"pattern P {{ {params} event E = {guard}; find next E; }}"
+
+
+def codes(guard: str) -> list[str]:
+    return [finding.code for finding in ketal.lint(pattern(guard))]
+
+
+def matches(text: str, *values: object) -> list[list[object]]:
+    """Return the values of `x` in the events of each match."""
+    events = [
+        ketal.Event("n", "t", clock={"n": number}, data={"x": value})
+        for number, value in enumerate(values, 1)
+    ]
+    verdicts = [verdict.to_dict() for verdict in ketal.run(ketal.compile(text), events)]
+    return [[values[int(dot.partition("@")[2]) - 1] for dot in v["events"]] for v in verdicts]
+
+
+def test_it_is_read_and_written() -> None:
+    file = parse(pattern('!startsWith(data.node, "a") && even(x - 1)'))
+    assert parse(render(file)) == file
+    assert 'event E = !startsWith(data.node, "a") && even(x - 1);' in render(file)
+
+
+@pytest.mark.parametrize(
+    ("guard", "code"),
+    [
+        ("startsWith(x)", "K104"),
+        ("startsWith(x, y)", "K104"),
+        ("startsWith(x, 1)", "K112"),
+        ('startsWith(1, "a")', "K112"),
+        ('startWith(x, "a")', "K104"),
+        ('!startsWith(x, "a") && x == "ab"', "K203"),
+        ("even(x) && x == 3", "K203"),
+    ],
+)
+def test_its_wrong_uses_are_found(guard: str, code: str) -> None:
+    assert codes(guard) == [code]
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'startsWith(x, "a") && x > "ab"',
+        '!startsWith(x, "a") && x matches /a/',
+        "even(x) && x > 2 && x < 6",
+        "!even(x) && x > 2 && x < 6",
+    ],
+)
+def test_what_is_not_proven_impossible_is_allowed(guard: str) -> None:
+    assert codes(guard) == []
+
+
+def test_it_is_true_or_false_of_its_kind_and_unknown_of_all_else() -> None:
+    values = ("ab", "b", 2, 3, True, None, ["ab"])
+    assert matches(pattern('startsWith(x, "a")'), *values) == [["ab"]]
+    assert matches(pattern('!startsWith(x, "a")'), *values) == [["b"]]
+    assert matches(pattern("even(x)"), *values) == [[2]]
+    assert matches(pattern("!even(x)"), *values) == [[3]]
+
+
+def test_a_constant_may_be_a_parameter() -> None:
+    text = pattern("startsWith(x, p)", 'param p = "a";')
+    assert matches(text, "ab", "b") == [["ab"]]
+
+
+def test_its_first_argument_may_be_a_value_of_an_earlier_event() -> None:
+    text = 'pattern P { event E = true; A = E; B = E && startsWith(A.x, "a"); find next A B; }'
+    assert matches(text, "b", "ab", "c") == [["ab", "c"]]
