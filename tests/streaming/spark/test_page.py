@@ -91,7 +91,7 @@ def test_a_master_and_two_workers_say_what_run_says(tmp_path: Path) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1_200,
         check=False,
     )
     logs = "".join(path.read_text()[-2_000:] for path in tmp_path.glob("*.log"))
