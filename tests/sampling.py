@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,9 +19,16 @@ T = TypeVar("T")
 
 LONG = os.environ.get("KETAL_LONG") == "1"
 
+in_long = pytest.mark.skipif(
+    not LONG and "KETAL_CHAOS" not in os.environ, reason="`make long` and `make chaos` have it"
+)
+"""Marks a test that takes a minute by itself, of whose meaning `make test` has a smaller test."""
+
 # No test is timed: on a busy machine an example may take long.
 settings.register_profile("sample", deadline=None, derandomize=True)
-settings.register_profile("long", deadline=None, derandomize=False, print_blob=True)
+settings.register_profile(
+    "long", deadline=None, derandomize=False, print_blob=True, max_examples=1_000
+)
 
 
 def load_profile() -> None:
@@ -70,9 +78,9 @@ class Chances(random.Random):
         x[:] = self.sample(x, len(x))
 
 
-def chances() -> st.SearchStrategy[random.Random]:
-    """Return a strategy of a `random.Random` whose choices shrink."""
-    return st.binary(min_size=512, max_size=2_048).map(Chances)
+def chances(tape_bytes: int = 512) -> st.SearchStrategy[random.Random]:
+    """Return a strategy of a `random.Random` whose choices shrink; a choice takes a byte or two."""
+    return st.binary(min_size=tape_bytes, max_size=4 * tape_bytes).map(Chances)
 
 
 def examples(few: int, whole: int | None = None) -> settings:

@@ -27,7 +27,7 @@ def test_modal_answers_are_those_of_all_linear_extensions() -> None:
     open_cases = 0
     kinds = ({"kind": "check"}, *({"strategy": name} for name in ("next", "strict", "any")))
 
-    @drawn(200, 4_000)
+    @drawn(500, 5_000)
     def holds(rng: random.Random) -> None:
         nonlocal open_cases
         file, events = case(rng, events_max=6, linear=True, **rng.choice(kinds))
@@ -41,7 +41,7 @@ def test_modal_answers_are_those_of_all_linear_extensions() -> None:
         assert ketal.definitely(program, events) is all(said)
         open_cases += any(said) and not all(said)
 
-    assert open_cases > 2
+    assert open_cases
 
 
 CHECK = """
@@ -111,7 +111,7 @@ def test_a_mode_answers_scope_by_scope_what_all_linear_extensions_say() -> None:
     open_cases = scopes = 0
     kinds = ({"kind": "check"}, {"strategy": "next"}, {"strategy": "strict"})
 
-    @drawn(120, 2_000)
+    @drawn(300, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal open_cases, scopes
         file, events = case(rng, events_max=6, linear=True, **rng.choice(kinds))
@@ -133,8 +133,8 @@ def test_a_mode_answers_scope_by_scope_what_all_linear_extensions_say() -> None:
         open_cases += each != [each[0]] * len(each)
         scopes += len(set.union(*each)) > 1
 
-    assert open_cases > 1
-    assert scopes > 3
+    assert open_cases
+    assert scopes > 2
 
 
 def mode(text: str, *statements: str) -> Program:
