@@ -29,15 +29,10 @@ run: $(INSTALLED)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-# What is too long for each change: real logs in so many random arrival orders, so many random
-# logs for each fault of the auditor, and so many kills of a streaming job for each kind of output.
-# Each number can be set: `make long KETAL_ORDERS=20`.
-long: export KETAL_ORDERS ?= 200
-long: export KETAL_FAULTS ?= 2000
-long: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/operators/test_ordering_real_logs.py \
-	    tests/auditing/test_single_faults.py $(PYTEST_ARGS)
-	KETAL_FIVE_WAYS=all $(BIN)/python -m pytest tests/streaming/test_five_ways.py $(PYTEST_ARGS)
+# All tests again, and whole what `make test` samples: many other random cases of each property, real
+# logs in 200 random arrival orders, all executions in all five ways.
+long: export KETAL_LONG = 1
+long: test
 
 lint: $(READY)
 	$(BIN)/ruff check .

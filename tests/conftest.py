@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-# No test is timed: on a busy machine an example may take long.
-settings.register_profile("ketal", deadline=None)
-settings.load_profile("ketal")
+from tests.sampling import load_profile
+
+load_profile()
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -40,7 +40,7 @@ def call(*words: str | Path, cwd: Path, **environment: str) -> str:
         text=True,
         capture_output=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

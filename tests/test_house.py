@@ -29,7 +29,7 @@ def command(*words: str | Path, cwd: Path = ROOT, **extra: str) -> subprocess.Co
     environment = {**os.environ, "NO_COLOR": "1", **extra}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
-        words, cwd=cwd, env=environment, text=True, capture_output=True, check=False, timeout=120
+        words, cwd=cwd, env=environment, text=True, capture_output=True, check=False, timeout=600
     )
 
 

@@ -18,6 +18,7 @@ from ketal.auditing.repair import repaired
 from tests.auditing.explaining import Row, log_of, spoilt, valid
 from tests.auditing.test_causes import judged
 from tests.property.executions import executions
+from tests.sampling import chances
 
 
 @st.composite
@@ -25,7 +26,7 @@ def logs(draw: st.DrawFn) -> list[Row]:
     """Return an execution with up to four faults in it."""
     events = draw(executions(nodes_max=4, events_max=12).filter(lambda found: len(found) > 2))
     rows: list[Row] = [(event.node, dict(event.clock)) for event in events]
-    rng = draw(st.randoms(use_true_random=False))
+    rng = draw(chances())
     for _ in range(draw(st.integers(0, 4))):
         rows = spoilt(rng, rows)
     return rows
@@ -45,7 +46,7 @@ def test_a_repaired_log_has_the_faults_that_were_left_and_no_other(rows: list[Ro
     assert done.left or valid(written)
 
 
-@given(executions(nodes_max=4, events_max=20).filter(bool), st.randoms(use_true_random=False))
+@given(executions(nodes_max=4, events_max=20).filter(bool), chances())
 def test_each_contradiction_of_clocks_is_named(
     events: list[ketal.Event], rng: random.Random
 ) -> None:

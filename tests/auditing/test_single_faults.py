@@ -8,21 +8,20 @@ messages.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import reject
 
 from ketal.auditing.repair import repaired
 from ketal.auditing.report import examined
 from ketal.logs.traces.message_pairing import Messages
 from tests.auditing.explaining import Row, causes, log_of, named, valid
+from tests.sampling import drawn, sample
 
-SEEDS = int(os.environ.get("KETAL_FAULTS", "60"))
-"""So many logs of each class; `make long` sets more."""
 MATCH = "id=msg,send=sent:yes,receive=got:yes"
 
 
@@ -168,16 +167,16 @@ FAULTS: dict[str, tuple[Callable[[Rig, Line], Line | None], set[str]]] = {
 }
 
 
-def spoilt(seed: int, fault: str) -> tuple[list[Line], int, bool]:
+def spoilt(rng: random.Random, fault: str) -> tuple[list[Line], int, bool]:
     """Return a log with a fault, its line, and whether messages are to be matched."""
-    rng = random.Random(seed)
-    while True:
+    for _ in range(10):
         rig = Rig(rng, run_of_messages(rng))
         match = fault == "send unknown" or rng.random() < 0.3
         for line in rng.sample(rig.lines, len(rig.lines)):
             found = FAULTS[fault][0](rig, line)
             if found is not None:
                 return rig.lines, 1 + next(i for i, x in enumerate(rig.lines) if x is found), match
+    reject()
 
 
 def said_of(lines: list[Line], match: bool) -> list[tuple[int, str]]:
@@ -185,26 +184,31 @@ def said_of(lines: list[Line], match: bool) -> list[tuple[int, str]]:
     return [(finding.event.line, finding.code) for finding in part.execution.findings]
 
 
-def check(seed: int, fault: str) -> str:
+def check(rng: random.Random, fault: str) -> str:
     """Hold what is said of a log against what was done to it; return how it went."""
-    lines, line, match = spoilt(seed, fault)
+    lines, line, match = spoilt(rng, fault)
     said = said_of(lines, match)
     if len(said) == 1 and said[0][0] == line and said[0][1] in FAULTS[fault][1]:
         return "named"
     rows: list[Row] = [(node, clock) for node, clock, _ in lines]
     if valid(rows):
         # Another execution; what its messages contradict is no fault of this class.
-        assert not said, (seed, said)
-        assert fault in ("too low", "too high"), (seed, fault)
+        assert not said
+        assert fault in ("too low", "too high")
         return "shows nowhere"
-    assert sorted(at for at, _ in said) == named(causes(rows), rows), (seed, fault, line, said)
+    assert sorted(at for at, _ in said) == named(causes(rows), rows), (line, said)
     return "ambiguous"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_single_fault_is_named_and_nothing_else(fault: str) -> None:
-    went = Counter(check(seed, fault) for seed in range(SEEDS))
-    assert went["named"] > SEEDS // 3, went
+    few, went = sample(50, 2_000), Counter[str]()
+
+    @drawn(few)
+    def holds(rng: random.Random) -> None:
+        went[check(rng, fault)] += 1
+
+    assert went["named"] > few // 3, went
 
 
 CASES = {
@@ -294,16 +298,20 @@ def test_messages_tell_a_wrong_own_entry_from_a_lost_event() -> None:
 
 def test_a_repair_gives_a_log_that_can_have_been_meant() -> None:
     repairs = 0
-    for fault in FAULTS:
-        for seed in range(SEEDS // 2):
-            lines, _, match = spoilt(seed, fault)
-            rows: list[Row] = [(node, dict(clock)) for node, clock, _ in lines]
-            (part,) = examined(log_of(lines), Messages.of(MATCH) if match else None)
-            done = repaired(part)
-            if match or not done.changed:
-                continue
-            repairs += 1
-            written = tuple((item.node, item.clock) for item in done.items)  # type: ignore[union-attr]
-            assert valid(list(written)), (fault, seed)  # type: ignore[arg-type]
-            assert written in [cause.rows for cause in causes(rows)], (fault, seed)
-    assert repairs > SEEDS
+    few = sample(300, 10_000)
+
+    @drawn(few)
+    def holds(rng: random.Random) -> None:
+        nonlocal repairs
+        lines, _, match = spoilt(rng, rng.choice(list(FAULTS)))
+        rows: list[Row] = [(node, dict(clock)) for node, clock, _ in lines]
+        (part,) = examined(log_of(lines), Messages.of(MATCH) if match else None)
+        done = repaired(part)
+        if match or not done.changed:
+            return
+        repairs += 1
+        written = tuple((item.node, item.clock) for item in done.items)  # type: ignore[union-attr]
+        assert valid(list(written))  # type: ignore[arg-type]
+        assert written in [cause.rows for cause in causes(rows)]
+
+    assert repairs > few // 5

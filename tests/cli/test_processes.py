@@ -18,7 +18,7 @@ import pytest
 from tests.cli.conftest import BROKEN, CONFLICT, PHASES, ROOT, RUN, Write, event
 
 Start = Callable[..., "subprocess.Popen[str]"]
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 @pytest.fixture(autouse=True)

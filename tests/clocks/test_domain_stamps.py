@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from ketal.clocks.domain_stamps import (
     Action,
@@ -25,8 +24,7 @@ from ketal.clocks.domain_stamps import (
 from ketal.model.syntax import Topology
 from ketal.operators.topology.domains import Domains, domains
 from tests.operators.test_domains import random_topology, topology
-
-randoms = st.randoms(use_true_random=False)
+from tests.sampling import chances
 
 
 def everybody(where: Topology) -> Domains:
@@ -122,7 +120,7 @@ def test_overtakings_are_seen() -> None:
 # --- the theorem -------------------------------------------------------------------
 
 
-@given(randoms)
+@given(chances())
 def test_the_theorem(rng: random.Random) -> None:
     """Causal delivery within each domain gives it globally, and everything is delivered."""
     where = random_topology(rng, 6)
@@ -144,7 +142,7 @@ def test_the_theorem_on_many_topologies() -> None:
     assert overtaken > 700
 
 
-@given(randoms)
+@given(chances())
 def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.Random) -> None:
     where = random_topology(rng, 6)
     actions = schedule(rng, ordered(where))
@@ -154,7 +152,7 @@ def test_domains_hold_back_what_one_global_matrix_clock_holds_back(rng: random.R
     )
 
 
-@given(randoms)
+@given(chances())
 def test_relaxed_messages_take_nothing_from_the_others(rng: random.Random) -> None:
     """What is given up needs a relaxed edge: without theirs no chain is overtaken."""
     where = random_topology(rng, 6, relaxed=0.4)

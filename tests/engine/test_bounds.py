@@ -6,7 +6,6 @@ Each test would reach a limit, and say so in a count, if what is over were kept.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,8 @@ from ketal.engine.windows import EarliestAfter
 from ketal.model.limits import Limits
 from tests.cases import facts
 from tests.outcomes import collected, outcome
-from tests.property.test_engine import cases, program_of
+from tests.property.test_engine import case, program_of
+from tests.sampling import drawn
 
 EVENTS = 'event A = type == "A"; event B = type == "B"; event N = type == "N";'
 
@@ -139,28 +139,28 @@ def test_a_limit_is_told_once_in_a_scope_and_counted() -> None:
 # --- the fast forms against the oracle, where what is over is let go of early ------------
 
 
-def causal(base: int, **knobs: Any) -> Iterator[tuple[int, Any, list[ketal.Event]]]:
-    """Yield cases under CausalOrder."""
-    return cases(range(base, base + 500), order="causal", **knobs)
-
-
 def test_a_finite_log_that_ends_windows_early_says_what_the_oracle_says() -> None:
     """Ending a window when nothing can fit it any more changes no verdict."""
     ended = 0
-    for seed, file, events in causal(900_000):
+
+    @drawn(150, 3_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal ended
+        file, events = case(rng, order="causal", kind="find")
         program = program_of(file)
         if program.compiled[0].window_us is None:
-            continue
+            return
         verdicts = list(ketal.run(program, events))
         run = PatternRun(program.compiled[0], Limits())
         run.counts.unscoped = run.counts.untimed = 0
         said = collected(run, verdicts)
         expected = facts(semantics.judge(file, "P", events))
         got = facts(said)
-        assert got["matches"] == expected["matches"], f"seed {seed}"
-        assert got["timed_out"] == expected["timed_out"], f"seed {seed}"
+        assert got["matches"] == expected["matches"]
+        assert got["timed_out"] == expected["timed_out"]
         ended += bool(expected["timed_out"])
-    assert ended > 20
+
+    assert ended > 5
 
 
 def test_breakers_of_not_are_let_go_of_when_nothing_needs_them(
@@ -169,12 +169,17 @@ def test_breakers_of_not_are_let_go_of_when_nothing_needs_them(
     """With a sweep at every event the engine still says what the oracle says."""
     monkeypatch.setattr(kept, "SWEEP_MIN", 1)
     swept = 0
-    for seed, file, events in causal(910_000):
+
+    @drawn(150, 3_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal swept
+        file, events = case(rng, order="causal", kind="find")
         if not program_of(file).compiled[0].automaton.nots:
-            continue
+            return
         expected = facts(semantics.judge(file, "P", events))
-        assert facts(outcome(file, events)) == expected, f"seed {seed}"
+        assert facts(outcome(file, events)) == expected
         swept += 1
+
     assert swept > 20
 
 

@@ -30,7 +30,7 @@ def test_the_program_writes_the_log(name: str, tmp_path: Path) -> None:
     lease_s, work_s, number = RUNS[name]
     log = tmp_path / f"{name}.jsonl"
     words: list[str | Path] = [sys.executable, FOLDER / "lease.py", log, lease_s, work_s]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout == f"2 workers added one each, and the number is {number}\n"
     assert events(log) == events(FOLDER / log.name)
     assert list(tmp_path.iterdir()) == [log]

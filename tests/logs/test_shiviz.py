@@ -206,10 +206,10 @@ def test_an_expression_without_the_groups_it_needs() -> None:
 
 def test_a_hostile_text_does_not_stall() -> None:
     regex = r"(?<host>(a*)*b) (?<clock>{.*}) (?<event>.*)"
-    started = time.monotonic()
+    started = time.process_time()
     (only,) = records("a" * 200_000, regex=regex)
     assert "matches nothing" in only[1].reason
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_a_file_beyond_the_limit() -> None:

@@ -7,7 +7,6 @@ import random
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 import ketal
 from ketal import semantics
@@ -15,6 +14,7 @@ from ketal.model.event import Dot, Event, canonical_key, concurrent, happened_be
 from ketal.operators.causal_order import HoldBack, canonical, obvious_canonical
 from tests.cases import CHAIN, FORK, e, p
 from tests.property.executions import execution, executions
+from tests.sampling import chances
 
 
 def respects_happened_before(order: list[Event]) -> bool:
@@ -42,7 +42,7 @@ def test_canonical_is_obvious_canonical(events: list[Event]) -> None:
     assert canonical(events) == obvious_canonical(events)
 
 
-@given(executions(events_max=10), st.randoms(use_true_random=False))
+@given(executions(events_max=10), chances())
 def test_canonical_is_a_linear_extension_whatever_the_order_of_the_file(
     events: list[Event], rng: random.Random
 ) -> None:
@@ -89,7 +89,7 @@ def test_canonical_keys_are_a_strict_total_order_that_extends_happened_before(
 # --- the hold-back queue -------------------------------------------------------------
 
 
-@given(executions(events_max=12), st.randoms(use_true_random=False))
+@given(executions(events_max=12), chances())
 def test_the_queue_releases_a_linear_extension_of_any_permutation(
     events: list[Event], rng: random.Random
 ) -> None:
@@ -103,7 +103,7 @@ def test_the_queue_releases_a_linear_extension_of_any_permutation(
     assert queue.held_back() == []
 
 
-@given(executions(events_max=12), st.randoms(use_true_random=False))
+@given(executions(events_max=12), chances())
 def test_what_a_lost_event_leads_to_is_held_back_and_nothing_else(
     events: list[Event], rng: random.Random
 ) -> None:

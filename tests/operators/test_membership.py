@@ -110,7 +110,7 @@ def respects(order: list[Event], run: Run) -> bool:
 # --- clocks that shrink ----------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs(restarts=False))
 def test_a_finite_log_gets_its_clocks_back_whatever_its_order(
     drawn: tuple[Run, random.Random],
@@ -123,7 +123,7 @@ def test_a_finite_log_gets_its_clocks_back_whatever_its_order(
     assert canonical(found) == canonical(run.true)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs(restarts=False))
 def test_released_events_have_their_clocks_back_whatever_the_arrival(
     drawn: tuple[Run, random.Random],
@@ -140,7 +140,7 @@ def test_released_events_have_their_clocks_back_whatever_the_arrival(
     assert stage.stage.restorer.doubtful == stage.stage.restorer.beyond == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(runs(restarts=False))
 def test_leaves_in_the_place_where_they_happened_are_enough(
     drawn: tuple[Run, random.Random],
@@ -156,7 +156,7 @@ def test_leaves_in_the_place_where_they_happened_are_enough(
     assert out == run.true
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(runs(restarts=False))
 def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_seen(
     drawn: tuple[Run, random.Random],
@@ -173,7 +173,7 @@ def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_
         assert not {n for n, _ in wrong} & stage.stage.retired
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs(restarts=False, events_max=25), st.sampled_from((0.0, 0.2, 0.6)))
 def test_restored_is_obvious_restored_with_holes_too(
     drawn: tuple[Run, random.Random], lost: float
@@ -185,7 +185,7 @@ def test_restored_is_obvious_restored_with_holes_too(
     assert restored_with_doubts(kept, left)[0] == obvious_restored(kept, left)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(executions(events_max=12))
 def test_whole_clocks_are_left_as_they_are(events: list[Event]) -> None:
     """The events themselves come back, also when a node left whose entry nobody dropped."""
@@ -198,7 +198,7 @@ def test_whole_clocks_are_left_as_they_are(events: list[Event]) -> None:
         assert any(event is x for x in events)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(runs(restarts=False))
 def test_restored_clocks_never_go_backwards(drawn: tuple[Run, random.Random]) -> None:
     run, _ = drawn
@@ -209,7 +209,7 @@ def test_restored_clocks_never_go_backwards(drawn: tuple[Run, random.Random]) ->
         last[event.node] = event.clock
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(executions(events_max=12))
 def test_present_order_of_whole_clocks_is_a_linear_extension(events: list[Event]) -> None:
     order = present_order(events)
@@ -410,7 +410,7 @@ def _with_restarts(run: Run) -> list[Event]:
     return restored_with_doubts(out, {n for x in out for n in x.clock})[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(runs(restarts=True, events_max=40), st.booleans())
 def test_incarnations_are_told_apart_or_rejected_as_ambiguous(
     drawn: tuple[Run, random.Random], numbered: bool
@@ -450,7 +450,7 @@ def test_many_executions_with_restarts_are_not_ambiguous() -> None:
     assert len(whole) >= 15
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(runs(restarts=True, events_max=40))
 def test_incarnations_that_the_program_names_go_in_any_order(
     drawn: tuple[Run, random.Random],
@@ -653,7 +653,7 @@ def test_a_restart_ends_the_incarnation_before_and_a_leave_ends_the_latest() -> 
 # --- snapshots -----------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(runs(restarts=True, events_max=25), st.booleans())
 def test_snapshot_and_restore_after_every_event_change_nothing(
     drawn: tuple[Run, random.Random], small: bool

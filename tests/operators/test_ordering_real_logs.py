@@ -1,12 +1,11 @@
 """Real logs through the live CausalOrder: shuffled, duplicated, with a hole, filtered.
 
-`KETAL_ORDERS` says in how many random arrival orders each log is delivered; `make long` sets
-the 200 of issue 4, and so 2,000 events that are dropped one at a time: of most logs each one.
+In `make long` each log is delivered in the 200 random arrival orders of issue 4, and 2,000 events
+are dropped one at a time: of most logs each one.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -23,8 +22,9 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.order.ordering import Ordering, Policy, Released
 from ketal.runtime.deduplication import Intake
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
+from tests.sampling import sample
 
-ORDERS = int(os.environ.get("KETAL_ORDERS", "3"))
+ORDERS = sample(3, 200)
 DROPS = 10 * ORDERS
 SHARES = 1 + DROPS // 500
 """Into so many tests the drops are cut, for workers to share."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 import ketal
 from ketal import semantics
@@ -17,6 +16,7 @@ from ketal.operators import causal, conc
 from ketal.operators.history import EMPTY, History
 from tests.cases import CHAIN, FORK, PEERS, e, p
 from tests.property.executions import execution, executions
+from tests.sampling import chances
 
 
 def seen(event: Event, place: int = 0) -> Seen:
@@ -57,7 +57,7 @@ def test_conc_fast_is_obvious(events: list[Event]) -> None:
             assert concurrent(a, b) is conc.obvious(b, [a])
 
 
-@given(executions(events_max=10), st.randoms(use_true_random=False))
+@given(executions(events_max=10), chances())
 def test_a_history_answers_for_all_events_of_a_run(events: list[Event], rng: random.Random) -> None:
     taken = rng.sample(events, rng.randint(0, len(events)))
     summary = history(taken)
@@ -66,7 +66,7 @@ def test_a_history_answers_for_all_events_of_a_run(events: list[Event], rng: ran
         assert summary.all_concurrent(x.node, x.counter, x.clock) is conc.obvious(x, taken)
 
 
-@given(executions(events_max=8), st.randoms(use_true_random=False))
+@given(executions(events_max=8), chances())
 def test_a_history_does_not_depend_on_the_order_of_its_events(
     events: list[Event], rng: random.Random
 ) -> None:

@@ -1,8 +1,7 @@
 """Random executions with valid vector clocks, made by simulating message passing.
 
-`execution` takes a `random.Random`, so that one generator serves plain seeded
-loops and, through `executions`, Hypothesis (whose randoms shrink). Values come
-from small domains, so that guards are often true and often unknown.
+`execution` takes a `random.Random`: one of a seed, or `tests.sampling.Chances`, which shrink.
+Values come from small domains, so that guards are often true and often unknown.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ketal.model.event import Event, happened_before
+from tests.sampling import chances
 
 TYPES = ("S.a", "S.b", "S.c")
 _ABSENT = object()
@@ -110,4 +110,4 @@ def linear_extension(rng: random.Random, events: list[Event]) -> list[Event]:
 
 def executions(**knobs: Any) -> st.SearchStrategy[list[Event]]:
     """Return a strategy of executions; `knobs` are those of `execution`."""
-    return st.randoms(use_true_random=False).map(lambda rng: execution(rng, **knobs))
+    return chances().map(lambda rng: execution(rng, **knobs))

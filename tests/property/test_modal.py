@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
@@ -17,30 +18,30 @@ from ketal.model.limits import Limits
 from ketal.program import Program
 from tests.cases import e
 from tests.outcomes import outcome
-from tests.property.test_engine import cases, extensions
+from tests.property.test_engine import case, extensions
+from tests.sampling import drawn
 
 
 def test_modal_answers_are_those_of_all_linear_extensions() -> None:
     """Some linear extension, every linear extension: by the lattice and by enumeration."""
     open_cases = 0
-    seeds = range(600_000, 600_450)
-    every = [
-        *cases(seeds, events_max=6, linear=True, kind="check"),
-        *cases(seeds, events_max=6, linear=True, strategy="next"),
-        *cases(seeds, events_max=6, linear=True, strategy="strict"),
-        *cases(seeds, events_max=6, linear=True, strategy="any"),
-    ]
-    for seed, file, events in every:
+    kinds = ({"kind": "check"}, *({"strategy": name} for name in ("next", "strict", "any")))
+
+    @drawn(500, 5_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal open_cases
+        file, events = case(rng, events_max=6, linear=True, **rng.choice(kinds))
         orders = extensions(events)
         if orders is None:
-            continue
+            return
         outcomes = [outcome(file, events, released=order) for order in orders]
         said = [bool(o.matches or o.violations) for o in outcomes]
         program = Program((compile_pattern(file, file.patterns[0]),), file)
-        assert ketal.possibly(program, events) is any(said), f"seed {seed}"
-        assert ketal.definitely(program, events) is all(said), f"seed {seed}"
+        assert ketal.possibly(program, events) is any(said)
+        assert ketal.definitely(program, events) is all(said)
         open_cases += any(said) and not all(said)
-    assert open_cases > 10
+
+    assert open_cases
 
 
 CHECK = """
@@ -108,29 +109,32 @@ def judged_scopes(said: semantics.Outcome) -> set[str]:
 def test_a_mode_answers_scope_by_scope_what_all_linear_extensions_say() -> None:
     """A scope has a verdict if some, or every, linear extension gives it one."""
     open_cases = scopes = 0
-    for knobs in ({"kind": "check"}, {"strategy": "next"}, {"strategy": "strict"}):
-        for seed, file, events in cases(
-            range(610_000, 610_200), events_max=6, linear=True, **knobs
-        ):
-            orders = extensions(events)
-            if orders is None:
-                continue
-            each = [judged_scopes(outcome(file, events, released=order)) for order in orders]
-            program = Program((compile_pattern(file, file.patterns[0]),), file)
-            answers: dict[Mode, set[str]] = {
-                "possibly": set.union(*each),
-                "definitely": set.intersection(*each),
-            }
-            for mode, expected in answers.items():
-                verdicts = ketal.run(in_mode(program, mode), events)
-                found = [repr(tuple(scope.items())) for scope in scopes_of(verdicts)]
-                assert sorted(found) == sorted(expected), f"seed {seed}, {mode}"
-                counts = verdicts.summary["patterns"]["P"]
-                assert counts["matches"] + counts["violations"] == len(expected)
-            open_cases += each != [each[0]] * len(each)
-            scopes += len(set.union(*each)) > 1
-    assert open_cases > 5
-    assert scopes > 10
+    kinds = ({"kind": "check"}, {"strategy": "next"}, {"strategy": "strict"})
+
+    @drawn(300, 3_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal open_cases, scopes
+        file, events = case(rng, events_max=6, linear=True, **rng.choice(kinds))
+        orders = extensions(events)
+        if orders is None:
+            return
+        each = [judged_scopes(outcome(file, events, released=order)) for order in orders]
+        program = Program((compile_pattern(file, file.patterns[0]),), file)
+        answers: dict[Mode, set[str]] = {
+            "possibly": set.union(*each),
+            "definitely": set.intersection(*each),
+        }
+        for mode, expected in answers.items():
+            verdicts = ketal.run(in_mode(program, mode), events)
+            found = [repr(tuple(scope.items())) for scope in scopes_of(verdicts)]
+            assert sorted(found) == sorted(expected), mode
+            counts = verdicts.summary["patterns"]["P"]
+            assert counts["matches"] + counts["violations"] == len(expected)
+        open_cases += each != [each[0]] * len(each)
+        scopes += len(set.union(*each)) > 1
+
+    assert open_cases
+    assert scopes > 2
 
 
 def mode(text: str, *statements: str) -> Program:

@@ -13,7 +13,7 @@ from ketal.grammar.reader import language
 from ketal.model import syntax as ast
 from tests.property.asts import files
 
-quick = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 # Longer than any text that is drawn, so that it is found only where it was put.
 MARK = "comment"
 COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"/** {MARK}N **/")

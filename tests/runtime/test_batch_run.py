@@ -14,6 +14,7 @@ import ketal
 from ketal import Event, SettingError
 from ketal.model.event import canonical_key, happened_before
 from tests.property.executions import execution
+from tests.sampling import chances
 
 PAIR = """pattern Pair {
     order %s;
@@ -107,7 +108,7 @@ def test_an_event_that_is_not_judged_contradicts_nothing() -> None:
     assert "impossible" not in verdicts.summary
 
 
-@given(st.randoms(use_true_random=False), st.integers(0, 8))
+@given(chances(), st.integers(0, 8))
 def test_what_canonical_order_contradicts_is_noticed(rng: random.Random, wrong: int) -> None:
     """Some event knows of one that comes later in canonical order: exactly then it is counted."""
     events = execution(rng, types=("e",))

@@ -12,7 +12,6 @@ The one rule: every folder of the corpus takes part.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
@@ -20,13 +19,12 @@ import ketal
 from ketal.logs import Source, load_config, open_source
 from tests.conftest import SHARED_DATA
 from tests.examples.transcripts import ROOT
+from tests.sampling import LONG
 from tests.streaming.ways import Execution, by_scope, in_total_order, shuffled
 from tests.test_corpus import CASES, CORPUS, Case
 from tests.test_real_logs import RPC
 
 SEED = 20
-ALL = os.environ.get("KETAL_FIVE_WAYS") == "all"
-"""Whether all executions go all ways; else some are left out of Spark's queries."""
 
 
 def lines_of(name: str) -> list[bytes]:
@@ -171,7 +169,7 @@ EXECUTIONS = {**OF_THE_CORPUS, **OF_REAL_LOGS}
 
 _FEW = ("log-exchange", "log-connections", "log-broadcast-pairs", "log-facebook-total",
         "log-broadcast-arrival")  # fmt: skip
-CONSUMED = [name for name in EXECUTIONS if ALL or name in OF_THE_CORPUS or name in _FEW]
+CONSUMED = [name for name in EXECUTIONS if LONG or name in OF_THE_CORPUS or name in _FEW]
 """What the process engine consumes."""
 
 _KINDS = (
@@ -180,7 +178,7 @@ _KINDS = (
     "check_incomplete",
     "log-exchange",
 )
-STREAMED = [name for name in EXECUTIONS if ALL or name in _KINDS]
+STREAMED = [name for name in EXECUTIONS if LONG or name in _KINDS]
 """What Spark consumes: `check` and `find`, with and without partitions, in each form."""
 
 TABLES = CONSUMED

@@ -34,7 +34,7 @@ pattern Forks {
 """
 WINDOWED_FORKS = FORKS.replace("Second;\n}", "Second; within 10 s;\n}")
 
-POLL_MS, PATIENCE_POLLS = 1_000, 60
+POLL_MS, PATIENCE_POLLS = 1_000, 180
 
 Topic = Callable[..., str]
 Message = tuple[str, int, bytes]
@@ -51,7 +51,7 @@ def produce(broker: Broker, messages: Iterable[Message]) -> None:
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all")) as producer:
         sent = [producer.send(t, value, partition=n) for t, n, value in messages]
         producer.flush()
-        assert all(one.get(timeout=30) is not None for one in sent)
+        assert all(one.get(timeout=120) is not None for one in sent)
 
 
 def expire(broker: Broker, topic: str, upto: int) -> None:
@@ -115,7 +115,7 @@ class Running(threading.Thread):
 
 
 def until(
-    holds: Callable[[], object], what: str = "it does not come", patience_s: float = 60.0
+    holds: Callable[[], object], what: str = "it does not come", patience_s: float = 180.0
 ) -> None:
     """Return once something holds."""
     end_s = time.monotonic() + patience_s

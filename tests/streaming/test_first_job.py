@@ -30,7 +30,7 @@ def test_nothing_is_lost_or_doubled_on_the_way_of_the_page(tmp_path: Path) -> No
         env={**os.environ, "PATH": path, "XDG_STATE_HOME": state, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1_200,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

@@ -255,7 +255,7 @@ def produced(broker: Broker, executions: Iterable[Execution], prefix: str) -> di
                 topic = topics[one.name][slot // one.partitions]
                 sent.append(producer.send(topic, value, partition=slot % one.partitions))
         producer.flush()
-        assert all(one.get(timeout=30) is not None for one in sent)
+        assert all(one.get(timeout=120) is not None for one in sent)
     return topics
 
 

@@ -18,7 +18,7 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.engine import Engine
 from tests.streaming.jobs import FORKS, Told, Topic, accept, committed, job_of, produce, run
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def until(job: Job, what: Callable[[Engine], bool]) -> Engine:

@@ -57,7 +57,7 @@ from tests.streaming.jobs import (
 CHANGES = int(os.environ.get("KETAL_CHAOS", "3"))
 PARTITIONS = 4
 HEIGHTS = 400
-PATIENCE_S = 90
+PATIENCE_S = 180
 TOML = """\
 pattern = "forks.ketal"
 [kafka]
@@ -289,7 +289,7 @@ def test_state_is_taken_up_from_the_changelog(broker: Broker, topic: Topic, tmp_
     assert any(f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3" in said for said in told.sentences)
     torn = clients.producer_of(job, "somebody-else")
     torn.begin_transaction()
-    torn.send(job.changelog, key=b"0/torn", value=b"?", partition=0).get(timeout=10)
+    torn.send(job.changelog, key=b"0/torn", value=b"?", partition=0).get(timeout=60)
     torn.abort_transaction()
     clients.close_producer(torn)
     produce(broker, [(source, h % PARTITIONS, accept("b", h, h)) for h in range(1, 9)])

@@ -33,7 +33,7 @@ from tests.streaming.jobs import (
     until,
 )
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(

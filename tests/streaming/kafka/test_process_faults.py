@@ -54,7 +54,7 @@ DEATHS = max(2, KILLS // 6)
 """How often the broker dies under load, half of the times together with the engine."""
 FULL_DISKS = max(1, KILLS // 10)
 PAIRS = 3_000
-PATIENCE_S = 40
+PATIENCE_S = 180
 TOML = """\
 pattern = "forks.ketal"
 [kafka]

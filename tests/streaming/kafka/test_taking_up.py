@@ -28,8 +28,8 @@ from ketal.streaming.kafka.partition_state import Part
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
 
-PATIENCE_S = 60
-PATIENCE_MS = 1_500
+PATIENCE_S = 180
+PATIENCE_MS = 4_000
 """So long a member of the group may be silent."""
 
 

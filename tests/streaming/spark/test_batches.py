@@ -106,7 +106,7 @@ def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("messages", [True, False], ids=["messages", "columns"])
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("policy", ["skip", "resume", "halt"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(given=batches(), restored=st.booleans())
 def test_a_batch_is_its_rows(
     policy: str, limits: Limits | None, messages: bool, given: list[Any], restored: bool

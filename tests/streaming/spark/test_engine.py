@@ -36,7 +36,7 @@ from tests.streaming.jobs import (
 from tests.streaming.spark.test_detect import turns
 
 pytestmark = pytest.mark.usefixtures("spark")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 SEVERAL = """
 pattern Turns {

@@ -30,6 +30,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.spark.engine import Engine
 from ketal.streaming.spark.session import LostError
+from tests.sampling import in_long
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (
     FORKS,
@@ -310,6 +311,7 @@ class OnSpark(Running):
             raise self.fault
 
 
+@in_long
 @pytest.mark.usefixtures("spark")
 def test_kill_9_of_the_broker_under_a_query(
     jars: Path, tmp_path: Path, figures: Counter[str]

@@ -17,6 +17,7 @@ import pytest
 from ketal.streaming.folders import cache_folder
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark.__main__ import write_package
+from tests.sampling import in_long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,7 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
+@in_long
 @pytest.mark.usefixtures("jars")  # They can be had, or it is said why not.
 def test_a_master_and_two_workers_say_what_run_says(tmp_path: Path) -> None:
     """The executors' ketal is the archive's: any other that they could find is broken."""
@@ -91,7 +93,7 @@ def test_a_master_and_two_workers_say_what_run_says(tmp_path: Path) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1_200,
         check=False,
     )
     logs = "".join(path.read_text()[-2_000:] for path in tmp_path.glob("*.log"))

@@ -1,0 +1,104 @@
+"""What `make test` samples and `make long` runs whole, and chances that shrink.
+
+`KETAL_LONG=1` is the one setting: without it a property has few examples, always the same ones;
+with it many, other ones in every run, of which Hypothesis keeps those that failed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+T = TypeVar("T")
+
+LONG = os.environ.get("KETAL_LONG") == "1"
+
+in_long = pytest.mark.skipif(
+    not LONG and "KETAL_CHAOS" not in os.environ, reason="`make long` and `make chaos` have it"
+)
+"""Marks a test that takes a minute by itself, of whose meaning `make test` has a smaller test."""
+
+# No test is timed: on a busy machine an example may take long.
+settings.register_profile("sample", deadline=None, derandomize=True)
+settings.register_profile(
+    "long", deadline=None, derandomize=False, print_blob=True, max_examples=1_000
+)
+
+
+def load_profile() -> None:
+    """Have Hypothesis draw a sample, or all that `make long` draws."""
+    settings.load_profile("long" if LONG else "sample")
+
+
+def sample(few: T, whole: T) -> T:
+    """Return how much of something is tried in this run."""
+    return whole if LONG else few
+
+
+class Chances(random.Random):
+    """Choices by the bytes of a tape, after its end the simplest ones.
+
+    Hypothesis draws the tape as a whole, which takes a tenth of the time of `st.randoms`, and
+    shrinks it: a zero chooses the first of several, and that what is made by chance is not.
+    """
+
+    def __new__(cls, tape: bytes) -> Chances:
+        return super().__new__(cls)
+
+    def __init__(self, tape: bytes) -> None:
+        super().__init__(0)
+        self._tape = tape
+        self._bytes = iter(tape)
+
+    def __repr__(self) -> str:
+        return f"Chances({self._tape.rstrip(bytes(1))!r})"
+
+    def _randbelow(self, n: int) -> int:
+        drawn, span = next(self._bytes, 0), 256
+        while span < n:
+            drawn, span = drawn * 256 + next(self._bytes, 0), span * 256
+        return drawn % n
+
+    def random(self) -> float:
+        return (255 - next(self._bytes, 0)) / 256
+
+    def sample(self, population: Any, k: int, *, counts: Any = None) -> list[Any]:
+        # Python's own draws again what it has drawn before, which after the end is for ever.
+        assert counts is None
+        pool = list(population)
+        return [pool.pop(self._randbelow(len(pool))) for _ in range(k)]
+
+    def shuffle(self, x: Any) -> None:
+        x[:] = self.sample(x, len(x))
+
+
+def chances(tape_bytes: int = 512) -> st.SearchStrategy[random.Random]:
+    """Return a strategy of a `random.Random` whose choices shrink; a choice takes a byte or two."""
+    return st.binary(min_size=tape_bytes, max_size=4 * tape_bytes).map(Chances)
+
+
+def examples(few: int, whole: int | None = None) -> settings:
+    """Return the settings of a property with so many examples, or the `whole` in `make long`."""
+    # Half of a generator's patterns may be of no use to a test, which then rejects them.
+    return settings(
+        max_examples=few if whole is None else sample(few, whole),
+        suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    )
+
+
+def drawn(few: int, whole: int | None = None) -> Callable[[Callable[[random.Random], None]], None]:
+    """Try a property right here, in a test that counts what its cases were.
+
+    It decorates a function in that test, whose argument is one of `chances`.
+    """
+
+    def tried(holds: Callable[[random.Random], None]) -> None:
+        examples(few, whole)(given(chances())(holds))()
+
+    return tried
