@@ -128,8 +128,8 @@ class Frontier(ReleasePolicy):
     def _due(self, event: Event, time_us: int) -> int:
         for node, counter in self.store.remembered(event).clock.items():
             times = self._times.get(node)
-            if times is not None:
-                time_us = max(time_us, times.largest(counter))
+            if times is not None and (largest := times.largest(counter)) > time_us:
+                time_us = largest
         return time_us
 
     # --- what may be released ---
@@ -156,7 +156,8 @@ class Frontier(ReleasePolicy):
             restored: set[tuple[str, int]] = set()
             while self._heap and self._heap[0][0] < watermark_us:
                 _, key = heapq.heappop(self._heap)
-                self._restore_clocks([key], restored)
+                if self.store.restorer is not None:
+                    self._restore_clocks([key], restored)
                 held = self._held(key)
                 due = self._due(held.event, held.time_us)
                 if due < watermark_us:

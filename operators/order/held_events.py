@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ketal.model.event import Dot, Event, canonical_key
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.node_progress import Held, NodeProgress
-from ketal.operators.order.step import Key
+from ketal.operators.order.step import Key, ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 
 
@@ -165,6 +165,29 @@ class HeldEvents:
             if received < needed:
                 return Dot(node, received + 1)
         return None
+
+    def newly_needed(self, event: Event) -> list[tuple[str, int]]:
+        """Return the missing dots that `event` is the first to need: node and highest counter."""
+        fresh = []
+        own = event.node
+        for node, counter in self._waited(event).items():
+            progress = self.nodes.get(node) or self.node(node)
+            needed = counter - 1 if node == own else counter
+            if needed > progress.needed and needed > progress.received:
+                progress.needed = needed
+                fresh.append((node, needed))
+        fresh.sort()
+        return fresh
+
+    def missing_dots(self, count: int) -> list[Dot]:
+        """Return so many of the dots that hold events back; of a long hole its ends."""
+        step = ReleaseStep()
+        for node, progress in sorted(self.nodes.items()):
+            for first, last in progress.missing(progress.needed):
+                if len(step.gaps) >= count:
+                    break
+                step.declare_lost(node, first, last, count)
+        return step.gaps[:count]
 
     def waits_for(self, event: Event, found: dict[Dot, Dot | None]) -> Dot | None:
         """Return a missing dot that an event waits for, or that what it waits for waits for.

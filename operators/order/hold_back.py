@@ -26,7 +26,6 @@ held back and listed; and what is missing is given up from the lowest counter of
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +34,7 @@ from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.eager import Eager
 from ketal.operators.order.frontier import Frontier
 from ketal.operators.order.held_events import HeldEvents
+from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held, NodeProgress
 from ketal.operators.order.options import Policy, ReleaseOptions
@@ -65,8 +65,7 @@ class HoldBackQueue:
         self.options = options
         self._domains = domains
         self._time = StreamTime()
-        self._live: OrderedDict[str, int | None] = OrderedDict.fromkeys(options.nodes)
-        self._departed: dict[str, bool] = {}  # and whether an event brings the node back
+        self._live = LiveNodes(options.nodes, self._time, options.idle_us)
         self._since = MissingSince()
         self._ended = False
         self._widened: list[Held] = []  # what is held and may wait for more dots than before
@@ -86,11 +85,8 @@ class HoldBackQueue:
             Of each node the counter up to which all was seen, and those seen beyond.
         """
         for node, (upto, beyond) in seen.items():
-            progress = self._store.node(node)
-            progress.settled = progress.received = progress.placed = progress.needed = upto
-            for counter in beyond:
-                progress.give_up_arrived(counter)
-            self._live[node] = self._time.now
+            self._store.node(node).begin(upto, beyond)
+            self._live.activate(node)
 
     def restore_clocks(self, restorer: Restorer) -> None:
         """Restore the clocks of released events from now on, as a node has left."""
@@ -101,8 +97,9 @@ class HoldBackQueue:
     def push(self, event: Event) -> ReleaseStep:
         """Take in an event; its dot must not have been pushed before."""
         step = ReleaseStep()
-        if event.time_us is not None:
-            self._time.tick(event.time_us)
+        time_us = event.time_us
+        if time_us is not None:
+            self._time.tick(time_us)
         if self._domains is not None:
             self._widen(self._domains, event, step)
         store, policy = self._store, self._policy
@@ -116,13 +113,14 @@ class HoldBackQueue:
             self._record_missing(event)  # What only it knows of is missing all the same.
             self._release_ready(step)
         else:
-            if self._departed and policy.awaits_dots:
+            if self._live.departed and policy.awaits_dots:
                 self._give_up_departed(event, step)
             if not policy.admit(event):
                 step.refused.append(event)
-            elif policy.awaits_dots and counter in progress.held:
-                self._record_missing(event)
-            self._release_ready(step)
+            elif policy.awaits_dots:
+                if counter in progress.held:
+                    self._record_missing(event)
+                self._release_ready(step)
         self._expire(step)
         options = self.options
         while store.count > options.held_back_max and (options.gives_up or not policy.awaits_dots):
@@ -140,7 +138,7 @@ class HoldBackQueue:
 
     def join(self, node: str) -> ReleaseStep:
         """Mark a node as live, whether an event of it came or not."""
-        self._departed.pop(node, None)
+        self._live.departed.pop(node, None)
         self._activate(node)
         return ReleaseStep()
 
@@ -153,7 +151,7 @@ class HoldBackQueue:
         present = dict.fromkeys(members)
         for node in present:
             self.join(node)
-        named = {*self._store.nodes, *self._live, *self._departed}
+        named = {*self._store.nodes, *self._live, *self._live.departed}
         return self._leave_all(sorted(named - present.keys()))
 
     def _leave_all(self, nodes: Iterable[str]) -> ReleaseStep:
@@ -177,21 +175,13 @@ class HoldBackQueue:
     # --- nodes ---
 
     def _activate(self, node: str) -> NodeProgress:
-        """Mark a node as active; one that a `leave` removed needs a `join` to come back."""
-        live = self._live
-        if node in live:
-            if self.options.idle_us is not None:
-                live[node] = self._time.now
-                live.move_to_end(node)
-        elif self._departed.get(node, True):
-            self._departed.pop(node, None)
-            live[node] = self._time.now
+        """Mark a node as active; return what is known of its events."""
+        if self._live.activate(node):
             self._policy.changed()
         return self._store.node(node)
 
     def _leave(self, node: str, step: ReleaseStep, *, returns: bool) -> None:
-        self._live.pop(node, None)
-        self._departed[node] = returns
+        self._live.leave(node, returns=returns)
         self._policy.changed()
         progress = self._store.nodes.get(node)
         if progress is not None and progress.received < progress.needed:
@@ -200,7 +190,7 @@ class HoldBackQueue:
     def _give_up_departed(self, event: Event, step: ReleaseStep) -> None:
         """Give up what an event waits for of nodes that left; a silent one is active again."""
         for node, needed in sorted(self._store.needs(event)):
-            returns = self._departed.get(node)
+            returns = self._live.departed.get(node)
             if returns is None or needed <= self._store.node(node).received:
                 continue
             if returns:
@@ -215,13 +205,7 @@ class HoldBackQueue:
 
     def _record_missing(self, event: Event) -> None:
         """Record since when the dots are missing that a held event is the first to need."""
-        fresh = []
-        for node, needed in self._store.needs(event):
-            progress = self._store.node(node)
-            if needed > progress.needed and needed > progress.received:
-                progress.needed = needed
-                fresh.append((node, needed))
-        fresh.sort()
+        fresh = self._store.newly_needed(event)
         for node, _ in fresh:
             if node in self._live:
                 self._activate(node)  # there is news of it
@@ -231,17 +215,14 @@ class HoldBackQueue:
 
     def _expire(self, step: ReleaseStep) -> None:
         """Give up what has been missing, and who has been silent, for too long."""
-        gap_us, idle_us, time = self.options.gap_us, self.options.idle_us, self._time
+        gap_us = self.options.gap_us
         changed = not self._policy.awaits_dots
         if gap_us is not None:
-            for node, upto in self._since.overdue(time, gap_us, self._lacks):
+            for node, upto in self._since.overdue(self._time, gap_us, self._lacks):
                 self._declare_lost(node, upto, step)
                 changed = True
-        while idle_us is not None and self._live:
-            node, active_us = next(iter(self._live.items()))
-            if not time.passed(active_us, idle_us):
-                break
-            self._leave(node, step, returns=True)
+        while (idle := self._live.idle()) is not None:
+            self._leave(idle, step, returns=True)
             changed = True
         if changed:
             self._release_ready(step)
@@ -331,8 +312,11 @@ class HoldBackQueue:
                 progress.extend(store.size)
             return
         # What is in its past and has not come is late from now on.
+        nodes = store.nodes
         for node, counter in released.clock.items():
-            self._settle(store.node(node), counter)
+            progress = nodes.get(node) or store.node(node)
+            if progress.settled < counter:
+                progress.settle(counter)
 
     def _give_up(self, step: ReleaseStep) -> None:
         """Give up one wait of a queue that is too full."""
@@ -366,13 +350,7 @@ class HoldBackQueue:
 
     def missing(self) -> list[Dot]:
         """Return the dots that hold events back, up to `lost_max`; of a long hole its ends."""
-        step, lost_max = ReleaseStep(), self.options.lost_max
-        for node, progress in sorted(self._store.nodes.items()):
-            for first, last in progress.missing(progress.needed):
-                if len(step.gaps) >= lost_max:
-                    break
-                step.declare_lost(node, first, last, lost_max)
-        return step.gaps[:lost_max]
+        return self._store.missing_dots(self.options.lost_max)
 
     def drop_held(self) -> list[Event]:
         """Return the held events in order of arrival, and hold them no more."""
@@ -395,8 +373,7 @@ class HoldBackQueue:
             "domains": None if self._domains is None else self._domains.state(),
             "nodes": {node: progress.state() for node, progress in self._store.nodes.items()},
             "since": self._since.state(),
-            "live": [list(item) for item in self._live.items()],
-            "departed": dict(self._departed),
+            "live": self._live.state(),
             "ended": self._ended,
             "options": self.options.state(),
             "policy": self._policy.state(number),
@@ -420,9 +397,7 @@ class HoldBackQueue:
         for node, row in state["nodes"].items():
             self._store.node(node).restore(row)
         self._since.restore(state["since"])
-        self._live.clear()
-        self._live.update((node, active_us) for node, active_us in state["live"])
-        self._departed = dict(state["departed"])
+        self._live.restore(state["live"])
         self._ended = self._policy.ended = state["ended"]
         self._policy.restore(state["policy"], events)
         self._policy.changed()
@@ -431,16 +406,8 @@ class HoldBackQueue:
 
     def _restart_waits(self) -> None:
         """Count what the options wait for from now on, as they were others before."""
-        now, nodes = self._time.now, self.options.nodes
         came = {node for node, p in self._store.nodes.items() if p.received or p.held}
-        live = dict.fromkeys([*self._live, *nodes], now)
-        self._live.clear()
-        # Who was declared, is no longer, and never came is not waited for.
-        self._live.update(
-            (node, since)
-            for node, since in live.items()
-            if node not in self._departed and (node in came or node in nodes)
-        )
+        self._live.restart(self.options.nodes, came)
         self._since.remove_all()
         for progress in self._store.nodes.values():
             progress.needed = min(progress.needed, progress.received)

@@ -9,7 +9,7 @@ The one rule: what is settled, and what was received, stays so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ketal.model.event import Event
@@ -63,6 +63,12 @@ class NodeProgress:
         self.given_up: dict[int, int] = {}
         self.arrived: set[int] = set()
         self.waiters: dict[int, list[Held]] = {}
+
+    def begin(self, upto: int, beyond: Iterable[int]) -> None:
+        """Begin with what was seen before: all up to a counter, and some beyond."""
+        self.settled = self.received = self.placed = self.needed = upto
+        for counter in beyond:
+            self.give_up_arrived(counter)
 
     def extend(self, size: Callable[[Event], int] | None) -> None:
         """Move `received` and `placed` over what was received or given up.

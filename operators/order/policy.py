@@ -10,11 +10,12 @@ but for the order of what is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ketal.model.event import Dot, Event
 from ketal.operators.order.held_events import HeldEvents
+from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.options import ReleaseOptions
@@ -34,7 +35,7 @@ class ReleasePolicy:
         What is held.
     time : StreamTime
         Of the stream.
-    live : collection of str
+    live : LiveNodes
         The nodes that are live, as they are now.
 
     Attributes
@@ -51,7 +52,7 @@ class ReleasePolicy:
         options: ReleaseOptions,
         store: HeldEvents,
         time: StreamTime,
-        live: Collection[str],
+        live: LiveNodes,
     ) -> None:
         self.options = options
         self.store = store
