@@ -25,7 +25,7 @@ from ketal.cli.run_command import COLLECT_AFTER
 from ketal.model.event import Event
 from ketal.operators.membership.members import Membership
 from ketal.operators.order.hold_back import HoldBackQueue
-from ketal.operators.order.options import ReleaseOptions
+from ketal.operators.order.release_options import ReleaseOptions
 
 NODES = 8
 NAMES = tuple(f"n{i}" for i in range(NODES))

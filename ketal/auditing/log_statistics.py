@@ -19,7 +19,7 @@ from typing import Any
 
 from ketal.model.event import Event
 from ketal.operators.order.hold_back import HoldBackQueue
-from ketal.operators.order.options import ReleaseOptions
+from ketal.operators.order.release_options import ReleaseOptions
 
 
 @dataclass(frozen=True, kw_only=True)

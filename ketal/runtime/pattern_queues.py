@@ -26,7 +26,7 @@ from ketal.model.values import base_node
 from ketal.model.verdicts import Gap, Late, Overflow, Verdict
 from ketal.operators.membership.clock_restoration import Restorer, present_order
 from ketal.operators.order.hold_back import HoldBackQueue
-from ketal.operators.order.options import ReleaseOptions
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import nodes_of
@@ -82,6 +82,8 @@ class Reports:
 
     def lost(self, step: ReleaseStep) -> list[Verdict]:
         """Return the gap verdicts of a step."""
+        if not step.gaps:
+            return []
         fresh = [dot for dot in step.gaps if self._is_first("gap", dot)]
         self.gaps += len(fresh) + step.unnamed
         return [Gap(**_of_execution(self.execution), dot=dot) for dot in fresh]

@@ -56,7 +56,7 @@ from ketal.runtime.snapshots import (
     scope_state,
 )
 
-FORMAT = 4
+FORMAT = 5
 OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
 SEEN_SPAN = 128

@@ -51,7 +51,7 @@ class Eager(ReleasePolicy):
     def give_up(self, missing: MissingSince) -> GivenUp:
         """Return the hole that was missed first; one of a circle where nothing is missing."""
         nodes = self.store.nodes
-        hole = missing.oldest(lambda node, upto: nodes[node].received < upto)
+        hole = missing.oldest(self.store.lacks)
         if hole is not None:
             return [hole]
         # What is held for nothing missing has a clock that is in a circle, or behind one.

@@ -14,7 +14,7 @@ The one rule: an event that waits is indexed by one dot, which is not settled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from ketal.model.event import Dot, Event, canonical_key
 from ketal.operators.membership.clock_restoration import Restorer
@@ -125,19 +125,17 @@ class HeldEvents:
 
     def needs(self, event: Event) -> Iterator[tuple[str, int]]:
         """Yield for each node how many of its events an event waits for."""
-        for node, counter in self._waited(event).items():
+        clock = event.clock if self._domains is None else self._domains.clock(event)
+        for node, counter in clock.items():
             yield node, counter - 1 if node == event.node else counter
-
-    def _waited(self, event: Event) -> Mapping[str, int]:
-        """Return the entries of an event's clock that are waited for."""
-        return event.clock if self._domains is None else self._domains.clock(event)
 
     def unsettled(self, event: Event) -> tuple[NodeProgress, int] | None:
         """Return node and counter of one dot that `event` waits for; None if it is ready.
 
         Its node's previous event, where that is not settled.
         """
-        own, clock, nodes = event.node, self._waited(event), self.nodes
+        own, nodes = event.node, self.nodes
+        clock = event.clock if self._domains is None else self._domains.clock(event)
         counter = clock[own]
         progress = nodes.get(own)
         if (progress.settled if progress is not None else 0) < counter - 1:
@@ -166,12 +164,17 @@ class HeldEvents:
                 return Dot(node, received + 1)
         return None
 
+    def lacks(self, node: str, upto: int) -> bool:
+        """Return whether some dot of a node, up to a counter, is missing."""
+        return self.nodes[node].received < upto
+
     def newly_needed(self, event: Event) -> list[tuple[str, int]]:
         """Return the missing dots that `event` is the first to need: node and highest counter."""
         fresh = []
-        own = event.node
-        for node, counter in self._waited(event).items():
-            progress = self.nodes.get(node) or self.node(node)
+        own, nodes = event.node, self.nodes
+        clock = event.clock if self._domains is None else self._domains.clock(event)
+        for node, counter in clock.items():
+            progress = nodes.get(node) or self.node(node)
             needed = counter - 1 if node == own else counter
             if needed > progress.needed and needed > progress.received:
                 progress.needed = needed

@@ -12,16 +12,15 @@ next: `eager` what is ready at once, `total` in canonical order, `frontier` by t
 log is known whole and needs no queue: it is released as `ketal.operators.causal_order` sorts
 it, and `ketal.operators.order.holes` says what it lacks.
 
-A dot that is neither settled nor received is *missing* to the events that have
-it in their past. It is given up when it has been missing for `gap`, when its
-node has left, or when a full queue has to give up something.
+What is *missing*, neither settled nor received, is given up by
+`ketal.operators.order.wait_limits`, or when a full queue has to give up something.
 
 Events go in as they arrive, distinct and under the names of their incarnations
 (`ketal.operators.membership.members`). Time is an argument: event times and watermarks.
 `docs/ordering.md` says what each policy and option means.
 
 The one rule: every event that goes in comes out once, as released, late or refused, or is
-held back and listed; and what is missing is given up from the lowest counter of a node on.
+held back and listed.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from ketal.operators.order.eager import Eager
 from ketal.operators.order.frontier import Frontier
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.live_nodes import LiveNodes
-from ketal.operators.order.missing import MissingSince
-from ketal.operators.order.node_progress import Held, NodeProgress
-from ketal.operators.order.options import Policy, ReleaseOptions
+from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import ReleasePolicy
+from ketal.operators.order.release_options import Policy, ReleaseOptions
 from ketal.operators.order.step import ReleaseStep, StreamTime
 from ketal.operators.order.total import Total
+from ketal.operators.order.wait_limits import WaitLimits
 from ketal.operators.topology.domain_order import DomainPast
 
 _POLICIES: dict[Policy, type[ReleasePolicy]] = {
@@ -64,17 +63,11 @@ class HoldBackQueue:
     def __init__(self, options: ReleaseOptions, domains: DomainPast | None = None) -> None:
         self.options = options
         self._domains = domains
-        self._time = StreamTime()
-        self._live = LiveNodes(options.nodes, self._time, options.idle_us)
-        self._since = MissingSince()
-        self._ended = False
-        self._widened: list[Held] = []  # what is held and may wait for more dots than before
-        self._store = HeldEvents(domains)
-        self._policy = self._fresh_policy()
-
-    def _fresh_policy(self) -> ReleasePolicy:
-        policy = _POLICIES[self.options.policy]
-        return policy(self.options, self._store, self._time, self._live)
+        self._time = time = StreamTime()
+        self._store = store = HeldEvents(domains)
+        self._live = live = LiveNodes(options.nodes, time, options.idle_us)
+        self._policy = policy = _POLICIES[options.policy](options, store, time, live)
+        self._limits = WaitLimits(options, store, time, live, policy, domains)
 
     def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
         """Take as released what was seen before this queue was made.
@@ -100,30 +93,30 @@ class HoldBackQueue:
         time_us = event.time_us
         if time_us is not None:
             self._time.tick(time_us)
+        limits, policy = self._limits, self._policy
         if self._domains is not None:
-            self._widen(self._domains, event, step)
-        store, policy = self._store, self._policy
-        progress = self._activate(event.node)
+            step.limit = limits.widen(event)
+        progress = limits.activate(event.node)
         counter = event.clock[event.node]
-        if self._ended or counter <= progress.settled or counter <= progress.declared:
+        if policy.ended or counter <= progress.settled or counter <= progress.declared:
             self._overtaken(event, step)
         elif policy.passed(event):
             self._overtaken(event, step)
-            self._pass_over(progress, event)
-            self._record_missing(event)  # What only it knows of is missing all the same.
+            limits.pass_over(event)
+            limits.record(event)  # What only it knows of is missing all the same.
             self._release_ready(step)
         else:
             if self._live.departed and policy.awaits_dots:
-                self._give_up_departed(event, step)
+                limits.give_up_departed(event, step)
             if not policy.admit(event):
                 step.refused.append(event)
             elif policy.awaits_dots:
                 if counter in progress.held:
-                    self._record_missing(event)
+                    limits.record(event)
                 self._release_ready(step)
         self._expire(step)
-        options = self.options
-        while store.count > options.held_back_max and (options.gives_up or not policy.awaits_dots):
+        may_give_up = self.options.gives_up or not policy.awaits_dots
+        while self._store.count > self.options.held_back_max and may_give_up:
             step.given_up += 1
             self._give_up(step)
             self._release_ready(step)
@@ -139,7 +132,7 @@ class HoldBackQueue:
     def join(self, node: str) -> ReleaseStep:
         """Mark a node as live, whether an event of it came or not."""
         self._live.departed.pop(node, None)
-        self._activate(node)
+        self._limits.activate(node)
         return ReleaseStep()
 
     def leave(self, node: str) -> ReleaseStep:
@@ -157,126 +150,32 @@ class HoldBackQueue:
     def _leave_all(self, nodes: Iterable[str]) -> ReleaseStep:
         step = ReleaseStep()
         for node in nodes:
-            self._leave(node, step, returns=False)
+            self._limits.leave(node, step, returns=False)
         self._release_ready(step)
         return step
 
     def end(self) -> ReleaseStep:
         """End the stream: no node is waited for, every gap is over, what still comes is late."""
-        self._ended = self._policy.ended = True
+        self._policy.ended = True
         step = ReleaseStep()
-        while self.options.gap_us is not None and (rows := self._since.remove_all()):
+        while self.options.gap_us is not None and (rows := self._limits.since.remove_all()):
             for node, upto in rows:
-                self._declare_lost(node, upto, step)
+                self._limits.declare_lost(node, upto, step)
             self._release_ready(step)
         self._release_ready(step)
         return step
 
-    # --- nodes ---
-
-    def _activate(self, node: str) -> NodeProgress:
-        """Mark a node as active; return what is known of its events."""
-        if self._live.activate(node):
-            self._policy.changed()
-        return self._store.node(node)
-
-    def _leave(self, node: str, step: ReleaseStep, *, returns: bool) -> None:
-        self._live.leave(node, returns=returns)
-        self._policy.changed()
-        progress = self._store.nodes.get(node)
-        if progress is not None and progress.received < progress.needed:
-            self._declare_lost(node, progress.needed, step)
-
-    def _give_up_departed(self, event: Event, step: ReleaseStep) -> None:
-        """Give up what an event waits for of nodes that left; a silent one is active again."""
-        for node, needed in sorted(self._store.needs(event)):
-            returns = self._live.departed.get(node)
-            if returns is None or needed <= self._store.node(node).received:
-                continue
-            if returns:
-                self._activate(node)
-            else:
-                self._declare_lost(node, needed, step)
-
-    # --- missing dots ---
-
-    def _lacks(self, node: str, upto: int) -> bool:
-        return self._store.nodes[node].received < upto
-
-    def _record_missing(self, event: Event) -> None:
-        """Record since when the dots are missing that a held event is the first to need."""
-        fresh = self._store.newly_needed(event)
-        for node, _ in fresh:
-            if node in self._live:
-                self._activate(node)  # there is news of it
-        if self.options.gap_us is not None or self.options.gives_up:
-            for node, needed in fresh:
-                self._since.add(self._time.now, node, needed, self._lacks)
+    # --- releasing ---
 
     def _expire(self, step: ReleaseStep) -> None:
-        """Give up what has been missing, and who has been silent, for too long."""
-        gap_us = self.options.gap_us
-        changed = not self._policy.awaits_dots
-        if gap_us is not None:
-            for node, upto in self._since.overdue(self._time, gap_us, self._lacks):
-                self._declare_lost(node, upto, step)
-                changed = True
-        while (idle := self._live.idle()) is not None:
-            self._leave(idle, step, returns=True)
-            changed = True
-        if changed:
+        """Give up what was waited for too long, and release what that, or the time, lets go."""
+        if self._limits.expire(step) or not self._policy.awaits_dots:
             self._release_ready(step)
-
-    def _declare_lost(self, node: str, upto: int, step: ReleaseStep) -> None:
-        """Declare what is missing of a node, up to a counter, lost."""
-        progress = self._store.node(node)
-        for first, last in progress.missing(upto):
-            progress.given_up[first] = last
-            step.declare_lost(node, first, last, self.options.lost_max)
-            step.lowest_places |= self._policy.lowest_places(node, first, last)
-            if self._domains is not None:
-                self._domains.add_lost(node, first, last)
-                self._widened += self._store.naming(node, first, last)
-        progress.declared = max(progress.declared, upto)
-        self._settle_given_up(progress)
 
     def _overtaken(self, event: Event, step: ReleaseStep) -> None:
         step.late.append(event)
         # It may be in the past of the first in the order, whose clock it then raises.
         self._policy.changed()
-
-    def _pass_over(self, progress: NodeProgress, event: Event) -> None:
-        """Give up an event whose place has passed.
-
-        The place of what precedes it in its node has passed too, so no turn waits for
-        that; what depends on it waits for it as ever, until it is settled.
-        """
-        counter = event.clock[event.node]
-        progress.give_up_arrived(counter)
-        if self._store.size is not None and counter > progress.placed:
-            progress.placed = counter
-            progress.clock_sum = max(progress.clock_sum, self._store.size(event))
-        self._settle_given_up(progress)
-
-    def _settle_given_up(self, progress: NodeProgress) -> None:
-        progress.extend(self._store.size)
-        self._policy.changed()
-        self._settle(progress, 0)
-
-    def _settle(self, progress: NodeProgress, counter: int) -> None:
-        for held in progress.settle(counter):
-            if self._store.is_held(held):  # not given up
-                self._policy.wake(held)
-
-    def _widen(self, domains: DomainPast, event: Event, step: ReleaseStep) -> None:
-        """Take in the nodes that an event shows and an open topology lacks."""
-        grown, step.limit = domains.widen(event)
-        if grown:
-            self._widened = self._store.by_arrival()
-        for node in event.clock:
-            self._store.node(node)  # known to be there, waited for or not
-
-    # --- releasing ---
 
     def _release_ready(self, step: ReleaseStep) -> None:
         """Release all that can be released, and record what the others wait for."""
@@ -287,16 +186,11 @@ class HoldBackQueue:
                 if self._store.restorer is not None and policy.passed(event):
                     self._store.remove(event)
                     self._overtaken(event, step)
-                    self._pass_over(self._store.node(event.node), event)
+                    self._limits.pass_over(event)
                 else:
                     self._release(event, step)
-            if not self._widened:
+            if self._domains is None or not self._limits.record_widened(step):
                 return
-            widened, self._widened = self._widened, []
-            for held in sorted(widened, key=lambda held: held.arrival):
-                if self._store.is_held(held):
-                    self._give_up_departed(held.event, step)
-                    self._record_missing(held.event)
 
     def _release(self, event: Event, step: ReleaseStep) -> None:
         store = self._store
@@ -307,7 +201,7 @@ class HoldBackQueue:
         step.released.append(released)
         progress = store.nodes[event.node]
         if self._policy.awaits_dots:
-            self._settle(progress, event.clock[event.node])
+            self._limits.settle(progress, event.clock[event.node])
             if progress.held:
                 progress.extend(store.size)
             return
@@ -320,12 +214,12 @@ class HoldBackQueue:
 
     def _give_up(self, step: ReleaseStep) -> None:
         """Give up one wait of a queue that is too full."""
-        given_up = self._policy.give_up(self._since)
+        given_up = self._policy.give_up(self._limits.since)
         if isinstance(given_up, Held):
             self._release(given_up.event, step)
             return
         for node, upto in given_up:
-            self._declare_lost(node, upto, step)
+            self._limits.declare_lost(node, upto, step)
 
     # --- what can be asked, and state ---
 
@@ -357,7 +251,7 @@ class HoldBackQueue:
         events = [held.event for held in self._store.by_arrival()]
         for event in events:
             self._store.remove(event)
-        self._policy = self._fresh_policy()
+        self._policy.begin()
         return events
 
     def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
@@ -372,9 +266,8 @@ class HoldBackQueue:
             "time": self._time.state(),
             "domains": None if self._domains is None else self._domains.state(),
             "nodes": {node: progress.state() for node, progress in self._store.nodes.items()},
-            "since": self._since.state(),
-            "live": self._live.state(),
-            "ended": self._ended,
+            "waits": self._limits.state(),
+            "ended": self._policy.ended,
             "options": self.options.state(),
             "policy": self._policy.state(number),
         }
@@ -396,22 +289,9 @@ class HoldBackQueue:
             self._domains.restore(state["domains"])
         for node, row in state["nodes"].items():
             self._store.node(node).restore(row)
-        self._since.restore(state["since"])
-        self._live.restore(state["live"])
-        self._ended = self._policy.ended = state["ended"]
+        self._limits.restore(state["waits"])
+        self._policy.ended = state["ended"]
         self._policy.restore(state["policy"], events)
         self._policy.changed()
         if state["options"] != self.options.state():
-            self._restart_waits()
-
-    def _restart_waits(self) -> None:
-        """Count what the options wait for from now on, as they were others before."""
-        came = {node for node, p in self._store.nodes.items() if p.received or p.held}
-        self._live.restart(self.options.nodes, came)
-        self._since.remove_all()
-        for progress in self._store.nodes.values():
-            progress.needed = min(progress.needed, progress.received)
-        if self._policy.awaits_dots:
-            for held in self._store.by_arrival():
-                self._record_missing(held.event)
-        self._policy.changed()
+            self._limits.restart()

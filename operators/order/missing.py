@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from ketal.model.counter_sets import Counters
 from ketal.model.event import Dot, Event
 from ketal.model.values import base_node
-from ketal.operators.order.step import ReleaseStep, StreamTime
+from ketal.operators.order.step import ReleaseStep, StreamTime, named_counters
 
 _ROWS_LEAST = 1_024
 
@@ -66,15 +66,17 @@ class MissingSince:
 
     def overdue(
         self, time: StreamTime, gap_us: int, lacks: Callable[[str, int], bool]
-    ) -> Iterator[tuple[str, int]]:
-        """Remove and yield what is missing for `gap_us`: node and counter."""
+    ) -> tuple[str, int] | None:
+        """Remove and return what is missing for longest, if that is `gap_us`."""
         while self._rows:
             since_us, node, upto = self._rows[0]
-            if lacks(node, upto):
-                if not time.passed(since_us, gap_us):
-                    return
-                yield node, upto
+            missing = lacks(node, upto)
+            if missing and not time.passed(since_us, gap_us):
+                return None
             self._rows.popleft()
+            if missing:
+                return node, upto
+        return None
 
     def remove_all(self) -> list[tuple[str, int]]:
         """Remove and return all records: node and counter."""
@@ -163,7 +165,10 @@ class MissingDots:
         """Declare lost what has been missing for too long, by events' times or a watermark."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
-        return self._lost(self._since.overdue(self._time, self.gap_us, self._lacks))
+        step = ReleaseStep()
+        while (row := self._since.overdue(self._time, self.gap_us, self._lacks)) is not None:
+            self._declare(*row, step)
+        return step
 
     def join(self, node: str) -> ReleaseStep:
         """Mark a node as present."""
@@ -195,9 +200,8 @@ class MissingDots:
         """Yield what is missing, by node and counter: of a hole longer than `lost_max` its ends."""
         for node in sorted(self._known):
             for first, last in self._holes(node, 0, self._known[node]):
-                step = ReleaseStep()
-                step.declare_lost(node, first, last, self.lost_max)
-                yield from step.gaps
+                for counter in named_counters(first, last, self.lost_max):
+                    yield Dot(node, counter)
 
     # --- holes ---
 

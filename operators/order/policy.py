@@ -18,7 +18,7 @@ from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
-from ketal.operators.order.options import ReleaseOptions
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import Key, StreamTime
 
 GivenUp: TypeAlias = Held | list[tuple[str, int]]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ketal.engine.losses import ANY, Losses
 from ketal.model.event import Dot, Event
 from ketal.operators.order.hold_back import HoldBackQueue
-from ketal.operators.order.options import ReleaseOptions
+from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 

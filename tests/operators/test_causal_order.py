@@ -14,7 +14,7 @@ from ketal import semantics
 from ketal.model.event import Dot, Event, canonical_key, concurrent, happened_before
 from ketal.operators.causal_order import canonical, obvious_canonical
 from ketal.operators.order.hold_back import HoldBackQueue
-from ketal.operators.order.options import ReleaseOptions
+from ketal.operators.order.release_options import ReleaseOptions
 from tests.cases import CHAIN, FORK, e, p
 from tests.property.executions import execution, executions
 

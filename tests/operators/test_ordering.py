@@ -17,7 +17,7 @@ from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
 from ketal.operators.causal_order import canonical
 from ketal.operators.order.held_events import HeldEvents
-from ketal.operators.order.options import Policy, ReleaseOptions, nonsense
+from ketal.operators.order.release_options import Policy, ReleaseOptions, nonsense
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import nodes_of
