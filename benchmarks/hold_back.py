@@ -24,7 +24,8 @@ import ketal
 from ketal.cli.run_command import COLLECT_AFTER
 from ketal.model.event import Event
 from ketal.operators.membership.members import Membership
-from ketal.operators.order.ordering import Ordering
+from ketal.operators.order.hold_back import HoldBackQueue
+from ketal.operators.order.release_options import ReleaseOptions
 
 NODES = 8
 NAMES = tuple(f"n{i}" for i in range(NODES))
@@ -65,7 +66,7 @@ def seconds(events: Sequence[Event], options: dict[str, Any]) -> float:
     """Return the least time in which a queue takes the events and releases all of them."""
     best = float("inf")
     for _ in range(ROUNDS):
-        queue = Ordering(held_back_max=len(events), **options)
+        queue = HoldBackQueue(ReleaseOptions(held_back_max=len(events), **options))
         gc.collect()
         begun = time.process_time()
         released = sum(len(queue.push(event).released) for event in events)
@@ -79,7 +80,7 @@ def memory(events: Sequence[Event], options: dict[str, Any]) -> tuple[int, int]:
     """Return the bytes held when most is held back, and when nothing is any more."""
     gc.collect()
     tracemalloc.start()
-    queue = Ordering(held_back_max=len(events), **options)
+    queue = HoldBackQueue(ReleaseOptions(held_back_max=len(events), **options))
     begun = tracemalloc.get_traced_memory()[0]
     for event in events[:-1]:
         queue.push(event)
@@ -120,8 +121,8 @@ def shrunk(count: int) -> float:
     for event in staying:
         event.clock.pop("n0", None)
     stage = Membership()
-    queue = Ordering(policy="total", nodes=NAMES[1:])
-    queue.restore_by(stage.restorer)
+    queue = HoldBackQueue(ReleaseOptions(policy="total", nodes=NAMES[1:]))
+    queue.restore_clocks(stage.restorer)
     stage.leave("n0")
     queue.leave("n0")
     begun = time.process_time()

@@ -129,8 +129,8 @@ def test_no_module_bears_a_public_name() -> None:
 # --- one name, one thing ------------------------------------------------------
 
 # Packages that were not gone through yet; the oracle has names of its own.
-NOT_YET = ("ketal/engine", "ketal/runtime", "ketal/semantics.py", "operators/order",
-           "operators/membership", "streaming")  # fmt: skip
+NOT_YET = ("ketal/engine", "ketal/runtime", "ketal/semantics.py", "operators/membership",
+           "streaming")  # fmt: skip
 
 
 def modules() -> list[Path]:

@@ -18,7 +18,8 @@ from itertools import accumulate
 from typing import Any
 
 from ketal.model.event import Event
-from ketal.operators.causal_order import HoldBack
+from ketal.operators.order.hold_back import HoldBackQueue
+from ketal.operators.order.release_options import ReleaseOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +222,7 @@ def _longest_chain(events: Iterable[Event], ranks: _Ranks) -> int:
 
 def _held_back(events: Sequence[Event]) -> int:
     """Return the high-water mark of a hold-back queue that is fed in file order."""
-    queue = HoldBack(len(events) + 1)
+    queue = HoldBackQueue(ReleaseOptions(held_back_max=len(events) + 1))
     most = 0
     for event in events:
         queue.push(event)

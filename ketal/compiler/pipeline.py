@@ -46,7 +46,7 @@ from ketal.errors import Diagnostic, PatternError, PatternText, Span
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import kind
-from ketal.operators.order.ordering import nonsense
+from ketal.operators.order.release_options import nonsense
 from ketal.operators.topology.domain_order import domains_of
 
 

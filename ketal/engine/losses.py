@@ -27,9 +27,9 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ketal.model.dot_set import DotSet
 from ketal.model.event import Dot, Event, canonical_key
 from ketal.model.values import keyed
-from ketal.operators.order.released import DotSet
 
 Key = tuple[int, str, int]
 """A place in canonical order."""
@@ -82,6 +82,9 @@ class Losses:
 
     def __len__(self) -> int:
         return len(self._scopes)
+
+    def __contains__(self, dot: Dot) -> bool:
+        return dot in self._scopes
 
     # --- what is missed ---
 

@@ -23,20 +23,20 @@ from ketal.engine.scopes import NEVER_US, Counts, PatternRun, one
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.model.event import Control, Dot, Event, checked_log
 from ketal.model.limits import Limits
+from ketal.model.values import base_node
 from ketal.model.verdicts import Gap, Match, Rejected, RunVerdict, Verdict, Violation
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.incarnations import restarted
 from ketal.operators.membership.members import restored_with_doubts
 from ketal.operators.order import holes
-from ketal.operators.order.released import Out
-from ketal.operators.order.total import Key
-from ketal.operators.topology.domains import home, nodes_of
+from ketal.operators.order.step import Key, ReleaseStep
+from ketal.operators.topology.domains import nodes_of
 from ketal.program import Program, checked_program
 from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.identification import Admission
 from ketal.runtime.monitor import Monitor
+from ketal.runtime.pattern_queues import came_late, overflowed
 from ketal.runtime.possibly_definitely import in_mode
-from ketal.runtime.release import came_late, overflowed
 
 _NOT_BEGUN = "nothing read yet"
 
@@ -417,15 +417,15 @@ class _Execution:
                     lost = found
                     if pattern.topology is not None and not pattern.topology.open:
                         nodes = nodes_of(pattern.topology)
-                        lost = [hole for hole in found if home(hole[0]) in nodes]
-                out = Out()
+                        lost = [hole for hole in found if base_node(hole[0]) in nodes]
+                step = ReleaseStep()
                 for node, first, last in lost:
-                    out.lose(node, first, last, self.limits.lost_max)
+                    step.declare_lost(node, first, last, self.limits.lost_max)
                 lows: dict[Dot, Key] = {}
                 if lost and pattern.order.total:
                     lows = holes.lows([*self.events, *self._late], lost, self.limits.lost_max)
-                made[order] = out.gaps, lows
-                self.gaps += out.unnamed
+                made[order] = step.gaps, lows
+                self.gaps += step.unnamed
             gaps, lows = made[order]
             for event in self._late:
                 run.miss_event(event)

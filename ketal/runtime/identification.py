@@ -22,9 +22,10 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
+from ketal.model.values import base_node
 from ketal.operators.membership.incarnations import later_run
 from ketal.operators.membership.members import ATTRIBUTE, Membership
-from ketal.operators.topology.domains import home, nodes_of
+from ketal.operators.topology.domains import nodes_of
 from ketal.runtime.deduplication import CONTRADICTION, NEW, Intake
 from ketal.runtime.seen_digests import Row
 
@@ -96,7 +97,7 @@ class Admission:
 
     def refusing(self, event: Event) -> list[int]:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
-        node = home(event.node)
+        node = base_node(event.node)
         return [number for number, nodes in self.closed if node not in nodes]
 
     def refusal(self, event: Event, numbers: list[int]) -> str:
@@ -105,7 +106,7 @@ class Admission:
             return ""
         named = f"pattern {self._names[0]}" if len(numbers) == 1 else "any pattern"
         return (
-            f"the topology of {named} has no node {home(event.node)}; "
+            f"the topology of {named} has no node {base_node(event.node)}; "
             "`topology open` takes in whoever appears"
         )
 

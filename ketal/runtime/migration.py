@@ -34,7 +34,7 @@ from ketal.errors import KetalError, StateError
 from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits
 from ketal.program import Program, compile
-from ketal.runtime.release import Group
+from ketal.runtime.pattern_queues import PatternQueue
 from ketal.runtime.snapshots import decoded, read_event
 from ketal.runtime.state_records import Recorder, Records
 
@@ -104,10 +104,9 @@ def unchanged_patterns(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list
 
 
 class SavedQueue(NamedTuple):
-    """A queue as it was saved; `Group.fits` says what it fits."""
+    """A queue as it was saved; `PatternQueue.fits` says what it fits."""
 
-    state: dict[str, Any]
-    withheld: list[list[Any]]
+    state: list[Any]
     kind: list[Any]
     options: list[Any]
     names: list[str]
@@ -134,43 +133,39 @@ def begin_anew(
     membered()
     events = {number: read_event(row) for number, row in read.numbered("held")}
     table = [events.get(number) for number in range(max(events, default=-1) + 1)]
-    saved = [SavedQueue(state, withheld, *fits) for state, withheld, fits in read.all("queue")]
-    for group in recorder.queues.groups:
-        queue = _fitting(group, saved)
-        if queue is None:
-            _begin(group, recorder, read.one("core")["watermark_us"])
+    saved = [SavedQueue(state, *state[2]) for state in read.all("queue")]
+    for queue in recorder.queues.queues:
+        fitting = _fitting(queue, saved)
+        if fitting is None:
+            _begin(queue, recorder, read.one("core")["watermark_us"])
             continue
-        group.ordering.restore(queue.state, table)  # type: ignore[arg-type]
-        if group.ordering.options != queue.options:
-            group.ordering.refit()
-        group.withheld = {Dot(*dot) for dot in queue.withheld}
-        refused = read.numbered("refused", min(queue.names))
-        group.refused = {Dot(*dot): None for _, dot in refused}
+        refused = [dot for _, dot in read.numbered("refused", min(fitting.names))]
+        queue.restore(fitting.state, table, refused)  # type: ignore[arg-type]
     told = {(what, Dot(*dot)): None for _, (what, dot) in read.numbered("told")}
     recorder.queues.restore(read.one("core")["queues"], told)
     recorder.restore_patterns(read, unchanged)
 
 
-def _fitting(group: Group, saved: Sequence[SavedQueue]) -> SavedQueue | None:
+def _fitting(queue: PatternQueue, saved: Sequence[SavedQueue]) -> SavedQueue | None:
     """Return the queue that goes on as this one, if there is one."""
-    kind, options, names = group.fits()
-    fitting = [queue for queue in saved if queue.kind == kind]
-    same = [queue for queue in fitting if queue.options == options]
-    own = [queue for queue in same or fitting if set(queue.names) & set(names)]
+    kind, options, names = queue.fits()
+    fitting = [other for other in saved if other.kind == kind]
+    same = [other for other in fitting if other.options == options]
+    own = [other for other in same or fitting if set(other.names) & set(names)]
     return next(iter(own or same or fitting), None)
 
 
-def _begin(group: Group, recorder: Recorder, watermark_us: int | None) -> None:
+def _begin(queue: PatternQueue, recorder: Recorder, watermark_us: int | None) -> None:
     """Let a queue begin in the middle of an execution: what was seen counts as released."""
-    admission, ordering = recorder.admission, group.ordering
+    admission, hold_back = recorder.admission, queue.hold_back
     if watermark_us is not None:
-        ordering.advance(watermark_us)
+        hold_back.advance(watermark_us)
     seen = admission.intake.seen()
-    ordering.begin(seen)
+    hold_back.begin(seen)
     if admission.membership is not None:
         for node in seen:
             if not admission.membership.is_live(node):
-                ordering.leave(node)
+                hold_back.leave(node)
 
 
 # --- the program of a state ---

@@ -32,7 +32,8 @@ from ketal.program import Program, checked_program
 from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.identification import Admission
 from ketal.runtime.migration import begin_anew, records_of, standing, unchanged_patterns, written
-from ketal.runtime.release import Queues, came_late, overflowed
+from ketal.runtime.pattern_queues import came_late, overflowed
+from ketal.runtime.release import Queues
 from ketal.runtime.snapshots import changes, decoded, encoded
 from ketal.runtime.state_records import OTHERS, Recorder, Records
 
@@ -351,8 +352,8 @@ class Monitor:
                 out += self._queues.leave(node)
             if admission.reads_clocks:
                 known = admission.membership.so_far(event)
-        if self._queues.awaited:
-            out += self._queues.note(event)
+        if self._queues.missing:
+            out += self._queues.push_clock(event)
         if self._watermark_us is not None and self.passed(event):
             self._tally.late += 1
             late = came_late(event, self.execution, "its time is before the watermark")
@@ -389,16 +390,17 @@ class Monitor:
             free = [run for run in self._direct if run.compiled.causal]
             self._direct = [run for run in self._direct if not run.compiled.causal]
             seen = None if saved else self._intake.seen(event)
-            self._queues.restore_by(membership.restorer, free, seen)
+            self._queues.restore_clocks(membership.restorer, free, seen)
 
     def _not_new(self, event: Event, status: str, place: str) -> list[Verdict]:
         if status in (DUPLICATE, SEEN):
-            if self._queues.had_no_room(event.dot):
-                # Those who took it the first time are not offered it again.
-                self._tally.accepted += 1
-                return self._queues.push_again(event)
-            self._tally.duplicates += 1
-            return []
+            # Those who took it the first time are not offered it again.
+            pushed = self._queues.push_again(event)
+            if pushed is None:
+                self._tally.duplicates += 1
+                return []
+            self._tally.accepted += 1
+            return pushed
         if status == CONTRADICTION:
             self._tally.rejected += 1
             return [
@@ -505,7 +507,7 @@ class Monitor:
     def tally(self) -> Tally:
         """What became of the records so far."""
         t, queues = self._tally, self._queues
-        waiting, late, refused = queues.waiting, queues.late, queues.refused
+        waiting, late, refused = queues.waiting, queues.reports.late, queues.reports.refused
         return Tally(
             t.accepted - waiting - late - refused,
             t.duplicates,
@@ -527,7 +529,7 @@ class Monitor:
         return {
             "events": self.tally.to_dict(),
             "patterns": {r.compiled.name: r.counts.to_dict() for r in self._runs},
-            "gaps": self._queues.gaps,
+            "gaps": self._queues.reports.gaps,
             "holes": self._intake.holes(),
             **{name: count for name, count in extra.items() if count},
         }

@@ -56,7 +56,7 @@ from ketal.runtime.snapshots import (
     scope_state,
 )
 
-FORMAT = 4
+FORMAT = 5
 OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
 SEEN_SPAN = 128
@@ -517,13 +517,11 @@ class Recorder:
         memory = None if membership is None else membership.memory
         self._clocks.changes(memory, self.tracking, out)
         self._first.changes(self.admission.first, out)
-        for group in self.queues.groups:
-            state = group.ordering.state(self._held.number)
-            body = [state, sorted(map(list, group.withheld)), group.fits()]
-            put(f"queue/{group.name}".encode(), body, out)
-            self._refused_of(group.name).changes(group.refused, out)
+        for queue in self.queues.queues:
+            put(f"queue/{queue.name}".encode(), queue.state(self._held.number), out)
+            self._refused_of(queue.name).changes(queue.refused, out)
         out.update(self._held.finish())
-        self._told.changes(self.queues.told, out)
+        self._told.changes(self.queues.reports.once, out)
         for pattern in self._patterns:
             put(f"pattern/{pattern.name}".encode(), pattern_state(pattern.run), out)
             pattern.changes(self.tracking, out)
@@ -581,13 +579,11 @@ class Recorder:
     def _restore_queues(self, records: Records, counts: list[int]) -> None:
         events = {number: read_event(row) for number, row in records.numbered("held")}
         table = self._held.restored(events)
-        for group in self.queues.groups:
-            inner, withheld, _ = records.one("queue", group.name)
-            group.ordering.restore(inner, table)
-            group.withheld = {Dot(*dot) for dot in withheld}
-            refused = list(records.numbered("refused", group.name))
-            group.refused = {Dot(*dot): None for _, dot in refused}
-            self._refused_of(group.name).restored([number for number, _ in refused], group.refused)
+        for queue in self.queues.queues:
+            refused = list(records.numbered("refused", queue.name))
+            state = records.one("queue", queue.name)
+            queue.restore(state, table, [dot for _, dot in refused])
+            self._refused_of(queue.name).restored([number for number, _ in refused], queue.refused)
         told = list(records.numbered("told"))
         self.queues.restore(counts, {(what, Dot(*dot)): None for _, (what, dot) in told})
-        self._told.restored([number for number, _ in told], self.queues.told)
+        self._told.restored([number for number, _ in told], self.queues.reports.once)

@@ -1,4 +1,4 @@
-"""What a finite log under `CausalOrder(gap = ...)` has lost (DESIGN 5).
+"""What a finite log under `CausalOrder(gap = ...)` has lost.
 
 A log may be a filtered one, so a hole in its counters says nothing by itself: it is
 counted. An author who writes `gap` says more, that a dot which does not come is a lost
@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ketal.model.event import Dot, Event
-from ketal.operators.order.released import holes_between
-from ketal.operators.order.total import Key, lowest_places
+from ketal.operators.order.step import Key, holes_between, lowest_places
 
 
 def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:

@@ -11,7 +11,7 @@ A queue needs no chains. An event waits for its *near* nodes, those with which
 its own has a domain in common, as far as its clock names their events; entries
 of other nodes are not read. Transitive all the same: let a, m, b be a chain.
 b's clock names m, of a near node, so m was released before b; and m waited for
-a. That a lost event waited for nothing is the one gap in this, which `Reach`
+a. That a lost event waited for nothing is the one gap in this, which `DomainPast`
 closes.
 
 The one rule: the full clocks decide what happened before what, the domains only
@@ -29,7 +29,8 @@ from ketal.errors import PatternError
 from ketal.model.event import Dot, Event, happened_before
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology
-from ketal.operators.topology.domains import Domains, domains, home, nodes_of, reopened
+from ketal.model.values import base_node
+from ketal.operators.topology.domains import Domains, domains, nodes_of, reopened
 
 Pair: TypeAlias = tuple[Dot, Dot]
 """(a, b) where a → b."""
@@ -52,9 +53,9 @@ def joined(a: Event, b: Event, around: Mapping[str, frozenset[str]]) -> bool:
     a, b : Event
         Two events.
     around : mapping of str to frozenset of str
-        What `near` gave.
+        What `nodes_sharing_domain` returned.
     """
-    one, other = home(a.node), home(b.node)
+    one, other = base_node(a.node), base_node(b.node)
     return happened_before(a, b) and (one == other or one in around.get(other, ()))
 
 
@@ -99,114 +100,30 @@ def gives_up(topology: Topology, limits: Limits = DEFAULT) -> bool:
     """
     around = nodes_sharing_domain(domains_of(topology, limits))
     return any(
-        edge.relaxed and home(edge.target) not in around.get(home(edge.source), ())
+        edge.relaxed and base_node(edge.target) not in around.get(base_node(edge.source), ())
         for edge in topology.edges
     )
 
 
-class Reach:
-    """How far an event's waiting reaches: which entries of its clock a queue reads.
-
-    Parameters
-    ----------
-    groups : Domains
-        The domains; an event of a node that is in none waits for its own node only.
-    ranges_max : int
-        How many ranges of lost dots are remembered. Beyond, the two lowest of a node
-        become one: what lies between them counts as lost too, so that more is waited
-        for, and still nothing that causal order does not wait for.
-
-    Attributes
-    ----------
-    lost : dict of str to list of (int, int)
-        The dots that count as released because they were declared lost, as ranges.
-    """
-
-    def __init__(self, groups: Domains, ranges_max: int = DEFAULT.lost_max) -> None:
-        self.lost: dict[str, list[tuple[int, int]]] = {}
-        self.ranges_max = ranges_max
-        self._ranges = 0
-        self._near: Mapping[str, frozenset[str]] | None = nodes_sharing_domain(groups)
-
-    def widen(self, groups: Domains | None) -> None:
-        """Replace the domains by those of the widened topology; None: one domain of all nodes.
-
-        Domains only grow, so no waiting event becomes ready by it; released events stay
-        released.
-        """
-        self._near = None if groups is None else nodes_sharing_domain(groups)
-
-    @property
-    def reads_all(self) -> bool:
-        """Whether there is one domain of all nodes."""
-        return self._near is None
-
-    def note_lost(self, node: str, first: int, last: int) -> None:
-        """Record dots as declared lost, before any event is released for them.
-
-        A lost event waited for nothing, so the chains that led through it are read from
-        the clock of each event after it: the lost event's near nodes count as theirs.
-        """
-        ranges = self.lost.setdefault(node, [])
-        if ranges and ranges[-1][1] + 1 >= first:
-            ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
-            return
-        ranges.append((first, last))
-        self._ranges += 1
-        if self._ranges > self.ranges_max:
-            most = max(self.lost.values(), key=len)
-            if len(most) > 1:
-                most[:2] = [(most[0][0], most[1][1])]
-                self._ranges -= 1
-
-    def _is_lost(self, node: str, counter: int) -> bool:
-        ranges = self.lost.get(node)
-        at = 0 if ranges is None else bisect_right(ranges, counter, key=lambda r: r[0])
-        return ranges is not None and at > 0 and counter <= ranges[at - 1][1]
-
-    def nodes(self, event: Event) -> frozenset[str]:
-        """Return the nodes, by their homes, whose entries are read."""
-        clock = event.clock
-        if self._near is None:
-            return frozenset(map(home, clock))
-        own = home(event.node)
-        around = self._near.get(own, frozenset((own,)))
-        if not self.lost:
-            return around
-        left = [n for n in clock if self._is_lost(n, clock[n])]
-        while through := [n for n in left if home(n) in around]:
-            left = [n for n in left if n not in through]
-            around = around.union(*(self._near.get(home(n), ()) for n in through))
-        return around
-
-    def clock(self, event: Event) -> dict[str, int]:
-        """Return the entries of an event's clock that are read."""
-        if self._near is None:
-            return event.clock
-        around = self.nodes(event)
-        return {node: counter for node, counter in event.clock.items() if home(node) in around}
-
-    def state(self) -> Any:
-        """Return the lost dots as plain data."""
-        return {node: [list(r) for r in ranges] for node, ranges in self.lost.items()}
-
-    def restore(self, state: Any) -> None:
-        """Restore what `state` returned."""
-        self.lost = {node: [(first, last) for first, last in r] for node, r in state.items()}
-        self._ranges = sum(map(len, self.lost.values()))
-
-
-class Territory:
-    """The nodes of a topology on a stream, and how far waiting reaches there.
+class DomainPast:
+    """The part of its past that an event waits for under a topology, on a stream.
 
     Parameters
     ----------
     topology : Topology
         The pattern's topology.
     limits : Limits
-        `topology_nodes_max`, `topology_steps_max` and `lost_max`.
+        `topology_nodes_max` and `topology_steps_max` bound the search for domains. Of lost
+        dots `lost_max` ranges are remembered. Beyond, the two lowest of a node
+        become one: what lies between them counts as lost too, so that more is waited
+        for, and still nothing that causal order does not wait for.
     whole : bool
         Whether all of its nodes are one domain, whatever the edges.
+
+    Attributes
+    ----------
+    lost : dict of str to list of (int, int)
+        The dots that count as released because they were declared lost, as ranges.
 
     Raises
     ------
@@ -219,14 +136,22 @@ class Territory:
     ) -> None:
         self.topology = topology
         self.limits = limits
-        groups = (nodes_of(topology),) if whole else domains_of(topology, limits)
-        self.reach = Reach(groups, limits.lost_max)
-        self.newcomers: list[str] = []
+        self.lost: dict[str, list[tuple[int, int]]] = {}
+        self._ranges = 0
+        self._added: list[str] = []
         self._known = nodes_of(topology)
         self._met: set[str] = set()
+        groups = (self._known,) if whole else domains_of(topology, limits)
+        # None: one domain of all nodes.
+        self._near: Mapping[str, frozenset[str]] | None = nodes_sharing_domain(groups)
 
-    def meet(self, event: Event) -> tuple[bool, str]:
+    # --- nodes ---
+
+    def widen(self, event: Event) -> tuple[bool, str]:
         """Add nodes that are new, where the topology is open.
+
+        Domains only grow, so no waiting event becomes ready by it; released events stay
+        released.
 
         Returns
         -------
@@ -238,29 +163,81 @@ class Territory:
         if not self.topology.open or event.clock.keys() <= self._met:
             return False, ""
         self._met.update(event.clock)
-        fresh = sorted({home(node) for node in event.clock} - self._known)
-        return (True, self._take_in(fresh)) if fresh else (False, "")
+        fresh = sorted({base_node(node) for node in event.clock} - self._known)
+        return (True, self._add(fresh)) if fresh else (False, "")
 
-    def _take_in(self, fresh: Iterable[str]) -> str:
+    def _add(self, fresh: Iterable[str]) -> str:
         for node in fresh:
-            self.newcomers.append(node)
+            self._added.append(node)
             self.topology = reopened(self.topology, node)
         self._known = nodes_of(self.topology)
-        if self.reach.reads_all:
+        if self._near is None:
             return ""
         try:
-            self.reach.widen(domains_of(self.topology, self.limits))
+            self._near = nodes_sharing_domain(domains_of(self.topology, self.limits))
         except PatternError as error:
-            self.reach.widen(None)
+            self._near = None
             passed = {"K213": "topology_nodes_max", "K214": "topology_steps_max"}
             return passed[error.diagnostics[0].code]
         return ""
 
+    # --- lost dots ---
+
+    def add_lost(self, node: str, first: int, last: int) -> None:
+        """Record dots as declared lost, before any event is released for them.
+
+        A lost event waited for nothing, so the chains that led through it are read from
+        the clock of each event after it: the lost event's near nodes count as theirs.
+        """
+        ranges = self.lost.setdefault(node, [])
+        if ranges and ranges[-1][1] + 1 >= first:
+            ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
+            return
+        ranges.append((first, last))
+        self._ranges += 1
+        if self._ranges > self.limits.lost_max:
+            most = max(self.lost.values(), key=len)
+            if len(most) > 1:
+                most[:2] = [(most[0][0], most[1][1])]
+                self._ranges -= 1
+
+    def _is_lost(self, node: str, counter: int) -> bool:
+        ranges = self.lost.get(node)
+        at = 0 if ranges is None else bisect_right(ranges, counter, key=lambda r: r[0])
+        return ranges is not None and at > 0 and counter <= ranges[at - 1][1]
+
+    # --- what is waited for ---
+
+    def clock(self, event: Event) -> Mapping[str, int]:
+        """Return the entries of an event's clock that are waited for."""
+        if self._near is None:
+            return event.clock
+        around = self._nodes(event, self._near)
+        return {n: counter for n, counter in event.clock.items() if base_node(n) in around}
+
+    def _nodes(self, event: Event, near: Mapping[str, frozenset[str]]) -> frozenset[str]:
+        """Return the nodes, without their incarnations, whose entries are read."""
+        own, clock = base_node(event.node), event.clock
+        around = near.get(own, frozenset((own,)))
+        if not self.lost:
+            return around
+        left = [n for n in clock if self._is_lost(n, clock[n])]
+        while through := [n for n in left if base_node(n) in around]:
+            left = [n for n in left if n not in through]
+            around = around.union(*(near.get(base_node(n), ()) for n in through))
+        return around
+
+    # --- state ---
+
     def state(self) -> Any:
-        """Return the nodes that were added, as plain data."""
-        return self.newcomers
+        """Return the nodes that were added and the lost dots, as plain data."""
+        ranges = {node: [list(r) for r in ranges] for node, ranges in self.lost.items()}
+        return [self._added, ranges]
 
     def restore(self, state: Any) -> None:
         """Restore what `state` returned."""
-        if state:
-            self._take_in(state)
+        added, lost = state
+        if added:
+            self._add(added)
+        self.lost = {node: [(first, last) for first, last in r] for node, r in lost.items()}
+        self._ranges = sum(map(len, self.lost.values()))

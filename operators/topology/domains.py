@@ -37,18 +37,13 @@ Domains: TypeAlias = tuple[frozenset[str], ...]
 # --- nodes ------------------------------------------------------------------
 
 
-def home(node: str) -> str:
-    """Return a node's name in the topology: `A#2`, an incarnation of `A`, is `A`."""
-    return base_node(node)
-
-
 def nodes_of(topology: Topology) -> frozenset[str]:
     """Return the nodes of a topology, by their homes, those on relaxed edges included."""
     return frozenset(end for edge in topology.edges for end in _ends(edge))
 
 
 def _ends(edge: TopologyEdge) -> tuple[str, str]:
-    return home(edge.source), home(edge.target)
+    return base_node(edge.source), base_node(edge.target)
 
 
 def reopened(topology: Topology, node: str) -> Topology:
@@ -70,7 +65,7 @@ def reopened(topology: Topology, node: str) -> Topology:
         only grow. Its domains may pass `topology_nodes_max`, which `domains` reports.
     """
     assert topology.open, "a closed topology rejects events of unknown nodes"
-    name = home(node)
+    name = base_node(node)
     known = nodes_of(topology)
     if name in known:
         return topology

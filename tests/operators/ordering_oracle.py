@@ -1,7 +1,7 @@
 """The live CausalOrder once more, as its definitions say it: sets of dots, no indexes.
 
 Everything is found again at every step from what was received, released and
-given up. It shares no code with `ketal.operators.order.ordering` but the values that
+given up. It shares no code with `ketal.operators.order.hold_back` but the values that
 it answers with.
 """
 
@@ -11,8 +11,10 @@ from collections.abc import Iterable
 
 from ketal.model.event import Dot, Event, canonical_key, happened_before
 from ketal.model.syntax import Topology
-from ketal.operators.order.ordering import Released, Step
-from ketal.operators.topology.domains import home, obvious_domains, reopened
+from ketal.model.values import base_node
+from ketal.operators.order.step import ReleaseStep
+from ketal.operators.topology.domains import obvious_domains, reopened
+from tests.operators.marked_queue import Released
 
 
 def past(event: Event) -> set[Dot]:
@@ -22,7 +24,7 @@ def past(event: Event) -> set[Dot]:
 
 
 class Obvious:
-    """What `Ordering` is, slowly."""
+    """What `MarkedQueue` is, slowly."""
 
     def __init__(
         self,
@@ -58,18 +60,20 @@ class Obvious:
         self.begin()
 
     def begin(self) -> None:
-        self.released: list[Released] = []
+        self.released: list[Event] = []
         self.gaps: list[Dot] = []
         self.late: list[Event] = []
         self.refused: list[Event] = []
         self.given_up = 0
 
-    def step(self) -> Step:
-        answer = Step(
-            tuple(self.released),
-            tuple(self.gaps),
-            tuple(self.late),
-            tuple(self.refused),
+    def step(self) -> ReleaseStep:
+        # A pattern learns what a step gave up before it is offered what the step released.
+        marked = [Released(e, frozenset(past(e) & self.named)) for e in self.released]
+        answer = ReleaseStep(
+            marked,  # type: ignore[arg-type]
+            self.gaps,
+            self.late,
+            self.refused,
             self.given_up,
         )
         self.begin()
@@ -90,8 +94,8 @@ class Obvious:
 
     def near(self, node: str) -> set[str]:
         assert self.topology is not None
-        groups = [d for d in obvious_domains(self.topology.edges) if home(node) in d]
-        return {home(node)}.union(*groups)
+        groups = [d for d in obvious_domains(self.topology.edges) if base_node(node) in d]
+        return {base_node(node)}.union(*groups)
 
     def needs(self, event: Event) -> set[Dot]:
         """Return the dots that an event waits for, settled or not."""
@@ -100,8 +104,8 @@ class Obvious:
         nodes = self.near(event.node)
         entries = {Dot(n, c) for n, c in event.clock.items() if Dot(n, c) in self.lost}
         for _ in entries:  # a chain is as long as the lost dots that it leads through
-            nodes = nodes.union(*(self.near(d.node) for d in entries if home(d.node) in nodes))
-        return {dot for dot in past(event) if home(dot.node) in nodes}
+            nodes = nodes.union(*(self.near(d.node) for d in entries if base_node(d.node) in nodes))
+        return {dot for dot in past(event) if base_node(dot.node) in nodes}
 
     def meet(self, event: Event) -> None:
         """Take in the nodes that an open topology lacks."""
@@ -152,7 +156,7 @@ class Obvious:
     def release(self, event: Event) -> None:
         self.held.remove(event)
         self.out.append(event)
-        self.released.append(Released(event, frozenset(past(event) & self.named)))
+        self.released.append(event)
 
     def knowing(self) -> list[Event]:
         """Return, as they arrived, the events whose past has to come or to be declared lost."""
@@ -191,7 +195,7 @@ class Obvious:
 
     # --- the calls ---
 
-    def push(self, event: Event) -> Step:
+    def push(self, event: Event) -> ReleaseStep:
         if event.time_us is not None:
             self.tick(event.time_us)
         if self.policy == "frontier":
@@ -288,7 +292,7 @@ class Obvious:
         dots = next(m for e in self.held if (m := self.missing(e)))
         self.lose_dots(sorted(d for d in dots if d.node == min(dots).node))
 
-    def advance(self, watermark_us: int) -> Step:
+    def advance(self, watermark_us: int) -> ReleaseStep:
         self.tick(watermark_us)
         if self.policy == "frontier":
             self.given.append(watermark_us)
@@ -297,18 +301,18 @@ class Obvious:
             self.expire()
         return self.step()
 
-    def join(self, node: str) -> Step:
+    def join(self, node: str) -> ReleaseStep:
         self.away.pop(node, None)
         self.hear(node)
         return self.step()
 
-    def leave(self, node: str) -> Step:
+    def leave(self, node: str) -> ReleaseStep:
         if self.policy != "frontier":
             self.gone_away(node, False)
             self.flow()
         return self.step()
 
-    def view(self, members: Iterable[str]) -> Step:
+    def view(self, members: Iterable[str]) -> ReleaseStep:
         if self.policy != "frontier":
             members = list(dict.fromkeys(members))
             for node in members:
@@ -322,7 +326,7 @@ class Obvious:
             self.flow()
         return self.step()
 
-    def end(self) -> Step:
+    def end(self) -> ReleaseStep:
         self.ended = True
         if self.policy == "frontier":
             for event in sorted(self.held, key=self.key):

@@ -13,11 +13,9 @@ from ketal.errors import PatternError
 from ketal.model.event import Dot, Event, happened_before
 from ketal.model.limits import Limits
 from ketal.model.syntax import Topology, TopologyEdge
-from ketal.operators.causal_order import HoldBack
-from ketal.operators.order.ordering import Ordering
+from ketal.model.values import base_node
 from ketal.operators.topology.domain_order import (
-    Reach,
-    Territory,
+    DomainPast,
     joined,
     nodes_sharing_domain,
     obvious_given_up,
@@ -25,12 +23,12 @@ from ketal.operators.topology.domain_order import (
 from ketal.operators.topology.domains import (
     Domains,
     domains,
-    home,
     nodes_of,
     obvious_domains,
     reopened,
 )
 from tests.cases import e
+from tests.operators.marked_queue import MarkedQueue
 from tests.sampling import chances, examples, sample
 
 
@@ -78,23 +76,18 @@ def travelled(rng: random.Random, where: Topology, moments_max: int = 14) -> lis
     return events
 
 
-def within(where: Topology, held_back_max: int = 100, **options: Any) -> Ordering:
+def within(where: Topology, **options: Any) -> MarkedQueue:
     """Return the queue of a live `CausalOrder` under a topology."""
-    return Ordering(territory=Territory(where), held_back_max=held_back_max, **options)
+    return MarkedQueue(DomainPast(where), **options)
 
 
-def pushed(queue: HoldBack | Ordering, event: Event) -> list[Event]:
-    if isinstance(queue, Ordering):
-        queue.meet(event)
-        step = queue.push(event)
-        assert not step.refused
-        return [r.event for r in step.released]
-    out = queue.push(event)
-    assert out is not None
-    return out
+def pushed(queue: MarkedQueue, event: Event) -> list[Event]:
+    step = queue.push(event)
+    assert not step.refused
+    return [r.event for r in step.released]
 
 
-def waiting(queue: HoldBack | Ordering) -> set[Dot]:
+def waiting(queue: MarkedQueue) -> set[Dot]:
     held = queue.held_back()
     assert len(held) == len(queue)
     return {event.dot for event, _ in held}
@@ -219,26 +212,26 @@ def test_too_long_a_search_is_an_error_that_names_the_limit() -> None:
 
 def test_a_topology_knows_a_node_in_every_incarnation() -> None:
     known = nodes_of(topology("p>q q>r~"))
-    assert [home(node) in known for node in ("p", "p#2", "r", "s", "s#2", "p#")] == [
+    assert [base_node(node) in known for node in ("p", "p#2", "r", "s", "s#2", "p#")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
-    assert home("p#12") == home("p") == "p"
+    assert base_node("p#12") == base_node("p") == "p"
     assert written(domains(topology("p#2>q q>p#3").edges)) == ["pq"]
 
 
 def test_newcomers_are_shown_by_the_node_and_by_the_clock() -> None:
-    where = Territory(topology("p>q", open=True))
-    assert where.meet(e("p@1", "t", "q:1")) == (False, "")
-    assert where.meet(e("p#2@1", "t", "s:1 r#3:1")) == (True, "")
-    assert where.newcomers == ["r", "s"]
-    assert where.meet(e("s#2@1", "t", "p:1")) == (False, "")
-    assert Territory(topology("p>q")).meet(e("z@1", "t")) == (False, "")
+    where = DomainPast(topology("p>q", open=True))
+    assert where.widen(e("p@1", "t", "q:1")) == (False, "")
+    assert where.widen(e("p#2@1", "t", "s:1 r#3:1")) == (True, "")
+    assert where.state()[0] == ["r", "s"]
+    assert where.widen(e("s#2@1", "t", "p:1")) == (False, "")
+    assert DomainPast(topology("p>q")).widen(e("z@1", "t")) == (False, "")
 
 
 def test_a_reopened_topology_gives_up_nothing_about_the_newcomer() -> None:
     where = topology("p>q~ p>r", open=True)
     more = reopened(where, "n#2")
-    assert home("n") in nodes_of(more)
+    assert base_node("n") in nodes_of(more)
     assert more.open
     assert more.edges[:2] == where.edges
     around = nodes_sharing_domain(domains(more.edges))
@@ -255,13 +248,13 @@ def test_newcomers_can_pass_the_limit() -> None:
 
 
 def test_beyond_the_limit_newcomers_make_one_domain_and_it_is_said_once() -> None:
-    where = Territory(topology("p>q~", open=True), Limits(topology_nodes_max=3))
+    where = DomainPast(topology("p>q~", open=True), Limits(topology_nodes_max=3))
     q = e("q@1", "t", "p:1")
-    assert where.reach.clock(q) == {"q": 1}
-    assert where.meet(e("n@1", "t")) == (True, "")
-    assert where.meet(e("m@1", "t")) == (True, "topology_nodes_max")
-    assert where.reach.clock(q) == q.clock, "nothing is given up any more"
-    assert where.meet(e("k@1", "t")) == (True, "")
+    assert where.clock(q) == {"q": 1}
+    assert where.widen(e("n@1", "t")) == (True, "")
+    assert where.widen(e("m@1", "t")) == (True, "topology_nodes_max")
+    assert where.clock(q) == q.clock, "nothing is given up any more"
+    assert where.widen(e("k@1", "t")) == (True, "")
 
 
 @given(chances())
@@ -288,7 +281,7 @@ def test_an_open_topology_without_relaxed_edges_waits_as_causal_order_does(
     first = whole.edges[0]
     declared = {first.source, first.target} | set(rng.sample("abcdef", 2))
     edges = (x for x in whole.edges if {x.source, x.target} <= declared)
-    plain, queue = HoldBack(100), within(Topology(tuple(edges), open=True))
+    plain, queue = MarkedQueue(), within(Topology(tuple(edges), open=True))
     for event in rng.sample(events, len(events)):
         assert pushed(queue, event) == pushed(plain, event)
     assert len(queue) == 0
@@ -346,7 +339,7 @@ def test_without_relaxed_edges_it_holds_back_what_causal_order_holds_back(
 ) -> None:
     where = random_topology(rng, 6)
     events = travelled(rng, where)
-    plain, queue = HoldBack(100), within(where)
+    plain, queue = MarkedQueue(), within(where)
     for event in rng.sample(events, len(events)):
         assert pushed(queue, event) == pushed(plain, event)
         assert waiting(queue) == waiting(plain)
@@ -360,7 +353,7 @@ def test_it_holds_back_exactly_what_waits_for_a_pair_that_is_not_given_up(
     where = random_topology(rng, 6, relaxed=rng.choice((0.2, 0.5, 1)))
     events = travelled(rng, where)
     lost = obvious_given_up(events, where)
-    plain, queue = HoldBack(100), within(where)
+    plain, queue = MarkedQueue(), within(where)
     come: set[Dot] = set()
     order: list[Event] = []
     for event in rng.sample(events, len(events)):
@@ -398,7 +391,7 @@ def test_each_pair_given_up_is_reversed_by_some_arrival_order(rng: random.Random
 
 
 def test_a_held_back_event_names_a_dot_that_it_waits_for() -> None:
-    queue = within(topology("p>q q>r~"), 2)
+    queue = within(topology("p>q q>r~"), held_back_max=2)
     assert pushed(queue, e("q@1", "t", "p:2")) == []
     assert pushed(queue, e("r@2", "t", "p:2 q:1")) == []
     assert [(str(x.dot), str(dot)) for x, dot in queue.held_back()] == [
@@ -416,14 +409,14 @@ def test_an_event_behind_a_lost_one_waits_for_what_that_one_waited_for() -> None
     assert pushed(queue, e("r@1", "t", "p:1 q:1", time=0)) == []
     assert waits(queue) == ["r@1 q@1"]
     step = queue.leave("q")
-    assert (step.gaps, step.released) == ((Dot("q", 1),), ())
+    assert (step.gaps, step.released) == ([Dot("q", 1)], [])
     assert waits(queue) == ["r@1 p@1"]
     step = queue.push(e("p@1", "t"))
     assert [str(r.event.dot) for r in step.released] == ["p@1", "r@1"]
     assert [r.after for r in step.released] == [frozenset(), {Dot("q", 1)}]
 
 
-def waits(queue: Ordering) -> list[str]:
+def waits(queue: MarkedQueue) -> list[str]:
     return [f"{event.dot} {dot}" for event, dot in queue.held_back()]
 
 
@@ -439,25 +432,25 @@ def test_what_a_lost_event_would_have_waited_for_can_be_lost_in_its_turn() -> No
 
 
 def test_a_chain_through_two_lost_events_is_read_from_the_clock() -> None:
-    reach = Reach(domains(topology("p>q q>r r>s").edges))
-    reach.note_lost("q", 1, 1)
-    reach.note_lost("r", 1, 1)
-    assert reach.nodes(e("s@1", "t", "p:1 q:1 r:1")) == {"p", "q", "r", "s"}
+    past = DomainPast(topology("p>q q>r r>s"))
+    past.add_lost("q", 1, 1)
+    past.add_lost("r", 1, 1)
+    assert past.clock(e("s@1", "t", "p:1 q:1 r:1")).keys() == {"p", "q", "r", "s"}
     # What came after the lost event waited for itself.
-    assert reach.nodes(e("s@1", "t", "p:1 q:1 r:2")) == {"r", "s"}
+    assert past.clock(e("s@1", "t", "p:1 q:1 r:2")).keys() == {"r", "s"}
 
 
 def test_lost_dots_are_ranges_and_beyond_the_limit_too_many() -> None:
-    reach = Reach(domains(topology("p>q q>r").edges), 2)
+    past = DomainPast(topology("p>q q>r"), Limits(lost_max=2))
     for first, last in ((3, 5), (6, 10**12), (10**12 + 5, 10**12 + 5)):
-        reach.note_lost("q", first, last)
-    assert reach.lost == {"q": [(3, 10**12), (10**12 + 5, 10**12 + 5)]}
-    assert [len(reach.nodes(e("r@1", "t", f"p:1 q:{c}"))) for c in (2, 3, 9, 10**12 + 1)] == [
+        past.add_lost("q", first, last)
+    assert past.lost == {"q": [(3, 10**12), (10**12 + 5, 10**12 + 5)]}
+    assert [len(past.clock(e("r@1", "t", f"p:1 q:{c}"))) for c in (2, 3, 9, 10**12 + 1)] == [
         2, 3, 3, 2,
     ]  # fmt: skip
-    reach.note_lost("q", 10**12 + 9, 10**12 + 9)
-    assert len(reach.lost["q"]) == 2
-    assert len(reach.nodes(e("r@1", "t", f"p:1 q:{10**12 + 1}"))) == 3, "more is waited for"
+    past.add_lost("q", 10**12 + 9, 10**12 + 9)
+    assert len(past.lost["q"]) == 2
+    assert len(past.clock(e("r@1", "t", f"p:1 q:{10**12 + 1}"))) == 3, "more is waited for"
 
 
 @given(chances())

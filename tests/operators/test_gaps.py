@@ -21,7 +21,6 @@ from ketal.model import syntax as ast
 from ketal.model.event import Dot
 from ketal.model.limits import Limits
 from ketal.operators.order.holes import holes
-from ketal.operators.order.released import NONE, Marks
 from ketal.program import Program
 from tests.cases import e
 from tests.operators.ordering_oracle import past
@@ -624,19 +623,3 @@ def test_losses_beyond_the_limit_are_counted_and_leave_a_doubt() -> None:
     (ended,) = (v for v in verdicts if isinstance(v, ketal.TimedOut))
     assert ended.depends_on == (Dot("y", 1), Dot("z", 1))
     assert monitor.summary["patterns"]["P"]["marks_forgotten"] == 2
-
-
-def test_a_mark_is_taken_back_unless_it_may_stand_for_others() -> None:
-    """Beyond the limit m@1 is all that says of m@2 that it is lost."""
-    second = e("n@1", "b", "m:2")
-    few = Marks(5)
-    few.add("m", 1)
-    few.discard("m", 1)
-    assert not few
-    assert few.after(second) == NONE
-    many = Marks(2)
-    for counter in (1, 2, 3):
-        many.add("m", counter)
-    assert many.dots() == {Dot("m", 1), Dot("m", 3)}
-    many.discard("m", 1)
-    assert many.after(second) == {Dot("m", 1)}

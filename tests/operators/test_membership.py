@@ -26,8 +26,8 @@ from ketal.operators.membership.members import (
     present_order,
     restored_with_doubts,
 )
-from ketal.operators.order.ordering import Ordering
 from tests.cases import e
+from tests.operators.marked_queue import MarkedQueue
 from tests.property.executions import executions, linear_extension
 from tests.property.memberships import Clock, Run, base, number, runs, simulate
 
@@ -56,8 +56,8 @@ class Stage:
         self.seen = Seen()
         self.options = options
         self.stage = Membership(limits or Limits())
-        self.queue = Ordering(**options)
-        self.queue.restore_by(self.stage.restorer)
+        self.queue = MarkedQueue(**options)
+        self.queue.restore_clocks(self.stage.restorer)
 
     def take(self, event: Event) -> tuple[str, list[Event]]:
         event = self.stage.rename(event, self.seen.status)
@@ -96,8 +96,8 @@ class Stage:
         state = self.stage.state(), self.stage.memory.rows(), self.queue.state(number)
         stage, clocks, queue = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
         self.stage = Membership.restored(stage, [clocks], self.stage.limits)
-        self.queue = Ordering(**self.options)
-        self.queue.restore_by(self.stage.restorer)
+        self.queue = MarkedQueue(**self.options)
+        self.queue.restore_clocks(self.stage.restorer)
         self.queue.restore(queue, table)
 
 
@@ -336,7 +336,7 @@ def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
     else:
         order = rng.sample(run.true, len(run.true))
     stamped = {true.type: x for x, true in zip(run.stamped, run.true, strict=True)}
-    whole, shrunk = Ordering(**options), Stage(**options)
+    whole, shrunk = MarkedQueue(**options), Stage(**options)
     for name in run.left:
         shrunk.stage.retired.add(name)
     expected: list[Event] = []
@@ -357,8 +357,8 @@ def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
 def test_an_event_whose_place_has_passed_is_late_when_that_is_known() -> None:
     """n2 dropped n1, which left; until what it knew is there its place is not known."""
     stage = Membership()
-    queue = Ordering(policy="total", nodes=("n2", "n3"))
-    queue.restore_by(stage.restorer)
+    queue = MarkedQueue(policy="total", nodes=("n2", "n3"))
+    queue.restore_clocks(stage.restorer)
     out: list[str] = []
 
     def push(event: Event) -> list[str]:

@@ -15,13 +15,15 @@ from pathlib import Path
 import pytest
 
 import ketal
+from ketal.engine.losses import NAMED_MAX
 from ketal.logs import read_log
 from ketal.model.event import Dot, Event, happened_before
 from ketal.model.limits import DEFAULT
 from ketal.operators.causal_order import canonical
-from ketal.operators.order.ordering import Ordering, Policy, Released
+from ketal.operators.order.release_options import Policy
 from ketal.runtime.deduplication import Intake
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
+from tests.operators.marked_queue import MarkedQueue, Released
 from tests.sampling import sample
 
 ORDERS = sample(3, 200)
@@ -60,14 +62,14 @@ class Delivery:
     released: list[Released]
     gaps: list[Dot]
     late: list[Event]
-    queue: Ordering
+    queue: MarkedQueue
 
     @property
     def order(self) -> list[Event]:
         return [r.event for r in self.released]
 
 
-def delivered(queue: Ordering, arrival: Iterable[Event]) -> Delivery:
+def delivered(queue: MarkedQueue, arrival: Iterable[Event]) -> Delivery:
     """Push what an intake finds new, and end."""
     intake = Intake(DEFAULT)
     steps = [queue.push(x) for x in arrival if intake.admit((x,))]
@@ -108,13 +110,13 @@ def test_in_any_arrival_order_everything_is_released_and_total_is_canonical(
     assert is_linear_extension(order)
     for seed in range(ORDERS):
         arrival = with_duplicates(random.Random(seed), log)
-        eager = delivered(Ordering(), arrival)
+        eager = delivered(MarkedQueue(), arrival)
         assert is_linear_extension(eager.order)
         assert canonical(eager.order) == order
         assert len(eager.queue) == 0
-        total = delivered(Ordering(policy="total", nodes=nodes(log)), arrival)
+        total = delivered(MarkedQueue(policy="total", nodes=nodes(log)), arrival)
         assert total.order == order
-        frontier = delivered(Ordering(policy="frontier", frontier_us=S), arrival)
+        frontier = delivered(MarkedQueue(policy="frontier", frontier_us=S), arrival)
         assert is_linear_extension(frontier.order)
         for delivery in (eager, total):
             assert not delivery.gaps
@@ -133,13 +135,13 @@ def test_of_any_single_lost_event_exactly_the_causal_future_is_held_back_or_mark
         arrival = [x for x in rng.sample(log, len(log)) if x is not lost]
         future = {x.dot for x in log if happened_before(lost, x)}
         rest = [x for x in order if x is not lost and x.dot not in future]
-        without = delivered(Ordering(policy=policy, nodes=names), arrival)
+        without = delivered(MarkedQueue(policy=policy, nodes=names), arrival)
         assert canonical(without.order) == rest
         assert without.order == rest or policy == "eager"
         held = without.queue.held_back()
         assert {x.dot for x, _ in held} == future
         assert {dot for _, dot in held} <= {lost.dot}
-        gap = delivered(Ordering(policy=policy, nodes=names, gap_us=30 * S), arrival)
+        gap = delivered(MarkedQueue(policy=policy, nodes=names, gap_us=30 * S), arrival)
         assert len(gap.order) == len(log) - 1
         assert gap.gaps == [lost.dot] * bool(future)
         assert is_linear_extension(gap.order)
@@ -186,12 +188,12 @@ def test_a_frontier_delivers_all_of_a_filtered_log(log: list[Event]) -> None:
         for skew_s in (0.0, 7.0, 3_600.0):
             kept = tenth(rng, log, skew_s)
             # A causal arrival, however close behind it the frontier is.
-            near = delivered(Ordering(policy="frontier", frontier_us=10 * S), kept)
+            near = delivered(MarkedQueue(policy="frontier", frontier_us=10 * S), kept)
             # Up to 20 s late, and waited for as long as the clocks are off.
             places = {id(x): i + rng.random() * 20 for i, x in enumerate(kept)}
             arrival = sorted(kept, key=lambda x: places[id(x)])
             wait_s = 20 * 30 + 2 * skew_s  # twenty places are seldom more than 600 s
-            far = delivered(Ordering(policy="frontier", frontier_us=round(wait_s * S)), arrival)
+            far = delivered(MarkedQueue(policy="frontier", frontier_us=round(wait_s * S)), arrival)
             for delivery in (near, far):
                 assert canonical(delivery.order) == canonical(kept)
                 assert is_linear_extension(delivery.order)
@@ -243,7 +245,7 @@ def test_a_frontier_holds_what_is_due_after_the_watermark_and_nothing_else(
         shuffled = sorted(kept, key=lambda x: places[x.dot])
         offs = [(x.time_us or 0) / S - second[x.dot] for x in kept]
         for arrival in (kept, shuffled):
-            queue, due = Ordering(policy="frontier", frontier_us=10 * S), Due(10 * S)
+            queue, due = MarkedQueue(policy="frontier", frontier_us=10 * S), Due(10 * S)
             for x in arrival:
                 queue.push(x)
                 due.push(x)
@@ -261,14 +263,14 @@ def test_eager_reports_the_holes_of_a_filtered_log_and_does_not_wait_for_ever(
     log: list[Event],
 ) -> None:
     kept = tenth(random.Random(1), log, 0.0)
-    waiting = delivered(Ordering(), kept)
+    waiting = delivered(MarkedQueue(), kept)
     assert all(dot is not None for _, dot in waiting.queue.held_back())
     assert len(waiting.queue) + len(waiting.order) == len(kept)
-    gap = delivered(Ordering(gap_us=5 * S), kept)
+    gap = delivered(MarkedQueue(gap_us=5 * S), kept)
     assert canonical([*gap.order, *gap.late]) == kept
     assert is_linear_extension(gap.order)
     assert gap.queue.high_water <= 12
     lost = set(gap.gaps)
     for r in gap.released:
         past = {d for d in lost if d != r.event.dot and r.event.clock.get(d.node, 0) >= d.counter}
-        assert r.after == past
+        assert r.after == set(sorted(past)[:NAMED_MAX])

@@ -1,0 +1,449 @@
+"""The hold-back queue of patterns with one order, and the runs that it releases to.
+
+A watermark says which events will not arrive any more. What is held has arrived
+and is still to be offered, so to its patterns time has come no further than the
+earliest time that is held.
+
+Patterns whose answer needs no order wait for nothing, as long as clocks are whole. Once a
+node has left, an event whose clock may lack what it knew of that node waits in a
+`RestoringQueue` until the clock is restored: no event is too late for these patterns, and
+none is refused.
+
+The one rule: an event is offered to a run once, or is missed by it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ketal.engine.losses import ANY, Losses
+from ketal.engine.scopes import PatternRun, one
+from ketal.model.event import Dot, Event
+from ketal.model.limits import Limits
+from ketal.model.values import base_node
+from ketal.model.verdicts import Gap, Late, Overflow, Verdict
+from ketal.operators.membership.clock_restoration import Restorer, present_order
+from ketal.operators.order.hold_back import HoldBackQueue
+from ketal.operators.order.release_options import ReleaseOptions
+from ketal.operators.order.step import ReleaseStep
+from ketal.operators.topology.domain_order import DomainPast
+from ketal.operators.topology.domains import nodes_of
+
+_TIMES_LEAST = 1_024
+
+
+def overflowed(event: Event, execution: str, limit: str, given_up: str) -> Overflow:
+    """Return the verdict of an execution, not of a pattern, that a limit was reached."""
+    return Overflow(
+        **_of_execution(execution, event), limit=limit, given_up=given_up, event=event.dot
+    )
+
+
+def came_late(event: Event, execution: str, reason: str) -> Late:
+    """Return the verdict of an execution that an event's place has passed."""
+    return Late(**_of_execution(execution, event), event=event.dot, reason=reason)
+
+
+def _of_execution(execution: str, event: Event | None = None) -> dict[str, Any]:
+    time = None if event is None or event.time is None else float(event.time)
+    return {"pattern": "", "fingerprint": "", "execution": execution, "time": time}
+
+
+class Reports:
+    """What the queues of an execution report of it, each dot once.
+
+    Parameters
+    ----------
+    execution : str
+        The execution's name.
+    dots_max : int
+        How many dots are remembered as reported.
+
+    Attributes
+    ----------
+    late, refused, gaps : int
+        How many events were late or refused, and how many dots declared lost.
+    several : bool
+        Whether several queues may report the same.
+    once : dict of (str, Dot) to None
+        What was reported, where several queues may report it; oldest first.
+    """
+
+    def __init__(self, execution: str, dots_max: int) -> None:
+        self.execution = execution
+        self.late = 0
+        self.refused = 0
+        self.gaps = 0
+        self.several = False
+        self.once: dict[tuple[str, Dot], None] = {}
+        self._dots_max = dots_max
+
+    def lost(self, step: ReleaseStep) -> list[Verdict]:
+        """Return the gap verdicts of a step."""
+        if not step.gaps:
+            return []
+        fresh = [dot for dot in step.gaps if self._is_first("gap", dot)]
+        self.gaps += len(fresh) + step.unnamed
+        return [Gap(**_of_execution(self.execution), dot=dot) for dot in fresh]
+
+    def overtaken(self, event: Event) -> list[Verdict]:
+        """Return the verdict of an event that is late."""
+        if not self._is_first("late", event.dot):
+            return []
+        self.late += 1
+        return [came_late(event, self.execution, "its place in the causal order has passed")]
+
+    def no_room(self, event: Event) -> list[Verdict]:
+        """Return the verdict of an event that a full queue refused."""
+        if not self._is_first("refused", event.dot):
+            return []
+        self.refused += 1
+        given_up = "the event, which would have to wait for its past"
+        return [overflowed(event, self.execution, "held_back_max", given_up)]
+
+    def gave_up(self, times: int) -> Overflow:
+        """Return the verdict of a full queue that gave up waits."""
+        given_up = f"what the oldest held-back events waited for, {times} times"
+        common = _of_execution(self.execution)
+        return Overflow(**common, limit="held_back_max", given_up=given_up)
+
+    def too_many_domains(self, event: Event, limit: str) -> Overflow:
+        """Return the verdict of a topology that an event made pass a limit."""
+        given_up = "the relaxed edges: from now on each event waits for its whole past"
+        return overflowed(event, self.execution, limit, given_up)
+
+    def forget_refused(self, dot: Dot) -> None:
+        """Report an event again if it is refused again."""
+        self.once.pop(("refused", dot), None)
+
+    def is_counted(self, dot: Dot) -> bool:
+        """Return whether some queue reported an event as late or refused."""
+        return ("late", dot) in self.once or ("refused", dot) in self.once
+
+    def _is_first(self, what: str, dot: Dot) -> bool:
+        """Return whether no other queue reported this before."""
+        if not self.several:
+            return True
+        if (what, dot) in self.once:
+            return False
+        self.once[(what, dot)] = None
+        if len(self.once) > self._dots_max:
+            del self.once[next(iter(self.once))]
+        return True
+
+
+class PatternQueue:
+    """A hold-back queue, and the runs that share it.
+
+    Parameters
+    ----------
+    runs : list of PatternRun
+        Of patterns with one order and one topology.
+    limits : Limits
+
+    Attributes
+    ----------
+    hold_back : HoldBackQueue
+    withheld : set of Dot
+        Held events that take their place and are not offered.
+    refused : dict of Dot to None
+        Events for which there was no room, oldest first; they may be delivered again.
+    """
+
+    ordered = True
+    """Whether the patterns need an order, or whole clocks only."""
+
+    def __init__(self, runs: list[PatternRun], limits: Limits) -> None:
+        self.runs = runs
+        self.withheld: set[Dot] = set()
+        self.refused: dict[Dot, None] = {}
+        self._limits = limits
+        self._topology = runs[0].compiled.pattern.topology
+        self._timed = any(run.compiled.window_us is not None for run in runs)
+        self._times: list[tuple[int, Dot]] | None = None  # a heap; also of what is released
+        options = ReleaseOptions.of(runs[0].compiled.pattern.order, limits, ordered=self.ordered)
+        self.hold_back = HoldBackQueue(options, self._domains())
+
+    def _domains(self) -> DomainPast | None:
+        """Return which part of its past an event waits for."""
+        return None if self._topology is None else DomainPast(self._topology, self._limits)
+
+    # --- what happens ---
+
+    def push(self, event: Event, out: list[Verdict], *, withheld: bool) -> ReleaseStep:
+        """Push an event; runs that may be offered it at once add their verdicts to `out`."""
+        taken = event
+        if withheld:
+            self.withheld.add(event.dot)
+            self._miss_event(event)
+        else:
+            taken = self._offer_at_once(event, out)
+        step = self.hold_back.push(taken)
+        self._add_time(event)
+        return step
+
+    def _offer_at_once(self, event: Event, out: list[Verdict]) -> Event:
+        """Offer an event that needs not wait; return it with its clock as far as known."""
+        return event
+
+    def push_again(self, event: Event) -> ReleaseStep:
+        """Push an event that was refused before."""
+        del self.refused[event.dot]
+        for run in self.runs:
+            run.unmiss(event.dot)
+        step = self.hold_back.push(event)
+        self._add_time(event)
+        return step
+
+    def apply(self, step: ReleaseStep, reports: Reports) -> list[Verdict]:
+        """Offer what a step released, and report what it gave up."""
+        for dot in step.gaps:
+            for run in self.runs:
+                run.miss(dot, step.lowest_places.get(dot))
+        # What is released in the same step may depend on them.
+        for event in (*step.late, *step.refused):
+            self._miss_event(event)
+        out: list[Verdict] = []
+        out += reports.lost(step)
+        for event in step.released:
+            if not self._was_withheld(event):
+                out += self._offer(event)
+        for event in step.late:
+            if not self._was_withheld(event):
+                out += reports.overtaken(event)
+        for event in step.refused:
+            if not self._was_withheld(event):
+                self.refused[event.dot] = None
+                if len(self.refused) > self._limits.dots_max:
+                    del self.refused[next(iter(self.refused))]
+                out += reports.no_room(event)
+        if step.given_up:
+            out.append(reports.gave_up(step.given_up))
+        return out
+
+    def _offer(self, event: Event) -> list[Verdict]:
+        out: list[Verdict] = []
+        for run in self.runs:
+            out += one(run.process((event,)))
+        return out
+
+    def _miss_event(self, event: Event) -> None:
+        for run in self.runs:
+            run.miss_event(event)
+
+    def _was_withheld(self, event: Event) -> bool:
+        """Return whether an event that comes out was offered before, or is not to be."""
+        if event.dot not in self.withheld:
+            return False
+        self.withheld.remove(event.dot)
+        return True
+
+    def end(self) -> list[Verdict]:
+        """Conclude the stream: some run may have waited for what is still held or missing."""
+        for dot in self.hold_back.missing():
+            for run in self.runs:
+                run.miss(dot)
+        return []
+
+    # --- time ---
+
+    def _add_time(self, event: Event) -> None:
+        """Record the time of an event that may be held."""
+        times = self._times
+        if times is not None and event.time_us is not None and self.hold_back.holds(event.dot):
+            heapq.heappush(times, (event.time_us, event.dot))
+            if len(times) > _TIMES_LEAST + 2 * len(self.hold_back):
+                self._times = [item for item in times if self.hold_back.holds(item[1])]
+                heapq.heapify(self._times)
+
+    def end_windows(self, watermark_us: int) -> list[Verdict]:
+        """End the windows that end before anything that is held and before a watermark."""
+        out: list[Verdict] = []
+        if self._timed:
+            reached_us = self._reached_us(watermark_us)
+            for run in self.runs:
+                out += run.advance(reached_us)
+        return out
+
+    def _reached_us(self, watermark_us: int) -> int:
+        """Return the time before which nothing is offered any more, by a watermark."""
+        queue = self.hold_back
+        if not len(queue):
+            return watermark_us
+        times = self._times
+        if times is None:
+            held = (event for event, _ in queue.held_back())
+            times = [(event.time_us, event.dot) for event in held if event.time_us is not None]
+            heapq.heapify(times)
+            self._times = times
+        while times and (times[0][1] in self.withheld or not queue.holds(times[0][1])):
+            heapq.heappop(times)
+        return min(watermark_us, times[0][0]) if times else watermark_us
+
+    # --- what can be asked ---
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        """Return the events held to be offered, each with a dot that it waits for."""
+        return [(e, dot) for e, dot in self.hold_back.held_back() if e.dot not in self.withheld]
+
+    def pending(self) -> set[Dot]:
+        """Return what was seen and may yet be offered: held back, or refused."""
+        return {event.dot for event, _ in self.held_back()} | set(self.refused)
+
+    def has_released(self, dot: Dot) -> bool:
+        """Return whether an event that was pushed was released, as far as remembered."""
+        return not (self.hold_back.holds(dot) or any(dot in run.losses for run in self.runs))
+
+    # --- state ---
+
+    @property
+    def name(self) -> str:
+        """What tells it from others: the first of its patterns' names."""
+        return min(run.compiled.name for run in self.runs)
+
+    def fits(self) -> list[Any]:
+        """Return what a saved state of the queue fits: kind, options, names of its patterns."""
+        names = sorted(run.compiled.name for run in self.runs)
+        options = self.hold_back.options
+        topology = "" if self._topology is None else repr(self._topology)
+        return [[self.ordered, options.policy, topology], options.state(), names]
+
+    def state(self, number: Callable[[Event], int]) -> list[Any]:
+        """Return the state as plain data, refused events apart.
+
+        Parameters
+        ----------
+        number : callable
+            Gives an event's number in a table of the caller.
+        """
+        return [self.hold_back.state(number), sorted(map(list, self.withheld)), self.fits()]
+
+    def restore(
+        self, state: Sequence[Any], events: Sequence[Event], refused: Iterable[Any]
+    ) -> None:
+        """Restore what `state` returned, and the dots of refused events, oldest first."""
+        self.hold_back.restore(state[0], events)
+        self.withheld = {Dot(*dot) for dot in state[1]}
+        self.refused = {Dot(*dot): None for dot in refused}
+
+
+class RestoringQueue(PatternQueue):
+    """A queue in which events wait for whole clocks, for patterns that need no order.
+
+    They wait as long as the options of the order say, within a closed topology for
+    the events of its nodes, which are all that come.
+
+    Parameters
+    ----------
+    runs : list of PatternRun
+        Of patterns with one order and one topology.
+    limits : Limits
+    restorer : Restorer
+        Knows the clocks.
+    """
+
+    ordered = False
+
+    def __init__(self, runs: list[PatternRun], limits: Limits, restorer: Restorer) -> None:
+        super().__init__(runs, limits)
+        self._restorer = restorer
+        self._losses = Losses(limits.lost_max)
+        self.hold_back.restore_clocks(restorer)
+
+    def _domains(self) -> DomainPast | None:
+        if self._topology is None or self._topology.open:
+            return None
+        return DomainPast(self._topology, self._limits, whole=True)
+
+    def look_back(
+        self, seen: Mapping[str, tuple[int, list[int]]], offered: Iterable[Event]
+    ) -> None:
+        """Take in what was offered before, to find out whether its clocks were whole.
+
+        Parameters
+        ----------
+        seen : mapping
+            All other events that were seen, as `HoldBackQueue.begin` takes it.
+        offered : iterable of Event
+            Those whose clocks may have been too low.
+        """
+        topology = self._topology
+        nodes = None if topology is None or topology.open else nodes_of(topology)
+        self.hold_back.begin(seen)
+        for event in offered:
+            if nodes is None or base_node(event.node) in nodes:
+                self.withheld.add(event.dot)
+                self._apply(self.hold_back.push(event))
+
+    def _offer_at_once(self, event: Event, out: list[Verdict]) -> Event:
+        """Offer an event whose clock is whole; return it with that clock."""
+        known = self._restorer.remembered(event)
+        if self._restorer.low(known, event):
+            return event
+        self.withheld.add(event.dot)
+        out += self._offer(known)
+        return known
+
+    def _miss_event(self, event: Event) -> None:
+        super()._miss_event(event)
+        self._losses.passed(event, ANY)
+
+    def apply(self, step: ReleaseStep, reports: Reports) -> list[Verdict]:
+        """Offer what a step released, and what cannot be restored any better."""
+        return self._apply(step)
+
+    def _apply(self, step: ReleaseStep) -> list[Verdict]:
+        for dot in step.gaps:
+            self._losses.lost(dot)
+        for event in step.late:
+            self._losses.passed(event, ANY)
+        out: list[Verdict] = []
+        raised = set(step.raised)
+        for event in step.released:
+            if self._is_offered(event, changed=event.dot in raised):
+                lost = self._losses.before((), [event.clock])
+                if lost and self._restorer.low(event):
+                    # Its clock may be too low, so a match does not stand on its own events.
+                    for run in self.runs:
+                        run.past_counts = True
+                        for dot in lost:
+                            run.miss(dot)
+                out += self._offer(event)
+        out += self._offer_low([*step.late, *step.refused])
+        for event in step.refused:
+            self._losses.passed(event, ANY)
+        return out
+
+    def _offer_low(self, events: Sequence[Event]) -> list[Verdict]:
+        """Offer events whose clocks cannot be restored any better."""
+        out: list[Verdict] = []
+        for event in events:
+            restored = self._restorer.restore(event)
+            if self._is_offered(event, changed=restored is not event):
+                out += self._offer(restored)
+        return out
+
+    def _is_offered(self, event: Event, *, changed: bool) -> bool:
+        """Return whether an event that comes out is to be offered; count what was, too low."""
+        if not self._was_withheld(event):
+            return True
+        if changed and event.dot not in self._losses:  # else it was late, and never offered
+            self._restorer.found_low(event)
+        return False
+
+    def end(self) -> list[Verdict]:
+        """Offer what is still held: as of a finite log, whose holes hold nothing back."""
+        return self._offer_low(present_order(self.hold_back.drop_held()))
+
+    def state(self, number: Callable[[Event], int]) -> list[Any]:
+        """Return the state as plain data, refused events apart."""
+        return [*super().state(number), self._losses.state()]
+
+    def restore(
+        self, state: Sequence[Any], events: Sequence[Event], refused: Iterable[Any]
+    ) -> None:
+        """Restore what `state` returned."""
+        super().restore(state, events, refused)
+        self._losses.restore(state[3])

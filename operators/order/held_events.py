@@ -1,0 +1,235 @@
+"""The events of a hold-back queue, indexed once: by node and counter, and by what they wait for.
+
+An event whose past is not settled waits for one dot of it; that its node's previous event
+where it is not settled, for once that is, most of the past is. When the dot is settled the
+event is looked at again. So an event is looked at few times, and an arrival costs work only
+for what it releases.
+
+Two others are asked. A `Restorer` knows more of a clock than the event came with, once some
+node left. A `DomainPast` says which entries of a clock are waited for, under a topology;
+without one that is all of them.
+
+The one rule: an event that waits is indexed by one dot, which is not settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ketal.model.event import Dot, Event, canonical_key
+from ketal.operators.membership.clock_restoration import Restorer
+from ketal.operators.order.node_progress import Held, NodeProgress
+from ketal.operators.order.step import Key, ReleaseStep
+from ketal.operators.topology.domain_order import DomainPast
+
+
+class HeldEvents:
+    """The events of a hold-back queue, and what is settled of each node.
+
+    Parameters
+    ----------
+    domains : DomainPast or None
+        Which entries of clocks are waited for; None: all.
+
+    Attributes
+    ----------
+    nodes : dict of str to NodeProgress
+        Every node that an event or a clock named.
+    count : int
+        How many events are held.
+    restorer : Restorer or None
+        Restores clocks, once a node has left.
+    size : callable or None
+        Sums an event's clock, as far as it is known, where the policy asks for sums.
+    """
+
+    def __init__(self, domains: DomainPast | None = None) -> None:
+        self.nodes: dict[str, NodeProgress] = {}
+        self.count = 0
+        self.restorer: Restorer | None = None
+        self.size: Callable[[Event], int] | None = None
+        self._domains = domains
+        self._arrivals = 0
+        # The held events that name a dot, by their arrival, under a topology.
+        self._naming: dict[tuple[str, int], dict[int, Held]] = {}
+
+    def node(self, name: str) -> NodeProgress:
+        """Return what is known of a node's events."""
+        progress = self.nodes.get(name)
+        if progress is None:
+            progress = self.nodes[name] = NodeProgress()
+        return progress
+
+    # --- what is held ---
+
+    def arrival(self, event: Event, time_us: int = 0) -> Held:
+        """Return an event with its place among the arrivals."""
+        self._arrivals += 1
+        return Held(self._arrivals, event, time_us)
+
+    def hold(self, held: Held) -> Held:
+        """Put an event in."""
+        event = held.event
+        progress = self.node(event.node)
+        progress.held[event.clock[event.node]] = held
+        self.count += 1
+        progress.extend(self.size)
+        if self._domains is not None:
+            for dot in event.clock.items():
+                self._naming.setdefault(dot, {})[held.arrival] = held
+        return held
+
+    def remove(self, event: Event) -> bool:
+        """Take an event out; return whether it was held."""
+        progress = self.nodes[event.node]
+        if not progress.held:
+            return False
+        held = progress.held.pop(event.clock[event.node], None)
+        if held is None:
+            return False
+        self.count -= 1
+        if not progress.held:
+            progress.held = {}  # a dict that was large stays large
+        if self._domains is not None:
+            for dot in event.clock.items():
+                named = self._naming[dot]
+                del named[held.arrival]
+                if not named:
+                    del self._naming[dot]
+        return True
+
+    def is_held(self, held: Held) -> bool:
+        """Return whether an event was not taken out since."""
+        event = held.event
+        return self.nodes[event.node].held.get(event.clock[event.node]) is held
+
+    def holds(self, node: str, counter: int) -> bool:
+        """Return whether the event of a dot is held."""
+        progress = self.nodes.get(node)
+        return progress is not None and counter in progress.held
+
+    def by_arrival(self) -> list[Held]:
+        """Return what is held, in order of arrival."""
+        held = [held for progress in self.nodes.values() for held in progress.held.values()]
+        return sorted(held, key=lambda held: held.arrival)
+
+    def naming(self, node: str, first: int, last: int) -> list[Held]:
+        """Return the held events, under a topology, whose clocks name a dot of a hole."""
+        if last - first < len(self._naming):
+            dots = [(node, c) for c in range(first, last + 1)]
+        else:
+            dots = [dot for dot in self._naming if dot[0] == node and first <= dot[1] <= last]
+        return [held for dot in dots for held in self._naming.get(dot, {}).values()]
+
+    # --- what it waits for ---
+
+    def needs(self, event: Event) -> Iterator[tuple[str, int]]:
+        """Yield for each node how many of its events an event waits for."""
+        clock = event.clock if self._domains is None else self._domains.clock(event)
+        for node, counter in clock.items():
+            yield node, counter - 1 if node == event.node else counter
+
+    def unsettled(self, event: Event) -> tuple[NodeProgress, int] | None:
+        """Return node and counter of one dot that `event` waits for; None if it is ready.
+
+        Its node's previous event, where that is not settled.
+        """
+        own, nodes = event.node, self.nodes
+        clock = event.clock if self._domains is None else self._domains.clock(event)
+        counter = clock[own]
+        progress = nodes.get(own)
+        if (progress.settled if progress is not None else 0) < counter - 1:
+            return self.node(own), counter - 1
+        for node, counter in clock.items():
+            progress = nodes.get(node)
+            if (progress.settled if progress is not None else 0) < counter and node != own:
+                return self.node(node), counter
+        return None
+
+    def await_settled(self, held: Held) -> bool:
+        """Index an event by a dot that it waits for; return whether there is one."""
+        unsettled = self.unsettled(held.event)
+        if unsettled is None:
+            return False
+        progress, counter = unsettled
+        progress.waiters.setdefault(counter, []).append(held)
+        return True
+
+    def missing(self, event: Event) -> Dot | None:
+        """Return a dot in the past of `event` that was not received and is not given up."""
+        for node, needed in self.needs(event):
+            progress = self.nodes.get(node)
+            received = progress.received if progress is not None else 0
+            if received < needed:
+                return Dot(node, received + 1)
+        return None
+
+    def lacks(self, node: str, upto: int) -> bool:
+        """Return whether some dot of a node, up to a counter, is missing."""
+        return self.nodes[node].received < upto
+
+    def newly_needed(self, event: Event) -> list[tuple[str, int]]:
+        """Return the missing dots that `event` is the first to need: node and highest counter."""
+        fresh = []
+        own, nodes = event.node, self.nodes
+        clock = event.clock if self._domains is None else self._domains.clock(event)
+        for node, counter in clock.items():
+            progress = nodes.get(node) or self.node(node)
+            needed = counter - 1 if node == own else counter
+            if needed > progress.needed and needed > progress.received:
+                progress.needed = needed
+                fresh.append((node, needed))
+        fresh.sort()
+        return fresh
+
+    def missing_dots(self, count: int) -> list[Dot]:
+        """Return so many of the dots that hold events back; of a long hole its ends."""
+        step = ReleaseStep()
+        for node, progress in sorted(self.nodes.items()):
+            for first, last in progress.missing(progress.needed):
+                if len(step.gaps) >= count:
+                    break
+                step.declare_lost(node, first, last, count)
+        return step.gaps[:count]
+
+    def waits_for(self, event: Event, found: dict[Dot, Dot | None]) -> Dot | None:
+        """Return a missing dot that an event waits for, or that what it waits for waits for.
+
+        Whole clocks name all that is missing; those that have shrunk, and the part of
+        a clock that is read within domains, need not.
+
+        Parameters
+        ----------
+        event : Event
+        found : dict of Dot to Dot or None
+            What was found of others; added to.
+        """
+        path: list[Dot] = []
+        missing = None
+        while event.dot not in found:
+            found[event.dot] = None
+            path.append(event.dot)
+            missing = self.missing(event)
+            unsettled = None if missing is not None else self.unsettled(event)
+            if unsettled is None:
+                break
+            progress, counter = unsettled
+            held = progress.held.get(progress.last_held(counter))
+            if held is None:
+                break
+            event = held.event
+        else:
+            missing = found[event.dot]
+        for dot in path:
+            found[dot] = missing
+        return missing
+
+    # --- clocks ---
+
+    def remembered(self, event: Event) -> Event:
+        """Return an event with its clock as far as it is known."""
+        return event if self.restorer is None else self.restorer.remembered(event)
+
+    def place(self, event: Event) -> Key:
+        """Return an event's place in the canonical order, as far as its clock is known."""
+        return canonical_key(self.remembered(event))

@@ -1,0 +1,98 @@
+"""The nodes of a stream that are live, and those that have left.
+
+Live are declared nodes from the beginning, and every node from its first event. A node
+leaves by a `leave`, by a view without it, or by idle time; of these idle time alone is
+over when something is known of the node again.
+
+The one rule: a node is live, has left, or was never active.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from ketal.operators.order.step import StreamTime
+
+
+class LiveNodes:
+    """The nodes that are live, and since when nothing is known of each.
+
+    Parameters
+    ----------
+    declared : iterable of str
+        Nodes that are live from the beginning.
+    time : StreamTime
+        Of the stream.
+    idle_us : int or None
+        After how much time a silent node has left; None: never.
+
+    Attributes
+    ----------
+    departed : dict of str to bool
+        The nodes that left, and whether being active brings them back.
+    """
+
+    def __init__(self, declared: Iterable[str], time: StreamTime, idle_us: int | None) -> None:
+        self.departed: dict[str, bool] = {}
+        self._time = time
+        self._idle_us = idle_us
+        self._live: OrderedDict[str, int | None] = OrderedDict.fromkeys(declared)
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._live
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._live)
+
+    def activate(self, node: str) -> bool:
+        """Mark a node as active; return whether it was not live and is so now.
+
+        One that a `leave` removed needs a `join` to come back.
+        """
+        if node in self._live:
+            if self._idle_us is not None:
+                self._live[node] = self._time.now
+                self._live.move_to_end(node)
+            return False
+        if not self.departed.get(node, True):
+            return False
+        self.join(node)
+        return True
+
+    def join(self, node: str) -> None:
+        """Mark a node as live from now on, if it is not."""
+        self.departed.pop(node, None)
+        self._live.setdefault(node, self._time.now)
+
+    def leave(self, node: str, *, returns: bool) -> None:
+        """Mark a node as gone; `returns` says whether being active brings it back."""
+        self._live.pop(node, None)
+        self.departed[node] = returns
+
+    def idle(self) -> str | None:
+        """Return the node that is silent for longest, if it is so for too long."""
+        if self._idle_us is None or not self._live:
+            return None
+        node, active_us = next(iter(self._live.items()))
+        return node if self._time.passed(active_us, self._idle_us) else None
+
+    def restart(self, declared: Iterable[str], came: Collection[str]) -> None:
+        """Count idle time from now on; who was declared, is no longer, and never came is gone."""
+        declared = dict.fromkeys(declared)
+        nodes = [node for node in {**self._live, **declared} if node not in self.departed]
+        self._live.clear()
+        for node in nodes:
+            if node in came or node in declared:
+                self._live[node] = self._time.now
+
+    def state(self) -> list[Any]:
+        """Return the state as plain data."""
+        return [[list(item) for item in self._live.items()], dict(self.departed)]
+
+    def restore(self, state: list[Any]) -> None:
+        """Restore what `state` returned."""
+        live, departed = state
+        self._live = OrderedDict((node, active_us) for node, active_us in live)
+        self.departed = dict(departed)

@@ -1,0 +1,259 @@
+"""Since when dots are missing; and what is missing to patterns that wait for nothing.
+
+A dot is missing that some clock knows of and that has not come. It is missing since the
+first event arrived that has it in its past, and is declared lost after `gap`.
+
+A hold-back queue knows itself what has come. A `find any` without `not` is offered events
+as they come, in any order, so no queue holds anything back for it. Its `gap` means what it
+means to every pattern: a dot that does not come in that time is a lost event, and named. A
+match stands on its own events; but a run that ends in vain may have waited for just the dot
+that did not come. For these `MissingDots` keeps two numbers a node: up to which counter
+clocks know of it, and up to which what had not come was declared lost. What has come is the
+deduplication's to say.
+
+The one rule: a dot is missing as long as some clock knows of it and it has not come,
+declared lost or not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from ketal.model.counter_sets import Counters
+from ketal.model.event import Dot, Event
+from ketal.model.values import base_node
+from ketal.operators.order.step import ReleaseStep, StreamTime, named_counters
+
+_ROWS_LEAST = 1_024
+
+
+class MissingSince:
+    """Since when the dots of nodes are missing, up to which counter; longest first."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[int | None, str, int]] = deque()
+        self._rows_max = _ROWS_LEAST
+
+    def add(
+        self, since_us: int | None, node: str, upto: int, lacks: Callable[[str, int], bool]
+    ) -> None:
+        """Record that dots of a node, up to a counter, are missing from a time on.
+
+        Parameters
+        ----------
+        since_us : int or None
+            None: before any time is known.
+        node : str
+        upto : int
+        lacks : callable
+            Returns whether some dot of a node up to a counter is still missing; for the
+            eviction of records that say nothing any more.
+        """
+        self._rows.append((since_us, node, upto))
+        if len(self._rows) > self._rows_max:
+            self._rows = deque(row for row in self._rows if lacks(row[1], row[2]))
+            self._rows_max = max(_ROWS_LEAST, 2 * len(self._rows))
+
+    def oldest(self, lacks: Callable[[str, int], bool]) -> tuple[str, int] | None:
+        """Remove and return what is missing for longest: node and counter."""
+        while self._rows:
+            _, node, upto = self._rows.popleft()
+            if lacks(node, upto):
+                return node, upto
+        return None
+
+    def overdue(
+        self, time: StreamTime, gap_us: int, lacks: Callable[[str, int], bool]
+    ) -> tuple[str, int] | None:
+        """Remove and return what is missing for longest, if that is `gap_us`."""
+        while self._rows:
+            since_us, node, upto = self._rows[0]
+            missing = lacks(node, upto)
+            if missing and not time.passed(since_us, gap_us):
+                return None
+            self._rows.popleft()
+            if missing:
+                return node, upto
+        return None
+
+    def remove_all(self) -> list[tuple[str, int]]:
+        """Remove and return all records: node and counter."""
+        rows, self._rows = self._rows, deque()
+        return [(node, upto) for _, node, upto in rows]
+
+    def state(self) -> list[list[Any]]:
+        """Return the records as plain data."""
+        return [list(row) for row in self._rows]
+
+    def restore(self, state: Iterable[Iterable[Any]]) -> None:
+        """Restore what `state` returned."""
+        self._rows = deque((since_us, node, upto) for since_us, node, upto in state)
+
+
+class Arrivals(Protocol):
+    """What has come: of each node all up to a counter, and those beyond."""
+
+    @property
+    def upto(self) -> Mapping[str, int]:
+        """Up to which counter all came."""
+
+    @property
+    def beyond(self) -> Mapping[str, Counters]:
+        """What came beyond."""
+
+
+class MissingDots:
+    """The dots that clocks know of and that have not come.
+
+    Parameters
+    ----------
+    arrived : Arrivals
+        Kept by the owner, who takes in an event before its clock is pushed here.
+    gap_us : int
+        After how much time a missing dot is declared lost.
+    lost_max : int
+        How many dots are named at most.
+    nodes : frozenset of str or None
+        Those of a closed topology, which are all that count; None: every node.
+    """
+
+    def __init__(
+        self, arrived: Arrivals, gap_us: int, lost_max: int, nodes: frozenset[str] | None = None
+    ) -> None:
+        self.gap_us = gap_us
+        self.lost_max = lost_max
+        self.nodes = nodes
+        self._arrived = arrived
+        self._time = StreamTime()
+        self._known: dict[str, int] = {}
+        self._declared: dict[str, int] = {}  # up to here, what had not come was declared lost
+        self._departed: dict[str, None] = {}
+        self._since = MissingSince()
+
+    def push(self, event: Event) -> ReleaseStep:
+        """Take in a new event's clock; what is missing of a node that left is lost at once."""
+        if event.time_us is not None:
+            self._time.tick(event.time_us)
+        step = ReleaseStep()
+        own, known, upto = event.node, self._known, self._arrived.upto
+        for node, counter in event.clock.items():
+            needed = counter - 1 if node == own else counter
+            if needed <= upto.get(node, 0) or needed <= known.get(node, 0):
+                continue
+            if self.nodes is not None and base_node(node) not in self.nodes:
+                continue
+            known[node] = needed
+            if node in self._departed:
+                self._declare(node, needed, step)
+            else:
+                self._since.add(self._time.now, node, needed, self._lacks)
+        return step
+
+    def begin(self, watermark_us: int | None) -> None:
+        """Begin in the middle of an execution: holes below what has come are missing from now."""
+        if watermark_us is not None:
+            self._time.tick(watermark_us)
+        for node, beyond in sorted(self._arrived.beyond.items()):
+            highest = beyond.highest()
+            if highest and (self.nodes is None or base_node(node) in self.nodes):
+                self._known[node] = highest
+                self._since.add(self._time.now, node, highest, self._lacks)
+
+    def advance(self, watermark_us: int | None = None) -> ReleaseStep:
+        """Declare lost what has been missing for too long, by events' times or a watermark."""
+        if watermark_us is not None:
+            self._time.tick(watermark_us)
+        step = ReleaseStep()
+        while (row := self._since.overdue(self._time, self.gap_us, self._lacks)) is not None:
+            self._declare(*row, step)
+        return step
+
+    def join(self, node: str) -> ReleaseStep:
+        """Mark a node as present."""
+        self._departed.pop(node, None)
+        return ReleaseStep()
+
+    def leave(self, node: str) -> ReleaseStep:
+        """Mark a node as gone: what is missing of it is lost."""
+        return self._leave([node])
+
+    def view(self, members: Iterable[str]) -> ReleaseStep:
+        """Take a membership view: all other nodes are gone."""
+        present = set(members)
+        for node in present:
+            self.join(node)
+        named = {*self._known, *self._arrived.upto, *self._arrived.beyond, *self._departed}
+        return self._leave(sorted(named - present))
+
+    def _leave(self, nodes: Iterable[str]) -> ReleaseStep:
+        gone = dict.fromkeys(nodes)
+        self._departed |= gone
+        return self._lost((node, self._known.get(node, 0)) for node in gone)
+
+    def end(self) -> ReleaseStep:
+        """End the stream: every gap is over."""
+        return self._lost(self._since.remove_all())
+
+    def dots(self) -> Iterator[Dot]:
+        """Yield what is missing, by node and counter: of a hole longer than `lost_max` its ends."""
+        for node in sorted(self._known):
+            for first, last in self._holes(node, 0, self._known[node]):
+                for counter in named_counters(first, last, self.lost_max):
+                    yield Dot(node, counter)
+
+    # --- holes ---
+
+    def _lacks(self, node: str, upto: int) -> bool:
+        """Return whether some dot up to a counter has not come and is not declared lost."""
+        return any(True for _ in self._holes(node, self._declared.get(node, 0), upto))
+
+    def _holes(self, node: str, above: int, upto: int) -> Iterator[tuple[int, int]]:
+        """Return the holes beyond a counter and up to another: first and last."""
+        arrived = self._arrived
+        first = max(arrived.upto.get(node, 0), above) + 1
+        beyond = arrived.beyond.get(node)
+        if beyond is not None:
+            return beyond.holes(first, upto)
+        return iter(((first, upto),) if first <= upto else ())
+
+    def _lost(self, dots: Iterable[tuple[str, int]]) -> ReleaseStep:
+        """Declare lost what is missing of nodes up to counters."""
+        step = ReleaseStep()
+        for node, upto in dots:
+            self._declare(node, upto, step)
+        return step
+
+    def _declare(self, node: str, upto: int, step: ReleaseStep) -> None:
+        declared = self._declared.get(node, 0)
+        if upto <= declared:
+            return
+        for first, last in self._holes(node, declared, upto):
+            step.declare_lost(node, first, last, self.lost_max)
+        self._declared[node] = upto
+
+    # --- state ---
+
+    @property
+    def name(self) -> str:
+        """What tells it from others of one execution: whose dots count, and for how long."""
+        nodes = "every node" if self.nodes is None else " ".join(sorted(self.nodes))
+        return f"{self.gap_us} {nodes}"
+
+    def state(self) -> Any:
+        """Return the state as plain data."""
+        return {
+            "time": self._time.state(),
+            "known": dict(self._known),
+            "declared": dict(self._declared),
+            "departed": list(self._departed),
+            "since": self._since.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self._time.restore(state["time"])
+        self._known, self._declared = dict(state["known"]), dict(state["declared"])
+        self._departed = dict.fromkeys(state["departed"])
+        self._since.restore(state["since"])

@@ -1,0 +1,104 @@
+"""What a policy of `CausalOrder` says to the one hold-back queue.
+
+The queue keeps what is there, what is missing and which nodes are live. A policy says when
+the place of an event has passed, whether a full queue has room for it, which event is
+released next, and what a full queue gives up.
+
+The one rule: a policy decides from what is held and from the time, and changes neither
+but for the order of what is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from ketal.model.event import Dot, Event
+from ketal.operators.order.held_events import HeldEvents
+from ketal.operators.order.live_nodes import LiveNodes
+from ketal.operators.order.missing import MissingSince
+from ketal.operators.order.node_progress import Held
+from ketal.operators.order.release_options import ReleaseOptions
+from ketal.operators.order.step import Key, StreamTime
+
+GivenUp: TypeAlias = Held | list[tuple[str, int]]
+"""An event to release before its turn, or nodes with a counter up to which nothing is awaited."""
+
+
+class ReleasePolicy:
+    """When events of a hold-back queue are released.
+
+    Parameters
+    ----------
+    options : ReleaseOptions
+    store : HeldEvents
+        What is held.
+    time : StreamTime
+        Of the stream.
+    live : LiveNodes
+        The nodes that are live, as they are now.
+
+    Attributes
+    ----------
+    ended : bool
+        Whether the stream has ended: no node will send any more.
+    """
+
+    awaits_dots = True
+    """Whether missing dots are waited for, and so may be lost, or only time."""
+
+    def __init__(
+        self,
+        options: ReleaseOptions,
+        store: HeldEvents,
+        time: StreamTime,
+        live: LiveNodes,
+    ) -> None:
+        self.options = options
+        self.store = store
+        self.time = time
+        self.live = live
+        self.ended = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing."""
+
+    def passed(self, event: Event) -> bool:
+        """Return whether the place of a new event has passed."""
+        return False
+
+    def admit(self, event: Event) -> bool:
+        """Release an event next, hold it, or refuse it; return whether there was room."""
+        raise NotImplementedError
+
+    def next(self) -> Held | None:
+        """Return the next event to release; None where all that is held has to wait."""
+        raise NotImplementedError
+
+    def wake(self, held: Held) -> None:
+        """Look again at a held event that waited for a dot which is settled now."""
+
+    def give_up(self, missing: MissingSince) -> GivenUp:
+        """Return what a queue that is too full gives up."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """Drop what was computed from the live nodes and of the first event's clock."""
+
+    def lowest_places(self, node: str, first: int, last: int) -> dict[Dot, Key]:
+        """Return places that the dots of a hole do not come before, where there is one order."""
+        return {}
+
+    def state(self, number: Callable[[Event], int]) -> dict[str, Any]:
+        """Return the state as plain data; `number` gives an event's number in a table."""
+        return {"held": [number(held.event) for held in self.store.by_arrival()]}
+
+    def restore(self, state: dict[str, Any], events: Sequence[Event]) -> None:
+        """Restore what `state` returned, and hold its events."""
+        for index in state["held"]:
+            self.restore_held(self.store.arrival(events[index]))
+
+    def restore_held(self, held: Held) -> None:
+        """Hold an event of a saved state."""
+        raise NotImplementedError

@@ -1,0 +1,151 @@
+"""What one call of a hold-back queue brought about, and the time of its stream.
+
+A step releases events, declares dots lost, finds events late or refuses them. A hole is
+a stretch of consecutive missing dots of one node. One of more than `lost_max` dots is
+named by its first and its last, and the others are counted.
+
+The one rule: every dot that is declared lost is named or counted, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ketal.model.event import Dot, Event
+
+Key: TypeAlias = tuple[int, str, int]
+"""A place in the canonical order: sum of the clock, node, counter."""
+
+
+@dataclass(slots=True)
+class ReleaseStep:
+    """What one call brought about.
+
+    Attributes
+    ----------
+    released : list of Event
+        In the order in which a pattern is offered them, their clocks restored.
+    gaps : list of Dot
+        Declared lost, longest missing first.
+    late : list of Event
+        Events whose place in the order has passed; they are not released.
+    refused : list of Event
+        Events for which the full queue has no room.
+    given_up : int
+        How many waits the full queue gave up (`overflow = lost`): a hole was
+        declared lost, or, where there is none, an event was released before its turn.
+    unnamed : int
+        Lost dots that `gaps` does not name.
+    raised : list of Dot
+        Those of the released events whose clocks were restored to others.
+    lowest_places : dict of Dot to Key
+        Of what was declared lost, a place that it does not come before, where there is
+        one order only, that of `total`.
+    limit : str
+        The limit that the search for the domains of an open topology passed, if any.
+    """
+
+    released: list[Event] = field(default_factory=list)
+    gaps: list[Dot] = field(default_factory=list)
+    late: list[Event] = field(default_factory=list)
+    refused: list[Event] = field(default_factory=list)
+    given_up: int = 0
+    unnamed: int = 0
+    raised: list[Dot] = field(default_factory=list)
+    lowest_places: dict[Dot, Key] = field(default_factory=dict, compare=False)
+    limit: str = field(default="", compare=False)
+
+    def declare_lost(self, node: str, first: int, last: int, lost_max: int) -> None:
+        """Name the dots of a hole as lost, and count those that are not named."""
+        named = named_counters(first, last, lost_max)
+        self.gaps += [Dot(node, counter) for counter in named]
+        self.unnamed += last - first + 1 - len(named)
+
+
+def named_counters(first: int, last: int, lost_max: int) -> range:
+    """Return which counters of a hole are named: all, or its ends where they are too many."""
+    return range(first, last + 1, 1 if last - first < lost_max else last - first)
+
+
+def lowest_places(node: str, first: int, last: int, least: int, lost_max: int) -> dict[Dot, Key]:
+    """Return places that the lost dots of a hole which are named do not come before.
+
+    Parameters
+    ----------
+    node : str
+        Whose dots they are.
+    first, last : int
+        The counters of the hole.
+    least : int
+        What the clock of the event before the hole sums up to, at least.
+    lost_max : int
+        Of a hole of more dots the ends are named, and stand for all.
+    """
+    named = named_counters(first, last, lost_max)
+    if len(named) <= last - first:
+        return dict.fromkeys((Dot(node, c) for c in named), (least + 1, node, first))
+    return {Dot(node, c): (least + 1 + c - first, node, c) for c in named}
+
+
+def holes_between(received: Collection[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the holes of one node from a counter to another: first and last of each.
+
+    Parameters
+    ----------
+    received : set of int, or a view of keys
+        The node's counters that are no part of a hole; also such as lie outside.
+    first, last : int
+        Where the walk begins and ends; none if `last` is below `first`.
+    """
+    if last - first < len(received):
+        there = [c for c in range(first, last + 1) if c in received]
+    else:
+        there = sorted(c for c in received if first <= c <= last)
+    for counter in (*there, last + 1):
+        if first < counter:
+            yield first, counter - 1
+        first = counter + 1
+
+
+class StreamTime:
+    """The time of a stream: the largest event time seen, or watermark given.
+
+    There is no wall clock. Before any time is known `now` is None; what began
+    then, began at `first`, the first time that became known.
+    """
+
+    __slots__ = ("first", "now", "watermark_us")
+
+    def __init__(self) -> None:
+        self.now: int | None = None
+        self.first: int | None = None
+        self.watermark_us: int | None = None  # the largest that was given
+
+    def tick(self, time_us: int) -> None:
+        """Take a time into account."""
+        if self.now is None:
+            self.first = self.now = time_us
+        elif time_us > self.now:
+            self.now = time_us
+
+    def advance(self, watermark_us: int) -> None:
+        """Take a watermark into account."""
+        self.tick(watermark_us)
+        if self.watermark_us is None or watermark_us > self.watermark_us:
+            self.watermark_us = watermark_us
+
+    def passed(self, since_us: int | None, length_us: int) -> bool:
+        """Return whether `length_us` has gone by since a moment (None: before any time)."""
+        if self.now is None or self.first is None:
+            return False
+        return self.now - (self.first if since_us is None else since_us) >= length_us
+
+    def state(self) -> list[int | None]:
+        """Return the state as plain data."""
+        return [self.first, self.now, self.watermark_us]
+
+    def restore(self, state: list[int | None]) -> None:
+        """Restore what `state` returned."""
+        self.first, self.now, self.watermark_us = state

@@ -1,0 +1,230 @@
+"""What ends the waiting of a hold-back queue: `gap`, idle time, leaving.
+
+A dot that is neither settled nor received is *missing* to the events that have
+it in their past. It is declared lost when it has been missing for `gap`, or when its
+node has left, which a node does, too, that is silent for too long.
+
+The one rule: what is missing is given up from the lowest counter of a node on, so that the
+settled dots stay the first so many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ketal.model.event import Event
+from ketal.operators.order.held_events import HeldEvents
+from ketal.operators.order.live_nodes import LiveNodes
+from ketal.operators.order.missing import MissingSince
+from ketal.operators.order.node_progress import Held, NodeProgress
+from ketal.operators.order.policy import ReleasePolicy
+from ketal.operators.order.release_options import ReleaseOptions
+from ketal.operators.order.step import ReleaseStep, StreamTime
+from ketal.operators.topology.domain_order import DomainPast
+
+
+class WaitLimits:
+    """Who is live and what is missing, and when that is given up.
+
+    Parameters
+    ----------
+    options : ReleaseOptions
+    store : HeldEvents
+        What is held, and what is settled.
+    time : StreamTime
+        Of the stream.
+    live : LiveNodes
+    policy : ReleasePolicy
+        Looks again at what waited for a dot that is settled.
+    domains : DomainPast or None
+        Under a topology, the part of its past that an event waits for.
+
+    Attributes
+    ----------
+    since : MissingSince
+        Since when dots are missing.
+    """
+
+    def __init__(
+        self,
+        options: ReleaseOptions,
+        store: HeldEvents,
+        time: StreamTime,
+        live: LiveNodes,
+        policy: ReleasePolicy,
+        domains: DomainPast | None,
+    ) -> None:
+        self.since = MissingSince()
+        self._options = options
+        self._store = store
+        self._time = time
+        self._live = live
+        self._policy = policy
+        self._domains = domains
+        self._widened: list[Held] = []  # what is held and may wait for more dots than before
+
+    # --- nodes ---
+
+    def activate(self, node: str) -> NodeProgress:
+        """Mark a node as active; return what is known of its events."""
+        if self._live.activate(node):
+            self._policy.changed()
+        return self._store.node(node)
+
+    def leave(self, node: str, step: ReleaseStep, *, returns: bool) -> None:
+        """Mark a node as gone and what is missing of it as lost.
+
+        Parameters
+        ----------
+        node : str
+        step : ReleaseStep
+            Added to.
+        returns : bool
+            Whether being active brings the node back.
+        """
+        self._live.leave(node, returns=returns)
+        self._policy.changed()
+        progress = self._store.nodes.get(node)
+        if progress is not None and progress.received < progress.needed:
+            self.declare_lost(node, progress.needed, step)
+
+    def give_up_departed(self, event: Event, step: ReleaseStep) -> None:
+        """Give up what an event waits for of nodes that left; a silent one is active again."""
+        for node, needed in sorted(self._store.needs(event)):
+            returns = self._live.departed.get(node)
+            if returns is None or needed <= self._store.node(node).received:
+                continue
+            if returns:
+                self.activate(node)
+            else:
+                self.declare_lost(node, needed, step)
+
+    # --- missing dots ---
+
+    def record(self, event: Event) -> None:
+        """Record since when the dots are missing that a held event is the first to need."""
+        fresh = self._store.newly_needed(event)
+        if not fresh:
+            return
+        for node, _ in fresh:
+            if node in self._live:
+                self.activate(node)  # there is news of it
+        if self._options.gap_us is not None or self._options.gives_up:
+            for node, needed in fresh:
+                self.since.add(self._time.now, node, needed, self._store.lacks)
+
+    def expire(self, step: ReleaseStep) -> bool:
+        """Give up what has been missing, and who has been silent, for too long.
+
+        Returns
+        -------
+        bool
+            Whether anything was given up.
+        """
+        expired = False
+        gap_us = self._options.gap_us
+        if gap_us is not None:
+            lacks = self._store.lacks
+            while (row := self.since.overdue(self._time, gap_us, lacks)) is not None:
+                self.declare_lost(*row, step)
+                expired = True
+        while (idle := self._live.idle()) is not None:
+            self.leave(idle, step, returns=True)
+            expired = True
+        return expired
+
+    def declare_lost(self, node: str, upto: int, step: ReleaseStep) -> None:
+        """Declare what is missing of a node, up to a counter, lost."""
+        progress = self._store.node(node)
+        for first, last in progress.missing(upto):
+            progress.given_up[first] = last
+            step.declare_lost(node, first, last, self._options.lost_max)
+            step.lowest_places |= self._policy.lowest_places(node, first, last)
+            if self._domains is not None:
+                self._domains.add_lost(node, first, last)
+                self._widened += self._store.naming(node, first, last)
+        progress.declared = max(progress.declared, upto)
+        self._settle_given_up(progress)
+
+    def pass_over(self, event: Event) -> None:
+        """Give up an event whose place has passed.
+
+        The place of what precedes it in its node has passed too, so no turn waits for
+        that; what depends on it waits for it as ever, until it is settled.
+        """
+        progress, counter = self._store.node(event.node), event.clock[event.node]
+        progress.give_up_arrived(counter)
+        if self._store.size is not None and counter > progress.placed:
+            progress.placed = counter
+            progress.clock_sum = max(progress.clock_sum, self._store.size(event))
+        self._settle_given_up(progress)
+
+    def _settle_given_up(self, progress: NodeProgress) -> None:
+        progress.extend(self._store.size)
+        self._policy.changed()
+        self.settle(progress, 0)
+
+    def settle(self, progress: NodeProgress, counter: int) -> None:
+        """Settle the dots of a node up to a counter, and look again at what waited for them."""
+        for held in progress.settle(counter):
+            if self._store.is_held(held):  # not given up
+                self._policy.wake(held)
+
+    # --- domains ---
+
+    def widen(self, event: Event) -> str:
+        """Take in the nodes that an event shows and an open topology lacks.
+
+        Returns
+        -------
+        str
+            The limit that the search for domains passed; empty where it passed none.
+        """
+        if self._domains is None:
+            return ""
+        grown, limit = self._domains.widen(event)
+        if grown:
+            self._widened = self._store.by_arrival()
+        for node in event.clock:
+            self._store.node(node)  # known to be there, waited for or not
+        return limit
+
+    def record_widened(self, step: ReleaseStep) -> bool:
+        """Record what held events wait for since domains grew, or dots that they name were lost.
+
+        Returns
+        -------
+        bool
+            Whether there were such events.
+        """
+        widened, self._widened = self._widened, []
+        for held in sorted(widened, key=lambda held: held.arrival):
+            if self._store.is_held(held):
+                self.give_up_departed(held.event, step)
+                self.record(held.event)
+        return bool(widened)
+
+    # --- state ---
+
+    def restart(self) -> None:
+        """Count what is waited for from now on, as the options were others before."""
+        nodes = self._store.nodes
+        came = {node for node, progress in nodes.items() if progress.received or progress.held}
+        self._live.restart(self._options.nodes, came)
+        self.since.remove_all()
+        for progress in nodes.values():
+            progress.needed = min(progress.needed, progress.received)
+        if self._policy.awaits_dots:
+            for held in self._store.by_arrival():
+                self.record(held.event)
+        self._policy.changed()
+
+    def state(self) -> list[Any]:
+        """Return the state as plain data."""
+        return [self._live.state(), self.since.state()]
+
+    def restore(self, state: list[Any]) -> None:
+        """Restore what `state` returned."""
+        live, since = state
+        self._live.restore(live)
+        self.since.restore(since)

@@ -1,0 +1,68 @@
+"""A hold-back queue whose steps say what was lost before each released event.
+
+A pattern learns that from `Losses`, which its runs feed with what the queue gives up. Here
+one `Losses` is fed so for a queue alone, and is held against the definitions with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Any, NamedTuple
+
+from ketal.engine.losses import ANY, Losses
+from ketal.model.event import Dot, Event
+from ketal.operators.order.hold_back import HoldBackQueue
+from ketal.operators.order.release_options import ReleaseOptions
+from ketal.operators.order.step import ReleaseStep
+from ketal.operators.topology.domain_order import DomainPast
+
+
+class Released(NamedTuple):
+    """A released event, and which dots of its past are known to be missed."""
+
+    event: Event
+    after: Set[Dot] = frozenset()
+
+
+class MarkedQueue(HoldBackQueue):
+    """A queue, and the losses that its steps report."""
+
+    def __init__(self, domains: DomainPast | None = None, **options: Any) -> None:
+        super().__init__(ReleaseOptions(**options), domains)
+        self.losses = Losses(self.options.lost_max)
+        self.high_water = 0
+
+    @property
+    def lost(self) -> frozenset[Dot]:
+        return frozenset(self.losses.dots())
+
+    # The steps have `Released` for events.
+
+    def push(self, event: Event) -> Any:
+        step = self._marked(super().push(event))
+        self.high_water = max(self.high_water, len(self))
+        return step
+
+    def advance(self, watermark_us: int) -> Any:
+        return self._marked(super().advance(watermark_us))
+
+    def leave(self, node: str) -> Any:
+        return self._marked(super().leave(node))
+
+    def view(self, members: Iterable[str]) -> Any:
+        return self._marked(super().view(members))
+
+    def end(self) -> Any:
+        return self._marked(super().end())
+
+    def _marked(self, step: ReleaseStep) -> Any:
+        for dot in step.gaps:
+            self.losses.lost(dot)
+        # A refused event stays missing, and is waited for, but by time.
+        by_time = self.options.policy == "frontier"
+        for event in (*step.late, *(step.refused if by_time else ())):
+            self.losses.passed(event, ANY)
+        before = [self.losses.before((), [event.clock]) for event in step.released]
+        marked: Any = list(map(Released, step.released, map(frozenset, before)))
+        step.released = marked
+        return step
