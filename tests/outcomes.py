@@ -8,7 +8,7 @@ from typing import Any
 
 from ketal import semantics
 from ketal.compiler.pipeline import compile_pattern
-from ketal.engine.scopes import PatternRun
+from ketal.engine.pattern_run import PatternRun
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import File

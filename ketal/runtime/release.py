@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.engine.losses import first
-from ketal.engine.scopes import PatternRun, one
+from ketal.engine.pattern_run import PatternRun, one
 from ketal.model import syntax
 from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits
@@ -89,7 +89,7 @@ def _awaited(runs: Iterable[PatternRun], limits: Limits, arrived: Arrivals) -> l
         closed = pattern.topology is not None and not pattern.topology.open
         nodes = nodes_of(pattern.topology) if closed and pattern.topology is not None else None
         awaited = Awaited(arrived, gap.microseconds, limits.lost_max, nodes)
-        run.awaited = made.setdefault(awaited.name, awaited).dots
+        run.losses.awaited = made.setdefault(awaited.name, awaited).dots
     return list(made.values())
 
 
@@ -508,7 +508,7 @@ class Queues:
                 if after and self.restorer.low(event):
                     # Its clock may be too low, so a match does not stand on its own events.
                     for run in group.runs:
-                        run.past_counts = True
+                        run.losses.past_matters = True
                         for dot in first(after):
                             run.miss(dot)
                 for run in group.runs:

@@ -1,4 +1,4 @@
-"""Digests of the last events' contents, which tell a duplicate from a contradiction (DESIGN 2).
+"""Digests of the last events' contents, which tell a duplicate from a contradiction.
 
 Of an event that was admitted the event is kept; of one that was restored, a digest and the clock.
 Of each node's first event the digest is kept for good: it tells a restart from a duplicate
@@ -85,7 +85,7 @@ class Contents:
 
     # --- state ---
 
-    def state(self) -> dict[str, Any]:
+    def save(self) -> dict[str, Any]:
         """Return what is small of the state."""
         return {"firsts": dict(sorted(self.firsts.items())), "evicted": self.evicted}
 
@@ -101,9 +101,9 @@ class Contents:
         held.reverse()
         return [(*dot, _said(known), self._clock(dot, known)) for dot, known in held]
 
-    def restore(self, state: dict[str, Any], rows: Iterable[Row]) -> None:
-        """Restore a state, where nothing is kept yet; `rows` are what `newest` gave."""
-        self.firsts, self.evicted = state["firsts"], state["evicted"]
+    def load(self, value: dict[str, Any], rows: Iterable[Row]) -> None:
+        """Put what `save` gave, and the rows that `newest` gave, into a fresh object."""
+        self.firsts, self.evicted = value["firsts"], value["evicted"]
         for node, counter, said, clock in rows:
             dot = (node, counter)
             self.held[dot] = said
@@ -117,8 +117,8 @@ def _said(known: Event | bytes) -> bytes:
     return known if isinstance(known, bytes) else digest(known)
 
 
-def write_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
-    """Return what is kept of events as plain data, column by column; `read_rows` reads it.
+def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
+    """Return what is kept of events as plain data, column by column; `load_rows` reads it.
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ def _changed(rows: Iterable[Row]) -> Iterator[Any]:
             yield changed, sorted(before.keys() - clock.keys())
 
 
-def read_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
-    """Yield what `write_rows` wrote of events, with their clocks where those are of interest."""
+def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
+    """Yield what `save_rows` wrote of events, with their clocks where those are of interest."""
     names, codes, counters, said, clocks_written = written
     known: Iterator[Clock | None] = itertools.repeat(None, len(codes))
     if clocks and clocks_written:

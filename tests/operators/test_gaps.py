@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.engine.scopes import PatternRun
+from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
 from ketal.model import syntax as ast
 from ketal.model.event import Dot

@@ -21,8 +21,8 @@ from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
 from ketal.program import Program
+from ketal.runtime import recorder
 from ketal.runtime import seen_digests as contents
-from ketal.runtime import state_records as records_module
 from ketal.runtime.monitor import Monitor
 from ketal.runtime.snapshots import decoded
 from tests.property.memberships import base, simulate
@@ -49,7 +49,7 @@ LIMITS = (
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, span in (("SEEN_SPAN", 3), ("CLOCKS_SPAN", 2)):
-        monkeypatch.setattr(records_module, name, span)
+        monkeypatch.setattr(recorder, name, span)
     monkeypatch.setattr(counters, "SPAN", 8)
     monkeypatch.setattr(contents, "WHOLE_CLOCK_ENTRIES", 2)
 
