@@ -130,9 +130,9 @@ class CheckRun:
                     on = machine.relations.holds(number, configuration, seen)
                     if simplify(formula, {number: on}) is False:
                         name = automaton.steps[automaton.variants[v].step]
-                        yield f"no {name}: {self._missed(atom, on, configuration)}"
+                        yield f"no {name}: {self._failure(atom, on, configuration)}"
 
-    def _missed(self, atom: Atom, on: bool, configuration: Configuration) -> str:
+    def _failure(self, atom: Atom, on: bool, configuration: Configuration) -> str:
         anchor = atom.payload[0] if atom.shape in ("before", "concurrent") else None
         if anchor is None:
             return "a comparison with an earlier step fails"

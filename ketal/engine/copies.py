@@ -3,8 +3,8 @@
 A copy is offered an event of another node when its own node learns of it: with the first event
 of the node that has it in its past. Until all copies have learned of an event it is held here.
 
-The one rule: an event is held once, by its node and counter, and the oldest of the node with
-most is given up, and said so, where more than `unlearned_max` are held.
+The one rule: an event is held once, by its node and counter, and no more than `unlearned_max`
+are held.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.engine.scopes import Scope
 from ketal.model import syntax
 from ketal.model.event import Event, load_event, save_event
 from ketal.model.limits import Limits
@@ -32,12 +31,9 @@ class Copy:
     ----------
     known : dict of str to int
         The last counter of each other node that the node has learned of.
-    suspended : dict of int to Scope
-        Scopes, by number, with windows that what it has not learned of may still fit.
     """
 
     known: dict[str, int] = field(default_factory=dict)
-    suspended: dict[int, Scope] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -90,16 +86,26 @@ class Copies(dict[str, Copy]):
         self._count = 0
         self._earliest: dict[str, EarliestAfter] = {}
 
-    def deployed(self, node: str) -> bool:
-        """Return whether a node has a copy."""
-        return self._glob is None or self._glob.fullmatch(base_node(node)) is not None
-
     def unlearned(self) -> list[Unlearned]:
         """Return the events that are held, in the order offered."""
         return sorted((u for line in self._unlearned.values() for u in line.values()), key=_number)
 
-    def learn(self, node: str, event: Event) -> list[Unlearned]:
-        """Return what a node learns of with an event of its own, in the order offered."""
+    def learn(self, event: Event) -> list[Unlearned]:
+        """Return what the copy of an event's node is to be offered before it, in the order offered.
+
+        That is what the node learns of with the event, or all that is held, for the first event
+        of a node whose copy is offered everything.
+        """
+        node = event.node
+        self.offered += 1
+        if node not in self:
+            if self._glob is not None and self._glob.fullmatch(base_node(node)) is None:
+                return []
+            self[node] = Copy()
+            if self.everything:
+                return self.unlearned()
+        elif self.everything:
+            return []
         known = self[node].known
         learned: list[Unlearned] = []
         for other, counter in event.clock.items():
@@ -127,16 +133,32 @@ class Copies(dict[str, Copy]):
         )
         return min((time for time in times if time is not None), default=NEVER_US)
 
-    def evict(self) -> Event | None:
-        """Evict an event, if there is no room for one more; return it."""
-        if self._count < self._max:
-            return None
-        line = max(self._unlearned.values(), key=len)
-        self._count -= 1
-        return line.pop(next(iter(line))).event
+    def seeing(self, event: Event) -> list[str]:
+        """Return the nodes whose copies are offered an event when it is released."""
+        node, counter = event.node, event.counter
+        return [
+            at
+            for at, copy in self.items()
+            if at == node or self.everything or copy.known.get(node, 0) >= counter
+        ]
 
-    def hold(self, unlearned: Unlearned) -> None:
-        """Hold an event for the copies that have not learned of it."""
+    def hold(self, event: Event, mask: int) -> Event | None:
+        """Hold an event for the copies that have not learned of it.
+
+        Returns
+        -------
+        Event or None
+            The oldest of the node with most, which is evicted for want of room.
+        """
+        evicted = None
+        if self._count >= self._max:
+            line = max(self._unlearned.values(), key=len)
+            evicted = line.pop(next(iter(line))).event
+            self._count -= 1
+        self._put(Unlearned(event, mask, self.offered))
+        return evicted
+
+    def _put(self, unlearned: Unlearned) -> None:
         event = unlearned.event
         self._unlearned.setdefault(event.node, {})[event.counter] = unlearned
         self._count += 1
@@ -159,7 +181,7 @@ class Copies(dict[str, Copy]):
         self.update((node, Copy(dict(counters))) for node, counters in known)
         self._unlearned = {node: {} for node in nodes}
         for one in unlearned:
-            self.hold(one)
+            self._put(one)
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""

@@ -12,7 +12,7 @@ vain is uncertain if any event is missed that may be of its scope, and where the
 may have stood before the end.
 
 At most `most` events are remembered by name, and of each node the lowest counter of those that
-are forgotten, which stands for all of them in every scope.
+are evicted, which stands for all of them in every scope.
 
 The one rule: each event that is remembered is in the set of its scope, in that of all scopes,
 or of no scope; what is known of its place is in the order of places, once.
@@ -63,7 +63,7 @@ class Losses:
     """
 
     __slots__ = (
-        "_any", "_by_scope", "_closed", "_forgotten", "_merged", "_open", "_places", "_scopes",
+        "_any", "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
         "_unplaced", "awaited", "most", "past_matters", "placed", "some",
     )  # fmt: skip
 
@@ -77,12 +77,12 @@ class Losses:
         self._scopes: dict[Dot, ScopeName | None] = {}
         self._any = DotSet()
         self._by_scope: dict[ScopeName, DotSet] = {}
-        self._forgotten: dict[str, int] = {}
+        self._evicted: dict[str, int] = {}
         # Places that a dot is not before, and not after (None: not known yet).
         self._places: dict[Dot, tuple[Key, Key | None]] = {}
         self._open: list[tuple[Key, Dot]] = []  # those whose second is not known, by the first
         self._closed: list[tuple[Key, Key, Dot]] = []  # the others, by the second
-        # Of those whose places are forgotten: what none is before, and one of them.
+        # Of those whose places are evicted: what none is before, and one of them.
         self._merged: tuple[Key, Dot] | None = None
         self._unplaced: dict[str, list[int]] = {}  # counters whose second is not known, heaps
 
@@ -97,7 +97,7 @@ class Losses:
         Returns
         -------
         int
-            How many others were forgotten.
+            How many others were evicted.
         """
         if low is not None and self.placed:
             self._place(dot, low, None)
@@ -115,7 +115,7 @@ class Losses:
         return self._bounded()
 
     def drop(self, dot: Dot) -> None:
-        """Remove an event that came again; what stands for those that are forgotten stays."""
+        """Remove an event that came again; what stands for those that are evicted stays."""
         self._remove(dot)
         self._displace(dot)
 
@@ -145,8 +145,8 @@ class Losses:
         while len(self._scopes) > self.most:
             dot = next(iter(self._scopes))
             self._remove(dot)
-            lowest = self._forgotten.get(dot.node, dot.counter)
-            self._forgotten[dot.node] = min(lowest, dot.counter)
+            lowest = self._evicted.get(dot.node, dot.counter)
+            self._evicted[dot.node] = min(lowest, dot.counter)
             count += 1
         return count
 
@@ -231,10 +231,10 @@ class Losses:
         return first((*merged, *first(dot for dot in dots if self._concerns(dot, scope))))
 
     def _standing(self, clock: Mapping[str, int] | None = None) -> tuple[Dot, ...]:
-        """Return what stands for those that are forgotten, of all or of those in a past."""
+        """Return what stands for those that are evicted, of all or of those in a past."""
         return first(
             Dot(node, counter)
-            for node, counter in sorted(self._forgotten.items())
+            for node, counter in sorted(self._evicted.items())
             if clock is None or counter <= clock.get(node, 0)
         )
 
@@ -248,12 +248,12 @@ class Losses:
         """Return the state as plain data."""
         rows = [[dot, _saved_scope(scope)] for dot, scope in self._scopes.items()]
         places = [[dot, *keys] for dot, keys in self._places.items()]
-        return [rows, dict(self._forgotten), places, self._merged, self.past_matters]
+        return [rows, dict(self._evicted), places, self._merged, self.past_matters]
 
     def load(self, value: Any) -> int:
-        """Put what `save` gave into a fresh object; return how many a smaller limit forgets."""
-        rows, self._forgotten, places, merged, self.past_matters = value
-        self.some = bool(rows or self._forgotten or places or merged)
+        """Put what `save` gave into a fresh object; return how many a smaller limit evicts."""
+        rows, self._evicted, places, merged, self.past_matters = value
+        self.some = bool(rows or self._evicted or places or merged)
         for dot, saved in rows:
             scope = ANY if saved == 0 else None if saved is None else tuple(map(keyed, saved))
             self._put(Dot(*dot), scope)
@@ -268,7 +268,7 @@ class Losses:
         """Assert the rule of this module."""
         assert len(self._scopes) <= self.most
         assert len(self._places) <= self.most
-        assert self.some or not (self._scopes or self._forgotten or self._places)
+        assert self.some or not (self._scopes or self._evicted or self._places)
         assert sorted(self._any) == sorted(d for d, scope in self._scopes.items() if scope is ANY)
         for name, dots in self._by_scope.items():
             assert dots, "a set that is empty is removed"

@@ -4,8 +4,6 @@ A `PatternRun` is handed released events and decides, in this order: is the even
 alphabet, does it have the partition keys and the time that the pattern needs, which copies of
 the pattern (`at every node`) see it now, and which scope it belongs to. The findings of a
 scope's run become verdicts.
-
-The one rule: a scope that is over, and so as if it had been offered nothing, is not held.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.predicates import Formula, evaluate
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
-from ketal.engine.copies import Copies, Copy, Unlearned
+from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.losses import ANY, Key, Losses, ScopeName, joined
 from ketal.engine.machine import Machine
 from ketal.engine.partial_matches import Findings
@@ -77,7 +75,7 @@ class PatternRun:
     """
 
     __slots__ = (
-        "_in_alphabet", "_mask", "_removes", "_scoped", "_unknown_types", "_verdicts",
+        "_in_alphabet", "_mask", "_scoped", "_unknown_types", "_verdicts",
         "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
         "losses", "machine", "scopes",
     )  # fmt: skip
@@ -97,8 +95,8 @@ class PatternRun:
         self.execution = execution
         self.listing = listing
         self.counts = Counts()
-        self.machine = machine or Machine(compiled.reporting(self._guard_failed))
-        self.scopes = Scopes(compiled, self.machine, limits)
+        self.machine = machine = machine or Machine(compiled.reporting(self._guard_failed))
+        self.scopes = Scopes(compiled, machine, limits)
         placed = compiled.pattern.order.total and not compiled.order_independent
         # A match of such a pattern stands on its own events, as long as their clocks are whole.
         self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
@@ -108,20 +106,12 @@ class PatternRun:
         if deployment is not None:
             self.copies = Copies(deployment, limits, timed=self._window_us is not None)
         self._verdicts = Verdicts(
-            self.machine,
-            self.counts,
-            self.losses,
-            execution=execution,
-            listing=listing,
-            trace=trace,
+            machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
         )
-        self._mask = self.machine.compiled.mask
+        self._mask = machine.compiled.mask
         self._in_alphabet = _Alphabet(compiled.alphabet)
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
-        # Whether a scope may be as if it had been offered nothing, so that it can go.
-        fresh_is_over = compiled.kind != "check" or 0 in compiled.automaton.finals
-        self._removes = bool(compiled.partition) and fresh_is_over
 
     def _guard_failed(self) -> None:
         self.counts.guard_failures += 1
@@ -154,17 +144,12 @@ class PatternRun:
                     continue
                 name = self.scopes.name_of(event) if scoped else ()
                 if name is None:
-                    self._count_unscoped(event)
+                    self.scopes.count_unscoped(event, self.counts)
                     continue
                 verdicts = self._step(name, event, mask)
             if verdicts:
                 out.append((number, verdicts))
         return out
-
-    def _count_unscoped(self, event: Event) -> None:
-        untimed, unscoped = self.scopes.unscoped(event)
-        self.counts.untimed += untimed
-        self.counts.unscoped += unscoped
 
     def _step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
@@ -188,8 +173,8 @@ class PatternRun:
             out = self._verdicts.of_find(scope, run.offer(seen), event)
             if self._window_us is not None:
                 scopes.set_timer(scope, seen.time_us)
-        if self._removes and scope.is_over():
-            scopes.remove(scope)
+        if scopes.removes:
+            scopes.remove_if_over(scope)
         return out
 
     def _step_check(
@@ -214,53 +199,29 @@ class PatternRun:
 
     def _step_copies(self, copies: Copies, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event to the copies that see it now."""
-        node = event.node
-        deployed = copies.deployed(node)
-        own_mask = mask | self.compiled.localhost_bit
-        own, other = deployed and self._in_alphabet[own_mask], self._in_alphabet[mask]
-        name = self.scopes.name_of(event) if own or other else None
-        if name is None and (own or other):
-            self._count_unscoped(event)
-        copies.offered += 1
-        new = deployed and node not in copies
-        if new:
-            copies[node] = Copy()
-        learned: list[Unlearned] = []
-        if copies.everything:
-            learned = copies.unlearned() if new else []
-        elif node in copies:
-            learned = copies.learn(node, event)
-            self._resume(copies[node])
-        out = [v for one in learned for v in self._step_copy(node, one.event, one.mask)]
-        if name is None:
+        node, own_mask = event.node, mask | self.compiled.localhost_bit
+        learned = copies.learn(event)
+        self.scopes.resume(node)
+        out = [
+            verdict
+            for one in learned
+            for verdict in self._step(self.scopes.name_at(node, one.event), one.event, one.mask)
+        ]
+        own, other = node in copies and self._in_alphabet[own_mask], self._in_alphabet[mask]
+        if not (own or other):
             return out
-        for at, copy in copies.items():
-            if at == node:
-                if own:
-                    out += self._step_copy(at, event, own_mask)
-            elif other and (copies.everything or copy.known.get(node, 0) >= event.counter):
-                out += self._step_copy(at, event, mask)
-        if other:
-            evicted = copies.evict()
-            if evicted is not None:
-                given_up = f"{evicted.dot} for nodes that have not learned of it"
-                out.append(self._verdicts.overflow("unlearned_max", given_up, (), event))
-            copies.hold(Unlearned(event, mask, copies.offered))
-        return out
-
-    def _step_copy(self, node: str, event: Event, mask: int) -> list[RunVerdict]:
         name = self.scopes.name_of(event)
-        assert name is not None, "events that are held have their keys"
-        return self._step((*name, keyed(node)), event, mask)
-
-    def _resume(self, copy: Copy) -> None:
-        """Set the timers of scopes that waited for what the node of a copy has learned of now."""
-        for scope in copy.suspended.values():
-            if self.scopes.get(scope.name) is scope:
-                self.scopes.mark_dirty(scope)
-                scope.suspended = False
-                self.scopes.rearm(scope)
-        copy.suspended.clear()
+        if name is None:
+            self.scopes.count_unscoped(event, self.counts)
+            return out
+        for at in copies.seeing(event):
+            if own if at == node else other:
+                out += self._step((*name, keyed(at)), event, own_mask if at == node else mask)
+        evicted = copies.hold(event, mask) if other else None
+        if evicted is not None:
+            given_up = f"{evicted.dot} for nodes that have not learned of it"
+            out.append(self._verdicts.overflow("unlearned_max", given_up, (), event))
+        return out
 
     # --- events that are not offered ---
 
@@ -293,65 +254,42 @@ class PatternRun:
 
     def advance(self, watermark_us: int) -> list[RunVerdict]:
         """End the time windows that a watermark has passed."""
+        scopes, copies = self.scopes, self.copies
         out: list[RunVerdict] = []
         if self._window_us is None:
             return out
-        for scope in self.scopes.expired(watermark_us - self._window_us):
-            out += self._advance_scope(scope, watermark_us, self._window_us)
+        last_us = watermark_us - self._window_us
+        for scope in scopes.expired(last_us):
+            run = scope.run
+            assert not isinstance(run, CheckRun), "a check has no window"
+            scopes.mark_dirty(scope)
+            passed_us, node = watermark_us, None
+            if copies is not None and not copies.everything:
+                # A node learns of events after they came: for its copy they have not passed.
+                node = scope.key[-1][1]
+                passed_us = min(watermark_us, copies.unlearned_us(node))
+            run.advance(passed_us, findings := Findings())
+            out += self._verdicts.of_find(scope, findings, None)
+            earliest_us = run.earliest_us()
+            if scopes.remove_if_over(scope):
+                continue
+            if node is not None and earliest_us is not None and earliest_us <= last_us:
+                scopes.suspend(scope)
+            else:
+                scopes.set_timer(scope, earliest_us)
         return out
-
-    def _advance_scope(self, scope: Scope, watermark_us: int, window_us: int) -> list[RunVerdict]:
-        run, copies = scope.run, self.copies
-        assert not isinstance(run, CheckRun), "a check has no window"
-        self.scopes.mark_dirty(scope)
-        passed_us, node = watermark_us, None
-        if copies is not None and not copies.everything:
-            # A node learns of events after they came: for its copy they have not passed.
-            node = scope.key[-1][1]
-            passed_us = min(watermark_us, copies.unlearned_us(node))
-        findings = Findings()
-        run.advance(passed_us, findings)
-        out = self._verdicts.of_find(scope, findings, None)
-        earliest_us = run.earliest_us()
-        if self._removes and scope.is_over():
-            self.scopes.remove(scope)
-        elif (
-            node is not None and earliest_us is not None and earliest_us + window_us <= watermark_us
-        ):
-            self._suspend(scope)
-        else:
-            self.scopes.set_timer(scope, earliest_us)
-        return out
-
-    def _suspend(self, scope: Scope) -> None:
-        """Leave a scope of a copy without a timer until its node learns more."""
-        assert self.copies is not None
-        scope.suspended = True
-        self.copies[scope.key[-1][1]].suspended[scope.number] = scope
-
-    @property
-    def ends_windows_early(self) -> bool:
-        """Whether a run that is known to have no chance may be ended before the end of a log.
-
-        A `not` can still break a run of `find next` whose window has passed, and any event
-        ends one of `find strict`; then it is not timed out. Whether that happens is known
-        at the end only.
-        """
-        strategy = self.compiled.strategy
-        waits = strategy == "strict" or (strategy == "next" and bool(self.machine.automaton.nots))
-        return self._window_us is not None and not waits
 
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
         out: list[RunVerdict] = []
-        for scope in self.scopes.values():
+        for scope in list(self.scopes.values()):
             self.scopes.mark_dirty(scope)
             if not isinstance(scope.run, CheckRun):
-                findings = Findings()
-                scope.run.end(findings)
+                scope.run.end(findings := Findings())
                 out += self._verdicts.of_find(scope, findings, None)
             elif not (scope.run.halted or scope.run.complete()):
                 out += self._verdicts.incomplete(scope)
+            self.scopes.remove_if_over(scope)
         return out
 
     def live_runs(self) -> int:
@@ -386,31 +324,21 @@ class PatternRun:
         if self.copies is not None:
             self.copies.load(copies, unlearned)
         for saved in scopes:
-            scope = self.scopes.load(saved)
-            if scope.suspended:
-                self._suspend(scope)
+            self.scopes.load(saved)
 
     def copy_from(self, other: PatternRun) -> None:
         """Put the state of another run of the same pattern into this, which is fresh."""
         unlearned = () if other.copies is None else other.copies.unlearned()
         self.load(other.save(), unlearned, ())
-        for one in other.scopes.values():
-            scope = self.scopes.copy_in(one)
-            if scope.suspended:
-                self._suspend(scope)
+        for scope in other.scopes.values():
+            self.scopes.copy_in(scope)
 
     def validate_state(self) -> None:
         """Assert the rules of this module and of those below it."""
         self.scopes.validate_state()
         self.losses.validate_state()
-        for scope in self.scopes.values():
-            assert not (self._removes and scope.is_over())
-        suspended = {scope.number for scope in self.scopes.values() if scope.suspended}
-        if self.copies is None:
-            assert not suspended
-        else:
+        if self.copies is not None:
             self.copies.validate_state()
-            assert suspended <= {n for copy in self.copies.values() for n in copy.suspended}
 
 
 def one(processed: list[tuple[int, list[RunVerdict]]]) -> list[RunVerdict]:

@@ -4,8 +4,8 @@ A scope is looked up by its name, the values of the partition keys of an event. 
 its own, and where the pattern has a window a timer (Akidau et al., "The dataflow model", 2015)
 for the earliest time at which a watermark can end something of it.
 
-The one rule: a scope is held under its name, its number is lower than those of all later ones,
-and while it has a timer there is an entry for that in the queue of timers.
+The one rule: a scope is held under its name until it is over, its number is lower than those
+of all later ones, and while it has a timer there is an entry for that in the queue of timers.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Scope:
     timer_us : int or None
         The earliest time whose passing may end something of it.
     suspended : bool
-        Whether it has no timer until the node of its copy learns more.
+        Whether its timer waits until the node of its copy learns more.
     reported : frozenset of str
         The limits that an overflow of it has named.
     """
@@ -163,6 +163,8 @@ class Scopes(dict[ScopeName, Scope]):
     dirty : dict of int to (Scope or None), or None
         The scopes that changed since they were last saved, by number, None for one that was
         removed; None where nobody asks.
+    removes : bool
+        Whether a scope that is over is removed.
     live : Live
         How many partial matches there are, over all scopes.
     """
@@ -174,12 +176,16 @@ class Scopes(dict[ScopeName, Scope]):
         self._setup = Setup(machine, limits, self.live)
         self._window_us = compiled.window_us
         self._keys = (*(name for name, _ in compiled.partition), "node")
+        # A fresh check that is not complete at the end is a verdict.
+        fresh_is_over = not self._is_check or 0 in compiled.automaton.finals
+        self.removes = bool(compiled.partition) and fresh_is_over
         self._readers = tuple(read for _, read in compiled.partition)
         self.created = 0
         self.dirty: dict[int, Scope | None] | None = None
         self._saved = 0  # scopes with lower numbers were saved, if they were live then
         self._timers: list[tuple[int, int, int, Scope]] = []
         self._ticks = 0
+        self._suspended: dict[str, dict[int, Scope]] = {}  # by node and number
 
     # --- look-up ---
 
@@ -190,14 +196,20 @@ class Scopes(dict[ScopeName, Scope]):
         name = tuple([keyed(read(event)) for read in self._readers])
         return None if None in name else name
 
+    def name_at(self, node: str, event: Event) -> ScopeName:
+        """Return the name of the scope that an event is of in a node's copy; it has one."""
+        name = self.name_of(event)
+        assert name is not None
+        return (*name, keyed(node))
+
     def key_of(self, name: ScopeName) -> ScopeKey:
         """Return a scope's key as verdicts have it; the last value of a copy's is its node."""
         return tuple(zip(self._keys, (value for _, value in name), strict=False))
 
-    def unscoped(self, event: Event) -> tuple[bool, bool]:
-        """Return whether an event lacks the time, and whether it lacks a key, of a scope."""
-        untimed = self._window_us is not None and event.time is None
-        return untimed, any(keyed(read(event)) is None for read in self._readers)
+    def count_unscoped(self, event: Event, counts: Counts) -> None:
+        """Count an event that has no scope: it lacks its time, a key or both."""
+        counts.untimed += self._window_us is not None and event.time is None
+        counts.unscoped += any(keyed(read(event)) is None for read in self._readers)
 
     def create(self, name: ScopeName) -> Scope:
         """Return a new scope of a name."""
@@ -214,16 +226,22 @@ class Scopes(dict[ScopeName, Scope]):
         self.mark_dirty(scope)
         return scope
 
-    def remove(self, scope: Scope) -> None:
-        """Remove a scope that is over: keys come and go without end (orders, requests)."""
+    def remove_if_over(self, scope: Scope) -> bool:
+        """Remove a scope that is over, where those go; return whether it was removed.
+
+        Keys come and go without end (orders, requests): what is over takes no room.
+        """
+        if not (self.removes and scope.is_over()):
+            return False
         scope.timer_us = None
+        if scope.suspended:
+            del self._suspended[scope.key[-1][1]][scope.number]
         del self[scope.name]
-        if self.dirty is None:
-            return
-        if scope.number < self._saved:
+        if self.dirty is not None and scope.number < self._saved:
             self.dirty[scope.number] = None
-        else:
-            del self.dirty[scope.number]
+        elif self.dirty is not None:
+            del self.dirty[scope.number]  # it is not in the saved state
+        return True
 
     def mark_dirty(self, scope: Scope) -> None:
         """Mark a scope dirty."""
@@ -247,10 +265,18 @@ class Scopes(dict[ScopeName, Scope]):
             self._ticks += 1
             heapq.heappush(self._timers, (time_us, scope.number, self._ticks, scope))
 
-    def rearm(self, scope: Scope) -> None:
-        """Set the timer of a scope to the earliest time that can end something of its run."""
-        if self._window_us is not None and not isinstance(scope.run, CheckRun):
-            self.set_timer(scope, scope.run.earliest_us())
+    def suspend(self, scope: Scope) -> None:
+        """Leave a scope of a copy without a timer until its node learns more."""
+        scope.suspended = True
+        self._suspended.setdefault(scope.key[-1][1], {})[scope.number] = scope
+
+    def resume(self, node: str) -> None:
+        """Set the timers of the scopes that wait for what a node learns."""
+        for scope in self._suspended.pop(node, {}).values():
+            self.mark_dirty(scope)
+            scope.suspended = False
+            if not isinstance(scope.run, CheckRun):
+                self.set_timer(scope, scope.run.earliest_us())
 
     def expired(self, last_us: int) -> Iterator[Scope]:
         """Yield the scopes whose timers are at a time or before it, each without its timer."""
@@ -262,7 +288,7 @@ class Scopes(dict[ScopeName, Scope]):
 
     # --- state ---
 
-    def load(self, value: Any) -> Scope:
+    def load(self, value: Any) -> None:
         """Put back the scope that `Scope.save` gave; they come in the order of their numbers."""
         key, number, offered, past, reported, timer, run, rows = value
         named = tuple([(attribute, value) for attribute, value in key])
@@ -270,29 +296,34 @@ class Scopes(dict[ScopeName, Scope]):
         scope.offered, scope.past = offered, past
         scope.reported = frozenset(reported)
         scope.run.load(run, SeenTable.load(rows))
-        time_us, scope.suspended = timer
-        self.set_timer(scope, time_us)
-        return scope
+        self._load_timer(scope, *timer)
 
-    def copy_in(self, other: Scope) -> Scope:
+    def copy_in(self, other: Scope) -> None:
         """Put in a copy of a scope of another run of the pattern; both go on by themselves."""
         scope = self._put(other.name, other.key, other.number)
         scope.offered, scope.past, scope.reported = other.offered, other.past, other.reported
         seens = SeenTable()
         scope.run.load(other.run.save(seens), seens)
-        scope.suspended = other.suspended
-        self.set_timer(scope, other.timer_us)
-        return scope
+        self._load_timer(scope, other.timer_us, other.suspended)
+
+    def _load_timer(self, scope: Scope, time_us: int | None, suspended: bool) -> None:
+        self.set_timer(scope, time_us)
+        if suspended:
+            self.suspend(scope)
 
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of the runs."""
         numbers = [scope.number for scope in self.values()]
         assert numbers == sorted(set(numbers))
         assert not numbers or numbers[-1] < self.created
+        suspended = {number for scopes in self._suspended.values() for number in scopes}
+        assert suspended <= set(numbers)
         entries = {(time_us, number) for time_us, number, _, _ in self._timers}
         for name, scope in self.items():
+            assert not (self.removes and scope.is_over())
             assert scope.name == name == tuple(keyed(value) for _, value in scope.key)
             assert scope.timer_us is None or (scope.timer_us, scope.number) in entries
+            assert scope.suspended == (scope.number in suspended)
             scope.run.validate_state()
         finds = [scope.run for scope in self.values() if not isinstance(scope.run, CheckRun)]
         assert self.live.count == sum(run.partials for run in finds)

@@ -313,7 +313,7 @@ class _Execution:
         known: dict[str, int] = {}
         closed = self.admission.closed
         events = canonical(self.events)
-        passing = [r for r in self.runs if r.compiled.causal and r.ends_windows_early]
+        passing = [r for r in self.runs if r.compiled.causal and r.compiled.ends_windows_early]
         passed = _passed(events) if passing else ()
         for place, event in enumerate(events):
             for run in passing:

@@ -23,7 +23,7 @@ from ketal.runtime.deduplication import Intake
 from ketal.runtime.identification import Admission
 from ketal.runtime.release import Queues
 from ketal.runtime.seen_digests import Contents, Row, load_rows, save_rows
-from ketal.runtime.state_records import Changes, Records, packed
+from ketal.runtime.state_records import Changes, Records, encode_record
 
 SEEN_SPAN = 128
 """Contents in one chunk: the last one is written again until it is full."""
@@ -41,7 +41,7 @@ class _Sections:
         self._last: dict[bytes, bytes] = {}
 
     def put(self, key: bytes, body: Any, out: Changes) -> None:
-        value = packed(body)
+        value = encode_record(body)
         if self._last.get(key) != value:
             out[key] = self._last[key] = value
 
@@ -89,7 +89,7 @@ class _Rows(Generic[K, V]):
                 last = self._next
                 self._next += 1
             known[key] = (last, value)
-            out[self._key(last)] = packed(self._write(key, value))
+            out[self._key(last)] = encode_record(self._write(key, value))
         if len(known) > len(held):
             for key in [key for key in known if key not in held]:
                 out[self._key(known.pop(key)[0])] = None
@@ -118,7 +118,7 @@ class _Held:
             if known is None:
                 number = heapq.heappop(self._free) if self._free else len(self._known)
                 self._known[at] = (number, event)
-                self.out[b"held/%d" % number] = packed(save_event(event))
+                self.out[b"held/%d" % number] = encode_record(save_event(event))
             else:
                 number = known[0]
             self._named[at] = number
@@ -174,7 +174,7 @@ class _Seen:
             if not self._chunks or self._chunks[-1] != chunk:
                 self._chunks.append(chunk)
             body = [self._start, *save_rows(self._rows, clocks=clocks)]
-            out[b"seen/%d" % chunk] = packed(body)
+            out[b"seen/%d" % chunk] = encode_record(body)
         self._upto = number
         while self._chunks and (self._chunks[0] + 1) * SEEN_SPAN <= contents.evicted:
             out[b"seen/%d" % self._chunks.popleft()] = None
@@ -219,7 +219,7 @@ class _Beyond:
             for number in sorted(line.chunks if self._whole else changed or ()):
                 bits = line.packed(number, upto)
                 key = f"beyond/{number}/{node}".encode()
-                out[key] = None if bits is None else packed([node, number, bits])
+                out[key] = None if bits is None else encode_record([node, number, bits])
             if self._tracking and changed:
                 changed.clear()
         self._whole = not self._tracking
@@ -262,7 +262,7 @@ class _Clocks:
                 touched[self._add(self._next, dot)] = None
         for chunk in touched:
             dots = self._chunks[chunk].values()
-            out[b"clocks/%d" % chunk] = packed(memory.rows(dots)) if dots else None
+            out[b"clocks/%d" % chunk] = encode_record(memory.rows(dots)) if dots else None
             if not dots:
                 del self._chunks[chunk]
 
@@ -308,7 +308,7 @@ class _Pattern:
         else:
             dirty = {scope.number: scope for scope in scopes.values()}
         for number, scope in dirty.items():
-            out[prefix + b"%d" % number] = None if scope is None else packed(scope.save())
+            out[prefix + b"%d" % number] = None if scope is None else encode_record(scope.save())
         if self.run.copies is not None:
             held = {unlearned.number: unlearned for unlearned in self.run.copies.unlearned()}
             self._unlearned.changes(held, out)

@@ -112,6 +112,13 @@ class Contents:
         self.oldest.extend(self.held)
         self.evict()
 
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        assert len(self.held) <= self.most
+        assert list(self.held) == list(self.oldest)
+        assert all(isinstance(self.held[dot], bytes) for dot in self._clocks)
+        assert not any((node, 1) in self.held for node in self.firsts)
+
 
 def _said(known: Event | bytes) -> bytes:
     return known if isinstance(known, bytes) else digest(known)

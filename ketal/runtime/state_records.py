@@ -26,7 +26,7 @@ A value is msgpack: the format and a body, which is JSON where it has an integer
 are read does not matter. No key begins with ``job/``, ``old/`` or ``draining``: those are of
 whoever keeps the records.
 
-The one rule: the body of a record that was packed is read back as it was.
+The one rule: the body of a record that was encoded is read back as it was.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ import msgspec
 from ketal.errors import StateError
 
 FORMAT = 5
-"""The version of the state: of its records, and of a snapshot, which is these in one piece."""
+"""The version of saved state: of records, of a snapshot, which is all of them in one piece, and of
+what a job saves around them."""
 OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
 
@@ -49,8 +50,8 @@ Changes = dict[bytes, bytes | None]
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def packed(body: Any) -> bytes:
-    """Return a record with a body, which is plain data."""
+def encode_record(body: Any) -> bytes:
+    """Return the record of a body, which is plain data."""
     try:
         return _encode((FORMAT, body))
     except OverflowError:
@@ -87,7 +88,7 @@ class Records:
                 kind, *rest = key.decode().split("/", 2)
                 self.kinds[kind].append((rest, records[key]))
             except (KeyError, UnicodeDecodeError):
-                unpacked(repr(key), records[key])  # of another format, there were other kinds
+                decode_record(repr(key), records[key])  # of another format, there were other kinds
                 raise StateError(f"{key!r} is no record of a monitor's state") from None
             if len(rest) > 1:
                 self._of.setdefault((kind, rest[0]), []).append((rest, records[key]))
@@ -98,22 +99,22 @@ class Records:
         """Return the body of the only record of a kind, or of the one of a name."""
         for name, value in self.kinds[kind]:
             if name == list(rest):
-                return unpacked("/".join((kind, *rest)), value)
+                return decode_record("/".join((kind, *rest)), value)
         raise StateError(f"the state is damaged: there is no record {'/'.join((kind, *rest))}")
 
     def numbered(self, kind: str, name: str | None = None) -> Iterator[tuple[int, Any]]:
         """Yield (number, body) of the records of a kind, and of a pattern, in order."""
         rows = self.kinds[kind] if name is None else self._of.get((kind, name), [])
         for rest, value in rows:
-            yield int(rest[-1]), unpacked(kind, value)
+            yield int(rest[-1]), decode_record(kind, value)
 
     def all(self, kind: str) -> Iterator[Any]:
         """Yield the bodies of the records of a kind."""
         for _, value in self.kinds[kind]:
-            yield unpacked(kind, value)
+            yield decode_record(kind, value)
 
 
-def unpacked(name: str, value: bytes) -> Any:
+def decode_record(name: str, value: bytes) -> Any:
     """Return the body of a record.
 
     Raises

@@ -29,7 +29,7 @@ from ketal.model.event import (
     load_event,
     save_event,
 )
-from ketal.runtime.state_records import packed, unpacked
+from ketal.runtime.state_records import decode_record, encode_record
 from tests.cases import p
 
 REFUSED: list[tuple[Any, str]] = [
@@ -90,7 +90,7 @@ def data_of(**data: Any) -> dict[str, Any]:
 
 
 def through_a_snapshot(event: Event) -> Event:
-    return load_event(unpacked("held/0", packed(save_event(event))))
+    return load_event(decode_record("held/0", encode_record(save_event(event))))
 
 
 class Colour(enum.StrEnum):

@@ -29,6 +29,7 @@ from tests.property.memberships import base, simulate
 from tests.property.patterns import pattern_file
 from tests.property.test_engine import cases, program_of
 from tests.runtime.test_monitor import EVERYTHING, stream
+from tests.validation import validate
 
 ORDERS = (
     None,
@@ -75,6 +76,7 @@ class Changelog:
         again = Monitor.from_records(self.program, shuffled, limits=self.limits)
         assert state(again) == state(self.monitor)
         assert again.changes() == {}, "what was restored is no change"
+        validate(again)
         self.monitor = again
 
 
@@ -95,6 +97,7 @@ def kinds(records: Iterable[bytes]) -> Counter[str]:
 
 def step(monitor: Monitor, item: Any) -> list[dict[str, Any]]:
     said = monitor.advance_time(item) if isinstance(item, float) else monitor.feed(item)
+    validate(monitor)
     return [verdict.to_dict() for verdict in said]
 
 
