@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
@@ -74,12 +74,12 @@ class Counts:
 
     def save(self) -> Any:
         """Return the counts as plain data."""
-        return astuple(self)
+        return [getattr(self, name) for name in self.__slots__]
 
     def load(self, value: Any) -> None:
         """Put in the counts that `save` gave."""
-        for field, count in zip(fields(self), value, strict=True):
-            setattr(self, field.name, count)
+        for name, count in zip(self.__slots__, value, strict=True):
+            setattr(self, name, count)
 
 
 @dataclass(slots=True, eq=False)
