@@ -8,7 +8,7 @@ from typing import Any
 
 from ketal import semantics
 from ketal.compiler.pipeline import compile_pattern
-from ketal.engine.scopes import PatternRun
+from ketal.engine.pattern_run import PatternRun, one
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import File
@@ -17,6 +17,7 @@ from ketal.model.verdicts import (
     Match,
     Overflow,
     PatternVerdict,
+    RunVerdict,
     ScopeKey,
     TimedOut,
     Violation,
@@ -53,7 +54,10 @@ def outcome(
     run = PatternRun(compiled, LIMITS)
     if released is None:
         released = canonical(events) if compiled.causal else events
-    verdicts = [v for _, of_one in run.process(released) for v in of_one]
+    verdicts: list[RunVerdict] = []
+    for event in released:
+        verdicts += one(run.process((event,)))
+        run.validate_state()
     if any(isinstance(v, Overflow) for v in verdicts):
         raise TooManyError
     return collected(run, [*verdicts, *run.close()])

@@ -21,6 +21,7 @@ from ketal import semantics
 from ketal.model.event import Dot, Event
 from ketal.operators.causal_order import canonical
 from tests.cases import facts
+from tests.validation import validate
 
 CORPUS = Path(__file__).parent / "corpus"
 CASES = sorted(folder.name for folder in CORPUS.iterdir() if folder.is_dir())
@@ -66,8 +67,10 @@ def fed(case: Case, events: list[Event], *, restoring: bool) -> list[dict[str, A
     said = []
     for event in events:
         said += monitor.feed(event)
+        validate(monitor)
         if restoring:
             monitor = ketal.Monitor.restore(case.program, monitor.snapshot())
+            validate(monitor)
     said += monitor.close()
     assert not monitor.held_back()
     assert (

@@ -265,6 +265,17 @@ class CompiledPattern:
     source: PatternText | None = field(default=None, compare=False, repr=False)
     guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def ends_windows_early(self) -> bool:
+        """Whether a run that is known to have no chance may be ended before the end of a log.
+
+        A `not` can still break a run of `find next` whose window has passed, and any event
+        ends one of `find strict`; then it is not timed out. Whether that happens is known
+        at the end only.
+        """
+        waits = self.strategy == "strict" or (self.strategy == "next" and self.automaton.nots)
+        return self.window_us is not None and not waits
+
     # --- the syntax, in the words of the engine ---
 
     @property

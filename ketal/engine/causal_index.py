@@ -1,4 +1,4 @@
-"""The index of partial matches, and of the events kept for them (DESIGN 6).
+"""The index of partial matches, and of the events kept for them.
 
 Seen from an event e, another node's events are a prefix that happened-before e,
 a suffix that e happened-before, and a range between of concurrent ones. So what
@@ -20,7 +20,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from ketal.engine.configurations import Plan, Seen, SubPlan
+from ketal.engine.configurations import Seen
+from ketal.engine.machine import Plan, SubPlan
 from ketal.engine.partial_matches import Partial
 from ketal.model.values import Key
 
@@ -145,6 +146,10 @@ class _Lines(Generic[T]):
         """Return all that was put in."""
         raise NotImplementedError
 
+    def _seen(self, item: T) -> Seen:
+        """Return the event at whose place an item is."""
+        raise NotImplementedError
+
     def _put(self, lines: Lines, item: T) -> None:
         """Put an item in its place in some lines."""
         raise NotImplementedError
@@ -178,6 +183,19 @@ class _Lines(Generic[T]):
         value = self.values[number](item)
         if value is not None:
             self._put(self.keyed[number].setdefault(value, {}), item)
+
+    def validate_state(self) -> None:
+        """Assert that lines are sorted, and those of each key hold what has its value."""
+        every = [self.lines, *(lines for by in self.keyed.values() for lines in by.values())]
+        for line in (line for lines in every for line in lines.values()):
+            assert line.counters == sorted(set(line.counters))
+            assert len(line.counters) == len(line.seens) == len(line.items)
+            assert line.tops is None or line.tops == sorted(line.tops)
+        for number, by_value in self.keyed.items():
+            for value, lines in by_value.items():
+                dots = sorted((node, c) for node, line in lines.items() for c in line.counters)
+                own = {self._seen(x) for x in self._all() if self.values[number](x) == value}
+                assert dots == sorted((seen.node, seen.counter) for seen in own)
 
     def among(self, key: int | None, value: Key | None) -> Iterable[tuple[str, Line]]:
         """Return the lines, by node, of what has this value of a key (None: of everything)."""
@@ -224,6 +242,9 @@ class PriorIndex(_Lines[Partial]):
 
     def _all(self) -> Iterable[Partial]:
         return self
+
+    def _seen(self, item: Partial) -> Seen:
+        return item.prior
 
     def _put(self, lines: Lines, item: Partial) -> None:
         prior = item.prior
@@ -300,6 +321,12 @@ class EventIndex(_Lines[Seen]):
     __slots__ = ()
 
     def _all(self) -> Iterable[Seen]:
+        return self
+
+    def _seen(self, item: Seen) -> Seen:
+        return item
+
+    def __iter__(self) -> Iterator[Seen]:
         return (seen for line in self.lines.values() for seen in line.seens)
 
     def _put(self, lines: Lines, item: Seen) -> None:

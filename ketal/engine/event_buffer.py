@@ -1,4 +1,4 @@
-"""Events that a scope keeps, to be combined with later ones (DESIGN 4 and 6).
+"""Events that a scope keeps, to be combined with later ones.
 
 `find any` under CausalOrder keeps what may be a later step of a match that an
 earlier step is still missing from, and every pattern under CausalOrder keeps
@@ -12,9 +12,11 @@ The one rule: an event is kept, or its loss is an overflow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ketal.engine.causal_index import EventIndex
-from ketal.engine.configurations import Machine, Seen
+from ketal.engine.configurations import Seen, SeenTable
+from ketal.engine.machine import Machine
 from ketal.engine.windows import Expiring, Window
 from ketal.model.limits import Limits
 from ketal.model.values import Key
@@ -42,10 +44,10 @@ class Uses:
         self._machine = machine
         self._steps = steps
         self._use: dict[int, tuple[bool, bool]] = {}
-        self.values = {n: self._value(n) for n in machine.register_values}
+        self.values = {n: self._value(n) for n in machine.relations.register_values}
 
     def _value(self, number: int) -> Callable[[Seen], Key | None]:
-        return lambda seen: self._machine.event_value(number, seen.event)
+        return lambda seen: self._machine.relations.event_value(number, seen.event)
 
     def of(self, mask: int) -> tuple[bool, bool]:
         """Return whether an event with this mask may be a step but a first one, break a `not`."""
@@ -62,7 +64,7 @@ class Uses:
         return use
 
 
-class Kept:
+class EventBuffer:
     """The events that one scope's `find` keeps.
 
     Parameters
@@ -94,11 +96,11 @@ class Kept:
 
     def index(self, mask: int, nodes: Iterable[str] = ()) -> EventIndex:
         """Return the events kept with a mask; `nodes` are looked through in this order."""
-        found = self.by_mask.get(mask)
-        if found is None:
+        index = self.by_mask.get(mask)
+        if index is None:
             timed = self._window.us is not None
-            found = self.by_mask[mask] = EventIndex(self._uses.values, timed=timed, nodes=nodes)
-        return found
+            index = self.by_mask[mask] = EventIndex(self._uses.values, timed=timed, nodes=nodes)
+        return index
 
     def offer(self, seen: Seen) -> bool:
         """Keep an event if it may be of use; return False if there is no room for it."""
@@ -156,3 +158,27 @@ class Kept:
     def _drop(self, seen: Seen) -> None:
         self.by_mask[seen.mask].remove(seen)
         del self.events[seen.place]
+
+    # --- state ---
+
+    def save(self, seens: SeenTable) -> Any:
+        """Return the buffer as plain data; `seens` numbers its events."""
+        masks = [[mask, list(index.lines)] for mask, index in self.by_mask.items()]
+        return [[seens.number(seen) for seen in self.events.values()], masks]
+
+    def load(self, value: Any, seens: SeenTable) -> None:
+        """Put what `save` gave into a fresh buffer."""
+        numbers, masks = value
+        for mask, nodes in masks:
+            self.index(mask, nodes)
+        for number in numbers:
+            self.put(seens[number])
+
+    def validate_state(self) -> None:
+        """Assert that the indexes hold the events, and that those that only break are known."""
+        indexed = [seen for index in self.by_mask.values() for seen in index]
+        assert sorted(seen.place for seen in indexed) == sorted(self.events)
+        assert all(self.events[seen.place] is seen for seen in indexed)
+        assert self.breakers.keys() <= self.events.keys()
+        for index in self.by_mask.values():
+            index.validate_state()

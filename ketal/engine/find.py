@@ -1,18 +1,19 @@
-"""What both engines of a `find` share: where partial matches are kept (DESIGN 4, 6).
+"""What both engines of a `find` share: where partial matches are kept.
 
-The one rule: a partial match is kept once; what there is no room for is counted.
+The one rule: a partial match is kept once, under its state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.engine.causal_index import PriorIndex
-from ketal.engine.configurations import Configuration, Machine, Plan, Seen, SubPlan, Targets
-from ketal.engine.event_buffer import Kept, Uses
+from ketal.engine.configurations import Configuration, Seen, SeenTable
+from ketal.engine.event_buffer import EventBuffer, Uses
+from ketal.engine.machine import Machine, Plan, SubPlan, Targets
 from ketal.engine.negation import broken
-from ketal.engine.partial_matches import Found, Live, Partial, Taken, joined, rank
+from ketal.engine.partial_matches import Findings, Live, Partial, Run, Taken, joined, rank
 from ketal.engine.windows import Expiring, Firsts, Window
 from ketal.model.limits import Limits
 from ketal.model.values import Key
@@ -61,7 +62,9 @@ class Setup:
         self.windowed = self.window.us is not None or self.window.events is not None
         self.joins = machine.compiled.causal and machine.compiled.strategy == "any"
         nots = not machine.arrival and bool(machine.automaton.nots)
-        self.partial_values = {n: _of_partial(v) for n, v in machine.register_values.items()}
+        self.partial_values = {
+            n: _of_partial(v) for n, v in machine.relations.register_values.items()
+        }
         self.uses = Uses(machine, steps=self.joins) if self.joins or nots else None
 
 
@@ -79,7 +82,7 @@ class Find:
     """
 
     __slots__ = (
-        "_expiring", "_partial_values", "by_state", "firsts", "kept", "limits", "live",
+        "_expiring", "_partial_values", "buffer", "by_state", "firsts", "limits", "live",
         "machine", "partials", "window", "windowed",
     )  # fmt: skip
 
@@ -93,14 +96,14 @@ class Find:
         self.partials = 0
         self._partial_values = setup.partial_values
         self.firsts = Firsts(self.window)
-        self.kept: Kept | None = None
+        self.buffer: EventBuffer | None = None
         if setup.uses is not None:
-            self.kept = Kept(setup.uses, self.limits, self.window)
+            self.buffer = EventBuffer(setup.uses, self.limits, self.window)
         self._expiring: Expiring[Partial] = Expiring()
 
     def idle(self) -> bool:
         """Return whether nothing that was offered matters to what comes."""
-        return not self.partials and not self.kept and not self.firsts.waiting
+        return not self.partials and not self.buffer and not self.firsts.waiting
 
     # --- looking ---
 
@@ -117,15 +120,15 @@ class Find:
 
     def _value(self, key: int | None, seen: Seen) -> Key | None:
         """Return an event's value of a key, None for no key."""
-        return None if key is None else self.machine.event_value(key, seen.event)
+        return None if key is None else self.machine.relations.event_value(key, seen.event)
 
     def _decide(self, sub: SubPlan, partial: Partial, seen: Seen) -> Targets:
         machine = self.machine
         configuration = partial.configuration
         if not machine.arrival and machine.pending[configuration.state]:
-            assert self.kept is not None
-            bars = broken(machine, partial, seen, self.kept.by_mask)
-            configuration = configuration._replace(bars=bars)
+            assert self.buffer is not None
+            flags = broken(machine, partial, seen, self.buffer.by_mask)
+            configuration = configuration._replace(broken=flags)
         return machine.decide(sub, configuration, seen)
 
     # --- extending ---
@@ -138,12 +141,12 @@ class Find:
         seen: Seen,
         born: list[Partial],
         matches: list[Taken],
-        found: Found,
+        findings: Findings,
     ) -> None:
         """Extend a partial match by an event; what goes on in a run finds its room there."""
         machine, run, join = self.machine, parent.run, parent.join
         taken = (*parent.taken, (step, seen))
-        found.moves.append((parent.configuration.state, step, target, seen))
+        findings.moves.append((parent.configuration.state, step, target, seen))
         if target in machine.automaton.finals:
             matches.append(taken)
             if run is not None:
@@ -151,7 +154,7 @@ class Find:
         if not machine.has_way_on[target]:
             return
         if run is None and not self.has_room(born):
-            found.overflow("runs_max", PARTIALS)
+            findings.overflow("runs_max", PARTIALS)
             return
         configuration = machine.take(parent.configuration, step, target, seen)
         if join is not None:
@@ -165,7 +168,7 @@ class Find:
         return self.live.count + len(born) < self.limits.runs_max
 
     def gives_up(
-        self, sub: SubPlan, groups: Sequence[Any], born: list[Partial], found: Found
+        self, sub: SubPlan, groups: Sequence[Any], born: list[Partial], findings: Findings
     ) -> bool:
         """Return whether there is no room for what groups of partial matches would become.
 
@@ -173,22 +176,22 @@ class Find:
         """
         if sub.completes or self.has_room(born):
             return False
-        found.overflow("runs_max", PARTIALS, sum(len(g) if g else 1 for g in groups))
+        findings.overflow("runs_max", PARTIALS, sum(len(g) if g else 1 for g in groups))
         return True
 
     def index(self, state: int, nodes: tuple[str, ...] = ()) -> PriorIndex:
         """Return the partial matches of a state; `nodes` are looked through in this order."""
-        found = self.by_state.get(state)
-        if found is None:
-            found = self.by_state[state] = PriorIndex(
+        index = self.by_state.get(state)
+        if index is None:
+            index = self.by_state[state] = PriorIndex(
                 self._partial_values, timed=self.window.us is not None, nodes=nodes
             )
-        return found
+        return index
 
     def put(self, partial: Partial) -> None:
         """Keep a partial match."""
         self.index(partial.configuration.state).add(partial)
-        partial.kept = True
+        partial.indexed = True
         self.partials += 1
         self.live.count += 1
         if partial.run is not None:
@@ -197,21 +200,21 @@ class Find:
             self._expiring.add(self.window.low(partial), partial)
 
     def take_out(self, partial: Partial) -> None:
-        """Let go of a partial match."""
+        """Remove a partial match."""
         self.by_state[partial.configuration.state].remove(partial)
-        partial.kept = False
+        partial.indexed = False
         self.partials -= 1
         self.live.count -= 1
         if partial.run is not None:
             del partial.run.partials[partial]
 
-    def _offered(self, seen: Seen, found: Found) -> None:
+    def _offered(self, seen: Seen, findings: Findings) -> None:
         """Keep an event for those to come."""
-        if self.kept is None:
+        if self.buffer is None:
             return
-        if not self.kept.offer(seen):
-            found.overflow("candidates_max", "events to combine with later ones")
-        self.kept.sweep(self._oldest_prior)
+        if not self.buffer.offer(seen):
+            findings.overflow("candidates_max", "events to combine with later ones")
+        self.buffer.sweep(self._oldest_prior)
 
     def _oldest_prior(self) -> int | None:
         places = (p.prior.place for index in self.by_state.values() for p in index)
@@ -220,41 +223,82 @@ class Find:
     # --- windows ---
 
     def _expire(self, last: int) -> None:
-        """Let go of what counts from `last` or before."""
+        """Remove what counts from `last` or before."""
         for partial in self._expiring.passed(last):
-            if partial.kept:
+            if partial.indexed:
                 self.take_out(partial)
-        if self.kept is not None:
-            self.kept.expire(last)
+        if self.buffer is not None:
+            self.buffer.expire(last)
 
-    def advance(self, watermark_us: int, found: Found) -> None:
+    def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
         if self.window.us is not None:
             last = watermark_us - self.window.us
-            self.firsts.expire_times(last, found)
+            self.firsts.expire_times(last, findings)
             self._expire(last)
 
-    def end(self, found: Found) -> None:
+    def end(self, findings: Findings) -> None:
         """End every window: nothing comes any more."""
         if self.windowed:
-            self.firsts.end(found)
+            self.firsts.end(findings)
 
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
-        times = [self.firsts.earliest(), self._expiring.earliest(lambda partial: partial.kept)]
-        if self.kept is not None:
-            times.append(self.kept.earliest())
+        times = [self.firsts.earliest(), self._expiring.earliest(lambda partial: partial.indexed)]
+        if self.buffer is not None:
+            times.append(self.buffer.earliest())
         return min((time for time in times if time is not None), default=None)
+
+    # --- state ---
+
+    def save(self, seens: SeenTable) -> dict[str, Any]:
+        """Return the run as plain data; `seens` numbers its events."""
+        return {
+            "partials": [p.save(seens) for index in self.by_state.values() for p in index],
+            "firsts": self.firsts.save(seens),
+            # The order in which they are looked through, those that are empty now included:
+            # it is the order of the matches that one event completes.
+            "states": [[state, list(index.lines)] for state, index in self.by_state.items()],
+            "buffer": None if self.buffer is None else self.buffer.save(seens),
+        }
+
+    def load(self, value: dict[str, Any], seens: SeenTable) -> None:
+        """Put what `save` gave into a fresh run."""
+        for state, nodes in value["states"]:
+            self.index(state, nodes)
+        if self.buffer is not None:
+            self.buffer.load(value["buffer"], seens)
+        runs = self._load_runs(value, seens)
+        for row in value["partials"]:
+            self.put(Partial.load(row, seens, runs))
+        self.firsts.load(value["firsts"], seens)
+
+    def _load_runs(self, value: dict[str, Any], seens: SeenTable) -> Mapping[int, Run]:
+        """Put in the runs that partial matches belong to; return them by their first events."""
+        return {}
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module, and those of what is kept."""
+        assert self.partials == sum(index.count for index in self.by_state.values())
+        for state, index in self.by_state.items():
+            index.validate_state()
+            assert index.count == len(set(index))
+            for partial in index:
+                assert partial.configuration.state == state
+                partial.validate_state()
+                self.window.validate_state(partial)
+        if self.buffer is not None:
+            self.buffer.validate_state()
 
     # --- matches ---
 
-    def _complete(self, found: Found, matches: list[Taken]) -> None:
-        """Put the matches that an event completed into `found`, mirror images removed."""
+    def _complete(self, findings: Findings, matches: list[Taken]) -> None:
+        """Put the matches that an event completed into `findings`, mirror images removed."""
         over = len(matches) - self.limits.matches_per_event_max
         if over > 0:
-            found.overflow("matches_per_event_max", "matches of one event", over)
+            findings.overflow("matches_per_event_max", "matches of one event", over)
             del matches[self.limits.matches_per_event_max :]
-        found.matches.extend(
+        findings.matches.extend(
             self._without_mirrors(matches) if self.machine.automaton.mirrors else matches
         )
 

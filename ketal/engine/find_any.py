@@ -1,4 +1,4 @@
-"""`find any` under CausalOrder: matches that the partial order alone defines (DESIGN 4).
+"""`find any` under CausalOrder: matches that the partial order alone defines.
 
 An event extends the partial matches that are there, and each new one is
 extended at once with the events that came before it in the order offered and
@@ -11,9 +11,10 @@ The one rule: each (step, event) sequence is made once.
 from __future__ import annotations
 
 from ketal.engine.causal_index import Line
-from ketal.engine.configurations import Seen, SubPlan
+from ketal.engine.configurations import Seen
 from ketal.engine.find import PARTIALS, Find
-from ketal.engine.partial_matches import Found, Partial, Taken
+from ketal.engine.machine import SubPlan
+from ketal.engine.partial_matches import Findings, Partial, Taken
 
 
 class JoinFind(Find):
@@ -21,31 +22,31 @@ class JoinFind(Find):
 
     __slots__ = ()
 
-    def offer(self, seen: Seen) -> Found:
+    def offer(self, seen: Seen) -> Findings:
         """Take one event."""
-        found = Found()
+        findings = Findings()
         if self.window.events is not None:
             last = seen.place - self.window.events
-            self.firsts.expire_places(last, found)
+            self.firsts.expire_places(last, findings)
             self._expire(last)
         matches: list[Taken] = []
         born: list[Partial] = []
         for state, index in self.by_state.items():
             if index.count:
-                self._extend(state, seen, born, matches, found)
-        self._start(seen, born, matches, found)
+                self._extend(state, seen, born, matches, findings)
+        self._start(seen, born, matches, findings)
         # Each new partial match goes on with what was offered before this event.
         at = 0
         while at < len(born) and len(matches) <= self.limits.matches_per_event_max:
-            self._back(born[at], born, matches, found)
+            self._back(born[at], born, matches, findings)
             at += 1
         for partial in born:
             self.put(partial)
-        self._offered(seen, found)
+        self._offered(seen, findings)
         if self.windowed:
             self.firsts.matched(matches)
-        self._complete(found, matches)
-        return found
+        self._complete(findings, matches)
+        return findings
 
     # --- extending ---
 
@@ -55,7 +56,7 @@ class JoinFind(Find):
         seen: Seen,
         born: list[Partial],
         matches: list[Taken],
-        found: Found,
+        findings: Findings,
     ) -> None:
         plan = self.machine.plan(state, seen.mask)
         if plan is None:
@@ -64,7 +65,7 @@ class JoinFind(Find):
         for sub, groups in self._candidates(state, plan, seen):
             if sub is plan.after and plan.reads_prior:
                 continue
-            if self.gives_up(sub, groups, born, found):
+            if self.gives_up(sub, groups, born, findings):
                 continue
             constant = sub.constant
             for group in groups:
@@ -75,10 +76,10 @@ class JoinFind(Find):
                     targets = constant or self._decide(sub, partial, seen)
                     if targets and self.window.fits(partial, seen):
                         for step, target in targets:
-                            self._born(partial, step, target, seen, born, matches, found)
+                            self._born(partial, step, target, seen, born, matches, findings)
 
     def _back(
-        self, partial: Partial, born: list[Partial], matches: list[Taken], found: Found
+        self, partial: Partial, born: list[Partial], matches: list[Taken], findings: Findings
     ) -> None:
         """Extend a new partial match with the events offered before its last one."""
         machine = self.machine
@@ -88,14 +89,14 @@ class JoinFind(Find):
         if self.window.us is not None:
             assert partial.high_us is not None
             oldest_us = partial.high_us - self.window.us
-        assert self.kept is not None
-        for mask, index in self.kept.by_mask.items():
+        assert self.buffer is not None
+        for mask, index in self.buffer.by_mask.items():
             plan = machine.plan(partial.configuration.state, mask)
             if plan is None:
                 continue
             value = None
             if plan.key is not None:
-                value = machine.register_values[plan.key](partial.configuration)
+                value = machine.relations.register_values[plan.key](partial.configuration)
             for node, line in index.among(plan.key, value):
                 # What is up to `low` happened-before some event taken, or is one.
                 low = line.past(join.get(node, 0))
@@ -105,15 +106,15 @@ class JoinFind(Find):
                     continue
                 if not plan.reads_prior:
                     assert plan.unbound is not None
-                    self._each(plan.unbound, line, low, None, partial, born, matches, found)
+                    self._each(plan.unbound, line, low, None, partial, born, matches, findings)
                     continue
                 high = (
                     low if node == prior.node else line.knows_from(prior.node, prior.counter, low)
                 )
                 if plan.concurrent is not None and high > low:
-                    self._each(plan.concurrent, line, low, high, partial, born, matches, found)
+                    self._each(plan.concurrent, line, low, high, partial, born, matches, findings)
                 if plan.before is not None:
-                    self._each(plan.before, line, high, None, partial, born, matches, found)
+                    self._each(plan.before, line, high, None, partial, born, matches, findings)
 
     def _each(
         self,
@@ -124,18 +125,20 @@ class JoinFind(Find):
         partial: Partial,
         born: list[Partial],
         matches: list[Taken],
-        found: Found,
+        findings: Findings,
     ) -> None:
         constant = sub.constant
-        if self.gives_up(sub, line.items[low:high], born, found):
+        if self.gives_up(sub, line.items[low:high], born, findings):
             return
         for seen in line.seens[low:high]:
             targets = constant or self._decide(sub, partial, seen)
             if targets and self.window.fits(partial, seen):
                 for step, target in targets:
-                    self._born(partial, step, target, seen, born, matches, found)
+                    self._born(partial, step, target, seen, born, matches, findings)
 
-    def _start(self, seen: Seen, born: list[Partial], matches: list[Taken], found: Found) -> None:
+    def _start(
+        self, seen: Seen, born: list[Partial], matches: list[Taken], findings: Findings
+    ) -> None:
         machine = self.machine
         plan = machine.plan(0, seen.mask)
         if plan is None or plan.unbound is None:
@@ -146,12 +149,18 @@ class JoinFind(Find):
             self.firsts.add(seen, targets[0][0])
         for step, target in targets:
             taken = ((step, seen),)
-            found.moves.append((0, step, target, seen))
+            findings.moves.append((0, step, target, seen))
             if target in machine.automaton.finals:
                 matches.append(taken)
             if machine.has_way_on[target]:
                 if not self.has_room(born):
-                    found.overflow("runs_max", PARTIALS)
+                    findings.overflow("runs_max", PARTIALS)
                     continue
                 after = machine.take(configuration, step, target, seen)
                 born.append(Partial(after, taken, None, seen.clock, None))
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module, and those of what is kept."""
+        super().validate_state()
+        taken = [partial.taken for index in self.by_state.values() for partial in index]
+        assert len(set(taken)) == len(taken)

@@ -1,9 +1,9 @@
-"""What a pattern's runs were not offered, and what that puts in doubt (DESIGN 5).
+"""What a pattern's runs were not offered, and what that makes uncertain.
 
 An event is *missed* that was declared lost, was late or was refused. Of a lost one only the
 dot is known, so it may have belonged to any scope; one that was late or refused says itself
-to which scope it belongs, or to none. So a scope's verdicts are in doubt for the sake of the
-same events whether all scopes are judged by one, or each in a part of its own (DESIGN 7).
+to which scope it belongs, or to none. So a scope's verdicts are uncertain for the sake of the
+same events whether all scopes are judged by one, or each in a part of its own.
 
 The rule, in two sentences. A match is uncertain if an event that is missed, and may be of its
 scope, is in the past of one of its events, or, where there is one order, may have stood
@@ -12,9 +12,10 @@ vain is uncertain if any event is missed that may be of its scope, and where the
 may have stood before the end.
 
 At most `most` events are remembered by name, and of each node the lowest counter of those that
-are forgotten, which stands for all of them in every scope.
+are evicted, which stands for all of them in every scope.
 
-The one rule: what is forgotten puts more in doubt, never less.
+The one rule: each event that is remembered is in the set of its scope, in that of all scopes,
+or of no scope; what is known of its place is in the order of places, once.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
-import json
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ketal.model.dot_set import DotSet
@@ -51,32 +51,38 @@ class Losses:
         How many are remembered.
     placed : bool
         Whether there is one order, in which a missed event has a place.
+    past_matters : bool
+        Whether a match is uncertain for what was missed in the past of its events.
 
     Attributes
     ----------
     some : bool
         Whether any event was missed so far.
+    awaited : callable, or None
+        Gives the dots that a stream knows of and has not seen, where runs wait for none of them.
     """
 
     __slots__ = (
-        "_any", "_by_scope", "_closed", "_forgotten", "_merged", "_open", "_places", "_scopes",
-        "_unplaced", "most", "placed", "some",
+        "_any", "_by_scope", "_closed", "_evicted", "_merged", "_open", "_places", "_scopes",
+        "_unplaced", "awaited", "most", "past_matters", "placed", "some",
     )  # fmt: skip
 
-    def __init__(self, most: int, *, placed: bool = False) -> None:
+    def __init__(self, most: int, *, placed: bool = False, past_matters: bool = True) -> None:
         self.most = most
         self.placed = placed
+        self.past_matters = past_matters
+        self.awaited: Callable[[], Iterable[Dot]] | None = None
         self.some = False
         # Each dot with its scope: a name, None for none, ANY where it is not known; oldest first.
         self._scopes: dict[Dot, ScopeName | None] = {}
         self._any = DotSet()
         self._by_scope: dict[ScopeName, DotSet] = {}
-        self._forgotten: dict[str, int] = {}
+        self._evicted: dict[str, int] = {}
         # Places that a dot is not before, and not after (None: not known yet).
         self._places: dict[Dot, tuple[Key, Key | None]] = {}
         self._open: list[tuple[Key, Dot]] = []  # those whose second is not known, by the first
         self._closed: list[tuple[Key, Key, Dot]] = []  # the others, by the second
-        # Of those whose places are forgotten: what none is before, and one of them.
+        # Of those whose places are evicted: what none is before, and one of them.
         self._merged: tuple[Key, Dot] | None = None
         self._unplaced: dict[str, list[int]] = {}  # counters whose second is not known, heaps
 
@@ -94,7 +100,7 @@ class Losses:
         Returns
         -------
         int
-            How many others were forgotten.
+            How many others were evicted.
         """
         if low is not None and self.placed:
             self._place(dot, low, None)
@@ -112,7 +118,7 @@ class Losses:
         return self._bounded()
 
     def drop(self, dot: Dot) -> None:
-        """Remove an event that came again; what stands for those that are forgotten stays."""
+        """Remove an event that came again; what stands for those that are evicted stays."""
         self._remove(dot)
         self._displace(dot)
 
@@ -142,8 +148,8 @@ class Losses:
         while len(self._scopes) > self.most:
             dot = next(iter(self._scopes))
             self._remove(dot)
-            lowest = self._forgotten.get(dot.node, dot.counter)
-            self._forgotten[dot.node] = min(lowest, dot.counter)
+            lowest = self._evicted.get(dot.node, dot.counter)
+            self._evicted[dot.node] = min(lowest, dot.counter)
             count += 1
         return count
 
@@ -187,7 +193,7 @@ class Losses:
             if not counters:
                 del self._unplaced[node]
 
-    # --- what is in doubt ---
+    # --- what is uncertain ---
 
     def _concerns(self, dot: Dot, scope: ScopeName) -> bool:
         known = self._scopes.get(dot, ANY)
@@ -195,6 +201,10 @@ class Losses:
 
     def ended(self, scope: ScopeName, upto: Key | None = None) -> tuple[Dot, ...]:
         """Return what a scope may have waited for in vain, up to a place (None: the end)."""
+        dots = self._ended(scope, upto) if self.some else NO_DOTS
+        return dots if self.awaited is None else first(heapq.merge(dots, self.awaited()))
+
+    def _ended(self, scope: ScopeName, upto: Key | None) -> tuple[Dot, ...]:
         of_scope = self._by_scope.get(scope, ())
         dots: Iterable[Dot] = heapq.merge(self._any, of_scope)
         if upto is not None and self._places:
@@ -203,7 +213,7 @@ class Losses:
 
     def before(self, scope: ScopeName, clocks: Iterable[Mapping[str, int]]) -> tuple[Dot, ...]:
         """Return what is missed, and may be of a scope, in the past of one of some clocks."""
-        if not self.some:
+        if not (self.some and self.past_matters):
             return NO_DOTS
         clock = joined(clocks)
         dots: list[Iterable[Dot]] = [self._any.before(clock)]
@@ -224,10 +234,10 @@ class Losses:
         return first((*merged, *first(dot for dot in dots if self._concerns(dot, scope))))
 
     def _standing(self, clock: Mapping[str, int] | None = None) -> tuple[Dot, ...]:
-        """Return what stands for those that are forgotten, of all or of those in a past."""
+        """Return what stands for those that are evicted, of all or of those in a past."""
         return first(
             Dot(node, counter)
-            for node, counter in sorted(self._forgotten.items())
+            for node, counter in sorted(self._evicted.items())
             if clock is None or counter <= clock.get(node, 0)
         )
 
@@ -237,37 +247,49 @@ class Losses:
 
     # --- state ---
 
-    def state(self) -> Any:
+    def save(self) -> Any:
         """Return the state as plain data."""
-        rows = []
-        for dot, scope in self._scopes.items():
-            written: Any = 0 if scope is ANY else None
-            if scope is not ANY and scope is not None:
-                written = json.dumps([value for _, value in scope])
-            rows.append([list(dot), written])
-        places = [
-            [list(dot), *(None if key is None else [str(key[0]), *key[1:]] for key in keys)]
-            for dot, keys in self._places.items()
-        ]
-        merged = self._merged and [str(self._merged[0][0]), *self._merged[0][1:], *self._merged[1]]
-        return [rows, dict(self._forgotten), places, merged]
+        rows = [[dot, _saved_scope(scope)] for dot, scope in self._scopes.items()]
+        places = [[dot, *keys] for dot, keys in self._places.items()]
+        return [rows, dict(self._evicted), places, self._merged, self.past_matters]
 
-    def restore(self, state: Any) -> int:
-        """Take on a state that `state` gave; return how many a smaller limit forgets."""
-        rows, self._forgotten, places, merged = state
-        self.some = bool(rows or self._forgotten or places or merged)
-        for dot, written in rows:
-            scope = None if written is None else ANY
-            if isinstance(written, str):
-                scope = tuple(map(keyed, json.loads(written)))
+    def load(self, value: Any) -> int:
+        """Put what `save` gave into a fresh object; return how many a smaller limit evicts."""
+        rows, self._evicted, places, merged, self.past_matters = value
+        self.some = bool(rows or self._evicted or places or merged)
+        for dot, saved in rows:
+            scope = ANY if saved == 0 else None if saved is None else tuple(map(keyed, saved))
             self._put(Dot(*dot), scope)
         if merged is not None:
-            total, node, counter, *dot = merged
-            self._merged = (int(total), node, counter), Dot(*dot)
+            key, dot = merged
+            self._merged = tuple(key), Dot(*dot)
         for dot, low, high in places:
-            last = None if high is None else (int(high[0]), *high[1:])
-            self._place(Dot(*dot), (int(low[0]), *low[1:]), last)
+            self._place(Dot(*dot), tuple(low), None if high is None else tuple(high))
         return self._bounded()
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        assert len(self._scopes) <= self.most
+        assert len(self._places) <= self.most
+        assert self.some or not (self._scopes or self._evicted or self._places)
+        assert sorted(self._any) == sorted(d for d, scope in self._scopes.items() if scope is ANY)
+        for name, dots in self._by_scope.items():
+            assert dots, "a set that is empty is removed"
+            assert sorted(dots) == sorted(d for d, scope in self._scopes.items() if scope == name)
+        own = {name for name in self._scopes.values() if name is not None and name is not ANY}
+        assert own == set(self._by_scope)
+        first_places = [(low, dot) for dot, (low, high) in self._places.items() if high is None]
+        assert self._open == sorted(first_places)
+        closed = [(high, low, d) for d, (low, high) in self._places.items() if high is not None]
+        assert self._closed == sorted(closed)
+        for low, dot in first_places:
+            assert dot.counter in self._unplaced[dot.node], (low, dot)
+
+
+def _saved_scope(scope: ScopeName | None) -> Any:
+    if scope is ANY:
+        return 0
+    return None if scope is None else [value for _, value in scope]
 
 
 def first(dots: Iterable[Dot]) -> tuple[Dot, ...]:

@@ -1,7 +1,7 @@
-"""`A not N B` under CausalOrder: an N after A bars every B after that N (DESIGN 4).
+"""`A not N B` under CausalOrder: an N after A makes the `not` broken for every B after that N.
 
-So B is barred by any N with A → N → B. Nothing is noted when an N comes: what
-lies between is looked for when a B does.
+So it is broken by any N with A → N → B, and what is concurrent with A or with B never counts.
+Nothing is recorded when an N comes: what lies between is looked for when a B does.
 
 - Where the event alone says whether it is an N, the last one of each node that
   B knows is the one that knows most. The clocks of these, joined once for each
@@ -11,8 +11,6 @@ lies between is looked for when a B does.
 
 All N between have been offered by then, as a pattern with `not` is offered
 events in an order that respects happened-before.
-
-The one rule: what is concurrent with A or with B never counts.
 """
 
 from __future__ import annotations
@@ -21,13 +19,14 @@ from collections.abc import Mapping
 
 from ketal.compiler.predicates import Formula
 from ketal.engine.causal_index import EventIndex, Line
-from ketal.engine.configurations import Bars, Known, Machine, Seen
+from ketal.engine.configurations import BrokenNots, Known, Seen
+from ketal.engine.machine import Machine
 from ketal.engine.partial_matches import Partial
 
 
 def broken(
     machine: Machine, partial: Partial, seen: Seen, events: Mapping[int, EventIndex]
-) -> Bars:
+) -> BrokenNots:
     """Return, for each `not` guard, whether an event between breaks it for this partial match.
 
     Parameters
@@ -41,15 +40,15 @@ def broken(
     events : mapping of int to EventIndex
         Mask to events offered, at least those that can break a `not`.
     """
-    bars = [False] * len(machine.automaton.nots)
+    flags = [False] * len(machine.automaton.nots)
     for number in machine.pending[partial.configuration.state]:
         known = seen.known.get(number)
         if known is None:
             known = seen.known[number] = _known(machine, number, seen, events)
-        bars[number] = known.after(partial.prior) or (
+        flags[number] = known.after(partial.prior) or (
             number in machine.relational_nots and _between(machine, number, partial, seen, events)
         )
-    return tuple(bars)
+    return tuple(flags)
 
 
 def _known(machine: Machine, number: int, seen: Seen, events: Mapping[int, EventIndex]) -> Known:
@@ -79,9 +78,9 @@ def _between(
         formula = machine.breaks(number, mask)
         if isinstance(formula, bool):
             continue
-        key, value = machine.key_of(formula), None
+        key, value = machine.relations.key_of((formula,)), None
         if key is not None:
-            value = machine.register_values[key](partial.configuration)
+            value = machine.relations.register_values[key](partial.configuration)
         for node, line in index.among(key, value):
             high = line.known_to(node, seen)
             at = (number, mask, node)
@@ -106,7 +105,7 @@ def _breaks(
     if not first:
         low = line.past(scanned) if scanned else line.after(at[2], partial.prior)
         for x in line.seens[low:high]:
-            if machine.meets(formula, partial.configuration, x):
+            if machine.holds(formula, partial.configuration, x):
                 first = x.counter
                 break
         if low < high:

@@ -1,10 +1,10 @@
-"""Partial matches, and what comes of them (DESIGN 4 and 6).
+"""Partial matches, and what comes of them.
 
 A partial match is a configuration together with the events taken. The runs of
 `find next` and `find strict` hold the partial matches that one event started;
 in `find any` each stands for itself.
 
-The one rule: what an event brought about is returned (`Found`), never acted on.
+The one rule: a partial match lies between the first and the last of the events it has taken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.configurations import Configuration, Seen, SeenTable
 
 Taken = tuple[tuple[int, Seen], ...]
 """What was bound, in order: (step number, event)."""
@@ -36,10 +36,10 @@ class Partial:
     ----------
     join : dict of str to int, or None
         What the events taken know together (`find any` under CausalOrder).
-    kept : bool
+    indexed : bool
         Whether it is in an index: what a window ended is not.
     broken : dict, or None
-        What has been learned of the events that break its pending `not` guards.
+        Which events break its pending `not` guards, as far as they were looked through.
     """
 
     __slots__ = (
@@ -47,8 +47,8 @@ class Partial:
         "configuration",
         "high_place",
         "high_us",
+        "indexed",
         "join",
-        "kept",
         "low_place",
         "low_us",
         "run",
@@ -67,7 +67,7 @@ class Partial:
         self.taken = taken
         self.run = run
         self.join = join
-        self.kept = False
+        self.indexed = False
         self.broken: dict[Any, tuple[int, int]] | None = None
         seen = taken[-1][1]
         time, place = seen.time_us, seen.place
@@ -88,21 +88,49 @@ class Partial:
         """The last event taken."""
         return self.taken[-1][1]
 
+    def save(self, seens: SeenTable) -> Any:
+        """Return the partial match as plain data; `seens` numbers its events."""
+        taken = [(step, seens.number(seen)) for step, seen in self.taken]
+        run = None if self.run is None else self.run.start.place
+        bounds = (self.low_us, self.high_us, self.low_place, self.high_place)
+        join = None if self.join is None else dict(self.join)
+        return (self.configuration.save(seens), taken, run, join, bounds)
+
+    @classmethod
+    def load(cls, value: Any, seens: SeenTable, runs: Mapping[int, Run]) -> Partial:
+        """Return the partial match that `save` gave, of one of some runs or of none."""
+        configuration, taken, run, join, bounds = value
+        partial = cls(
+            Configuration.load(configuration, seens),
+            tuple([(step, seens[number]) for step, number in taken]),
+            None if run is None else runs[run],
+            join,
+            None,
+        )
+        partial.low_us, partial.high_us, partial.low_place, partial.high_place = bounds
+        return partial
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        places = [seen.place for _, seen in self.taken]
+        assert (self.low_place, self.high_place) == (min(places), max(places))
+        assert self.indexed
+        assert self.run is None or self in self.run.partials
+
 
 class Run:
     """All partial matches of `find next` or `find strict` that one event started."""
 
-    __slots__ = ("matched", "over", "partials", "start")
+    __slots__ = ("matched", "partials", "start")
 
     def __init__(self, start: Seen) -> None:
         self.start = start
         self.partials: dict[Partial, None] = {}
         self.matched = False
-        self.over = False
 
 
 @dataclass(slots=True)
-class Found:
+class Findings:
     """What one event, or the passing of time, brought about in a scope.
 
     Attributes
@@ -123,7 +151,7 @@ class Found:
     moves: list[tuple[int, int, int, Seen]] = field(default_factory=list)
 
     def overflow(self, limit: str, given_up: str, times: int = 1) -> None:
-        """Say that a limit was reached."""
+        """Count what was given up for a limit."""
         at = (limit, given_up)
         self.overflows[at] = self.overflows.get(at, 0) + times
 

@@ -1,19 +1,20 @@
-"""Windows: `within 5 s`, `within 100 events` (DESIGN 3), and what they end.
+"""Windows: `within 5 s`, `within 100 events` and what they end.
 
-The one rule: a window is part of acceptance. An event that does not fit is not
-taken, whether or not the window's end has been heard of; ending it only lets go
-of what no later event can fit.
+A window is part of acceptance: an event that does not fit is not taken, whether or not the
+end of the window has been reached; ending it only removes what no later event can fit.
+
+The one rule: the events of a partial match fit into the window.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ketal.engine.configurations import Machine, Seen
-from ketal.engine.partial_matches import Found, Partial, Taken
+from ketal.engine.configurations import Seen, SeenTable
+from ketal.engine.machine import Machine
+from ketal.engine.partial_matches import Findings, Partial, Taken
 
 T = TypeVar("T")
 
@@ -47,6 +48,16 @@ class Window:
             return max(partial.high_place, place) - min(partial.low_place, place) < self.events
         return True
 
+    def validate_state(self, partial: Partial) -> None:
+        """Assert the rule of this module."""
+        if self.us is not None:
+            low, high = partial.low_us, partial.high_us
+            assert low is not None
+            assert high is not None
+            assert high - low < self.us
+        elif self.events is not None:
+            assert partial.high_place - partial.low_place < self.events
+
 
 class Expiring(Generic[T]):
     """What a window will end, by the time or place that it counts from."""
@@ -75,38 +86,8 @@ class Expiring(Generic[T]):
             yield heapq.heappop(self._heap)[2]
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Remove everything."""
         self._heap.clear()
-
-
-class EarliestAfter:
-    """The earliest time among a node's events that come after a counter.
-
-    Only an event with no earlier one after it can be the answer; those are kept, so
-    their times rise with their counters.
-    """
-
-    __slots__ = ("_counters", "_times")
-
-    def __init__(self) -> None:
-        self._counters: list[int] = []
-        self._times: list[int] = []
-
-    def add(self, counter: int, time_us: int) -> None:
-        """Put an event in."""
-        at = bisect_left(self._counters, counter)
-        if at < len(self._times) and self._times[at] <= time_us:
-            return
-        first = at
-        while first and self._times[first - 1] >= time_us:
-            first -= 1
-        self._counters[first:at] = [counter]
-        self._times[first:at] = [time_us]
-
-    def after(self, counter: int) -> int | None:
-        """Return the earliest time after a counter, None if nothing is."""
-        at = bisect_right(self._counters, counter)
-        return self._times[at] if at < len(self._times) else None
 
 
 class Firsts:
@@ -127,32 +108,43 @@ class Firsts:
             self._expiring.add(seen.time_us, seen.place)
 
     def matched(self, matches: Iterable[Taken]) -> None:
-        """Note that the events of these matches are in one."""
+        """Remove the events of these matches."""
         if self.waiting:
             for taken in matches:
                 for _, seen in taken:
                     self.waiting.pop(seen.place, None)
 
-    def expire_places(self, last: int, found: Found) -> None:
+    def expire_places(self, last: int, findings: Findings) -> None:
         """Time out what came at place `last` or before."""
         while self.waiting:
             place = next(iter(self.waiting))
             if place > last:
                 return
-            found.timed_out.append((self.waiting.pop(place),))
+            findings.timed_out.append((self.waiting.pop(place),))
 
-    def expire_times(self, last_us: int, found: Found) -> None:
+    def expire_times(self, last_us: int, findings: Findings) -> None:
         """Time out, in event-time order, what has time `last_us` or an earlier one."""
         for place in self._expiring.passed(last_us):
             if place in self.waiting:
-                found.timed_out.append((self.waiting.pop(place),))
+                findings.timed_out.append((self.waiting.pop(place),))
 
-    def end(self, found: Found) -> None:
+    def end(self, findings: Findings) -> None:
         """Time out everything."""
-        found.timed_out.extend((first,) for first in self.waiting.values())
+        findings.timed_out.extend((first,) for first in self.waiting.values())
         self.waiting.clear()
         self._expiring.clear()
 
     def earliest(self) -> int | None:
         """Return the first time that waits to be timed out."""
         return self._expiring.earliest(self.waiting.__contains__)
+
+    # --- state ---
+
+    def save(self, seens: SeenTable) -> Any:
+        """Return the events as plain data; `seens` numbers them."""
+        return [[step, seens.number(seen)] for step, seen in self.waiting.values()]
+
+    def load(self, value: Any, seens: SeenTable) -> None:
+        """Put in the events that `save` gave."""
+        for step, number in value:
+            self.add(seens[number], step)

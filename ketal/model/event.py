@@ -305,6 +305,16 @@ def decode_events(texts: Iterable[bytes]) -> list[Event] | None:
         return None
 
 
+def save_event(event: Event) -> tuple[Any, ...]:
+    """Return an event as plain data."""
+    return (event.node, event.type, event.clock, event.time, event.data, event.id)
+
+
+def load_event(value: Sequence[Any]) -> Event:
+    """Return the event that `save_event` gave."""
+    return CleanEvent(*value)
+
+
 CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
 _ABSENT: tuple[str, ...] = ("",)
 """Stands for absent members: no name is empty."""
@@ -386,7 +396,7 @@ _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 
 def content(event: Event) -> bytes:
     """Return an event's content as bytes: equal bytes for equal content."""
-    fields = (event.node, event.type, event.clock, event.time, event.data, event.id)
+    fields = save_event(event)
     try:
         return _pack(fields)
     except OverflowError:

@@ -19,7 +19,9 @@ from typing import Any
 
 import msgspec
 
-from ketal.engine.scopes import NEVER_US, Counts, PatternRun, one
+from ketal.engine.copies import NEVER_US
+from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.scopes import Counts
 from ketal.errors import EventError, SettingError, wrong_type
 from ketal.model.event import Control, Dot, Event, checked_log
 from ketal.model.limits import Limits
@@ -311,7 +313,7 @@ class _Execution:
         known: dict[str, int] = {}
         closed = self.admission.closed
         events = canonical(self.events)
-        passing = [r for r in self.runs if r.compiled.causal and r.ends_windows_early]
+        passing = [r for r in self.runs if r.compiled.causal and r.compiled.ends_windows_early]
         passed = _passed(events) if passing else ()
         for place, event in enumerate(events):
             for run in passing:
@@ -447,7 +449,7 @@ class _Execution:
         said: dict[Dot | None, list[Verdict]] = {}
         known = [e for e in self.events if number not in self.admission.refusing(e)]
         run.counts.strangers = len(self.events) - len(known)
-        lost = run.losses.dots() if run.past_counts else ()
+        lost = run.losses.dots() if run.losses.past_matters else ()
         for last, verdict in in_mode(run, known):
             doubted = self._doubted(verdict, lost)
             said.setdefault(None if last is None else last.dot, []).append(doubted)

@@ -256,7 +256,7 @@ class Intake:
             "upto": dict(sorted(self.upto.items())),
             "beyond": sorted(node for node, line in self.beyond.items() if line.count),
             "forgotten": dict(sorted(self.forgotten.items())),
-            **self.contents.state(),
+            **self.contents.save(),
         }
 
     def restore(
@@ -282,4 +282,4 @@ class Intake:
             if node in self.beyond:
                 self.beyond[node].put(number, chunk, self.upto.get(node, 0))
         self._beyond_count = sum(line.count for line in self.beyond.values())
-        self.contents.restore(state, contents)
+        self.contents.load(state, contents)

@@ -28,15 +28,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from ketal.analysis.parameters import text_of
-from ketal.engine.configurations import CheckRun
-from ketal.engine.scopes import PatternRun
+from ketal.engine.check_run import CheckRun
+from ketal.engine.pattern_run import PatternRun
 from ketal.errors import KetalError, StateError
-from ketal.model.event import Dot, Event
+from ketal.model.event import Dot, Event, load_event
 from ketal.model.limits import Limits
 from ketal.program import Program, compile
 from ketal.runtime.pattern_queues import PatternQueue
-from ketal.runtime.snapshots import decoded, read_event
-from ketal.runtime.state_records import Recorder, Records
+from ketal.runtime.recorder import Recorder
+from ketal.runtime.snapshots import decoded
+from ketal.runtime.state_records import Records
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ def standing(run: PatternRun) -> Iterator[Event]:
             for partial in index:
                 yield from (seen.event for _, seen in partial.taken)
         yield from (seen.event for _, seen in inner.firsts.waiting.values())
-        if inner.kept is not None:
-            breakers = inner.kept.breakers
-            yield from (s.event for place, s in inner.kept.events.items() if place not in breakers)
+        if inner.buffer is not None:
+            events, breakers = inner.buffer.events, inner.buffer.breakers
+            yield from (s.event for place, s in events.items() if place not in breakers)
 
 
 # --- what the execution keeps ---
@@ -126,12 +127,12 @@ def begin_anew(
     unchanged : collection of str
         The patterns that go on with their runs.
     membered : callable
-        As for `Recorder.restore`.
+        As for `Recorder.load`.
     """
-    recorder.restore_admission(read, membered)
+    recorder.load_admission(read, membered)
     recorder.admission.look_back()
     membered()
-    events = {number: read_event(row) for number, row in read.numbered("held")}
+    events = {number: load_event(row) for number, row in read.numbered("held")}
     table = [events.get(number) for number in range(max(events, default=-1) + 1)]
     saved = [SavedQueue(state, *state[2]) for state in read.all("queue")]
     for queue in recorder.queues.queues:
@@ -143,7 +144,7 @@ def begin_anew(
         queue.restore(fitting.state, table, refused)  # type: ignore[arg-type]
     told = {(what, Dot(*dot)): None for _, (what, dot) in read.numbered("told")}
     recorder.queues.restore(read.one("core")["queues"], told)
-    recorder.restore_patterns(read, unchanged)
+    recorder.load_patterns(read, unchanged)
 
 
 def _fitting(queue: PatternQueue, saved: Sequence[SavedQueue]) -> SavedQueue | None:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.scopes import Counts, PatternRun, one
+from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.scopes import Counts
 from ketal.errors import (
     EventError,
     NotAvailableError,
@@ -33,9 +34,10 @@ from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tal
 from ketal.runtime.identification import Admission
 from ketal.runtime.migration import begin_anew, records_of, standing, unchanged_patterns, written
 from ketal.runtime.pattern_queues import came_late, overflowed
+from ketal.runtime.recorder import Recorder
 from ketal.runtime.release import Queues
 from ketal.runtime.snapshots import changes, decoded, encoded
-from ketal.runtime.state_records import OTHERS, Recorder, Records
+from ketal.runtime.state_records import OTHERS, Records
 
 Handler = Callable[[Verdict], object]
 BATCH_EVENTS = 1_024
@@ -737,7 +739,7 @@ class Monitor:
                 begin_anew(recorder, read, unchanged, membered)
                 self._replaced = tuple(key for key in records if not key.startswith(OTHERS))
             else:
-                recorder.restore(read, membered)
+                recorder.load(read, membered)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
         if self._queues.waiting > self.limits.held_back_max:

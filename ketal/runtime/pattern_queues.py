@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ketal.engine.losses import ANY, Losses
-from ketal.engine.scopes import PatternRun, one
+from ketal.engine.pattern_run import PatternRun, one
 from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
@@ -407,7 +407,7 @@ class RestoringQueue(PatternQueue):
                 if lost and self._restorer.low(event):
                     # Its clock may be too low, so a match does not stand on its own events.
                     for run in self.runs:
-                        run.past_counts = True
+                        run.losses.past_matters = True
                         for dot in lost:
                             run.miss(dot)
                 out += self._offer(event)
@@ -439,11 +439,11 @@ class RestoringQueue(PatternQueue):
 
     def state(self, number: Callable[[Event], int]) -> list[Any]:
         """Return the state as plain data, refused events apart."""
-        return [*super().state(number), self._losses.state()]
+        return [*super().state(number), self._losses.save()]
 
     def restore(
         self, state: Sequence[Any], events: Sequence[Event], refused: Iterable[Any]
     ) -> None:
         """Restore what `state` returned."""
         super().restore(state, events, refused)
-        self._losses.restore(state[3])
+        self._losses.load(state[3])

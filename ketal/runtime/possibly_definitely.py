@@ -19,17 +19,20 @@ The one rule: the answer is exact, or `cuts_max` is named.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.configurations import CheckRun, Configuration, Machine, Seen
+from ketal.engine.check_run import CheckRun
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.copies import Copy
 from ketal.engine.losses import ScopeName
+from ketal.engine.machine import Machine
 from ketal.engine.partial_matches import Partial
-from ketal.engine.scopes import Kept, PatternRun, one
+from ketal.engine.pattern_run import PatternRun, one
 from ketal.errors import SettingError
 from ketal.model import syntax
 from ketal.model.event import Event, checked_log
@@ -45,7 +48,6 @@ from ketal.model.verdicts import (
 )
 from ketal.operators.causal_order import canonical
 from ketal.program import Program, checked_program
-from ketal.runtime.snapshots import copy_run
 
 Cut = tuple[int, ...]
 
@@ -124,7 +126,7 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
         setattr(run.counts, name, getattr(scopes.counts, name))
     place = {event.dot: number for number, event in enumerate(execution)}
     for scope, offered in scopes.offered.items():
-        shown = scopes.key_of(scope)
+        shown = scopes.scopes.key_of(scope)
         dots = {event.dot for event in offered}
         if run.compiled.pattern.deployment is not None:
             node = dict(shown)["node"]
@@ -306,7 +308,7 @@ class _Lattice:
         event = place, number
         if event not in state.steps:
             run = self._fresh(state.run.machine)
-            copy_run(state.run, run)
+            run.copy_from(state.run)
             decided = self._verdict(run, self.lines[self.nodes[place]][number])
             state.steps[event] = None if decided else self._interned(run)
         return state.steps[event]
@@ -361,26 +363,26 @@ class _Lattice:
                 inner = tuple(
                     sorted(self._partial(p) for i in scope.run.by_state.values() for p in i)
                 )
-                if scope.run.kept is not None:
-                    kept = scope.run.kept.events.values()
-                    inner = (inner, tuple(sorted(map(self._seen, kept))))
-            scopes.append((repr(scope.key), self._places(scope.places), inner))
+                if scope.run.buffer is not None:
+                    buffered = scope.run.buffer.events.values()
+                    inner = (inner, tuple(sorted(map(self._seen, buffered))))
+            scopes.append((repr(scope.key), self._places(scope.offered), inner))
         return tuple(sorted(scopes)), self._learning(run)
 
     def _learning(self, run: PatternRun) -> Any:
         """Return what the copies of nodes know, and what they may yet learn, in its order."""
-        if run.compiled.pattern.deployment is None:
+        if run.copies is None:
             return ()
-        copies = run.copies
+        copies: Mapping[str, Copy] = run.copies
         if self.scope is not None:
             node = dict(self.scope)["node"]
             copies = {node: copies[node]} if node in copies else {}
         known = {node: copy.known for node, copy in copies.items()}
-        kept = sorted((k for line in run.kept.values() for k in line.values()), key=_number)
+        unlearned = run.copies.unlearned()
         if self.scope is not None and known:
             (only,) = known.values()
-            kept = [k for k in kept if k.event.counter > only.get(k.event.node, 0)]
-        dots = tuple(k.event.dot for k in kept)
+            unlearned = [u for u in unlearned if u.event.counter > only.get(u.event.node, 0)]
+        dots = tuple(u.event.dot for u in unlearned)
         return tuple((n, tuple(sorted(k.items()))) for n, k in sorted(known.items())), dots
 
     def _places(self, count: int) -> int:
@@ -394,12 +396,8 @@ class _Lattice:
         if c.history is not None:
             parts = (c.history.first, c.history.last, c.history.join)
             history = tuple(tuple(sorted(part.items())) for part in parts)
-        return c.state, self._seen(c.prior), tuple(map(self._seen, c.bound)), history, c.bars
+        return c.state, self._seen(c.prior), tuple(map(self._seen, c.bound)), history, c.broken
 
     def _partial(self, p: Partial) -> tuple[Any, ...]:
         taken = tuple((step, *self._seen(seen)) for step, seen in p.taken)
         return self._configuration(p.configuration), taken
-
-
-def _number(kept: Kept) -> int:
-    return kept.number

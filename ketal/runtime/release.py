@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ketal.engine.scopes import PatternRun
+from ketal.engine.pattern_run import PatternRun
 from ketal.model import syntax
 from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits
@@ -284,7 +284,7 @@ def _missing_to(runs: Iterable[PatternRun], limits: Limits, arrived: Arrivals) -
         closed = pattern.topology is not None and not pattern.topology.open
         nodes = nodes_of(pattern.topology) if closed and pattern.topology is not None else None
         missing = MissingDots(arrived, gap.microseconds, limits.lost_max, nodes)
-        run.awaited = made.setdefault(missing.name, missing).dots
+        run.losses.awaited = made.setdefault(missing.name, missing).dots
     return list(made.values())
 
 

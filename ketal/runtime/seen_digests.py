@@ -1,10 +1,10 @@
-"""Digests of the last events' contents, which tell a duplicate from a contradiction (DESIGN 2).
+"""Digests of the last events' contents, which tell a duplicate from a contradiction.
 
-Of an event that was admitted the event is kept; of one that was restored, a digest and the clock.
-Of each node's first event the digest is kept for good: it tells a restart from a duplicate
+Of an event that was admitted the event is held; of one that was loaded, a digest and the clock.
+Of each node's first event the digest is held for good: it tells a restart from a duplicate
 (`ketal.operators.membership.incarnations`).
 
-The one rule: what is kept are the last `most` events.
+The one rule: of the last `most` events and of no other something is held.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WHOLE_CLOCK_ENTRIES = 8
 
 
 class Contents:
-    """What is kept of the last events.
+    """What is held of the last events.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Contents:
     Attributes
     ----------
     held : dict of (str, int) to (Event or bytes)
-        By node and counter, as they came; a digest instead of an event that was restored.
+        By node and counter, as they came; a digest instead of an event that was loaded.
     oldest : deque of (str, int)
         Its keys.
     firsts : dict of str to bytes
-        The digest of each node's first event, where that is no longer kept.
+        The digest of each node's first event, where the event was evicted.
     evicted : int
         How many were evicted.
     """
@@ -64,12 +64,12 @@ class Contents:
             known = held.pop(dot)
             self.evicted += 1
             if dot[1] == 1:
-                self.firsts[dot[0]] = _said(known)
+                self.firsts[dot[0]] = _digest_of(known)
             if clocks:
                 clocks.pop(dot, None)
 
     def clocks(self) -> Iterator[tuple[str, int, Clock]]:
-        """Yield node, counter and clock of what is kept, as it came."""
+        """Yield node, counter and clock of what is held, as it came."""
         for dot, known in self.held.items():
             clock = self._clock(dot, known)
             if clock is not None:
@@ -80,12 +80,12 @@ class Contents:
 
     def first_contents(self) -> dict[str, bytes]:
         """Return the digest of each node's event of counter 1, where it was seen."""
-        held = {node: _said(known) for (node, c), known in self.held.items() if c == 1}
+        held = {node: _digest_of(known) for (node, c), known in self.held.items() if c == 1}
         return {**self.firsts, **held}
 
     # --- state ---
 
-    def state(self) -> dict[str, Any]:
+    def save(self) -> dict[str, Any]:
         """Return what is small of the state."""
         return {"firsts": dict(sorted(self.firsts.items())), "evicted": self.evicted}
 
@@ -95,30 +95,37 @@ class Contents:
         return self.evicted + len(self.held)
 
     def newest(self, since: int) -> list[Row]:
-        """Return what is kept of those that were taken in after the first `since`, as they came."""
+        """Return the rows of those that were taken in after the first `since`, as they came."""
         count = self.taken - max(since, self.evicted)
         held = list(itertools.islice(reversed(self.held.items()), count))
         held.reverse()
-        return [(*dot, _said(known), self._clock(dot, known)) for dot, known in held]
+        return [(*dot, _digest_of(known), self._clock(dot, known)) for dot, known in held]
 
-    def restore(self, state: dict[str, Any], rows: Iterable[Row]) -> None:
-        """Restore a state, where nothing is kept yet; `rows` are what `newest` gave."""
-        self.firsts, self.evicted = state["firsts"], state["evicted"]
-        for node, counter, said, clock in rows:
+    def load(self, value: dict[str, Any], rows: Iterable[Row]) -> None:
+        """Put what `save` gave, and the rows that `newest` gave, into a fresh object."""
+        self.firsts, self.evicted = value["firsts"], value["evicted"]
+        for node, counter, content_digest, clock in rows:
             dot = (node, counter)
-            self.held[dot] = said
+            self.held[dot] = content_digest
             if clock is not None:
                 self._clocks[dot] = clock
         self.oldest.extend(self.held)
         self.evict()
 
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        assert len(self.held) <= self.most
+        assert list(self.held) == list(self.oldest)
+        assert all(isinstance(self.held[dot], bytes) for dot in self._clocks)
+        assert not any((node, 1) in self.held for node in self.firsts)
 
-def _said(known: Event | bytes) -> bytes:
+
+def _digest_of(known: Event | bytes) -> bytes:
     return known if isinstance(known, bytes) else digest(known)
 
 
-def write_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
-    """Return what is kept of events as plain data, column by column; `read_rows` reads it.
+def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
+    """Return rows as plain data, column by column; `load_rows` reads it.
 
     Parameters
     ----------
@@ -129,9 +136,9 @@ def write_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
     """
     names: dict[str, int] = {}
     codes = [names.setdefault(node, len(names)) for node, _, _, _ in rows]
-    said = b"".join([said for _, _, said, _ in rows])
+    digests = b"".join([row[2] for row in rows])
     written = _encode(list(_changed(rows))) if clocks else b""
-    return [list(names), codes, [counter for _, counter, _, _ in rows], said, written]
+    return [list(names), codes, [counter for _, counter, _, _ in rows], digests, written]
 
 
 def _changed(rows: Iterable[Row]) -> Iterator[Any]:
@@ -147,15 +154,15 @@ def _changed(rows: Iterable[Row]) -> Iterator[Any]:
             yield changed, sorted(before.keys() - clock.keys())
 
 
-def read_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
-    """Yield what `write_rows` wrote of events, with their clocks where those are of interest."""
-    names, codes, counters, said, clocks_written = written
+def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
+    """Yield what `save_rows` wrote of events, with their clocks where those are of interest."""
+    names, codes, counters, digests, clocks_written = written
     known: Iterator[Clock | None] = itertools.repeat(None, len(codes))
     if clocks and clocks_written:
         known = _clocks_of(names, codes, clocks_written)
-    places = range(0, len(said), DIGEST_BYTES)
+    places = range(0, len(digests), DIGEST_BYTES)
     for code, counter, place, clock in zip(codes, counters, places, known, strict=True):
-        yield names[code], counter, said[place : place + DIGEST_BYTES], clock
+        yield names[code], counter, digests[place : place + DIGEST_BYTES], clock
 
 
 def _clocks_of(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:

@@ -35,8 +35,8 @@ from ketal.runtime.deduplication import Tally
 from ketal.runtime.migration import Before, records_of, saved_program
 from ketal.runtime.monitor import Monitor
 from ketal.runtime.snapshots import decoded, encoded
+from ketal.runtime.state_records import FORMAT
 
-FORMAT = 1
 HEAD = b"draining"
 """The record that a job drains."""
 BEFORE = b"draining/before"

@@ -25,12 +25,12 @@ from ketal.errors import SettingError, StateError
 from ketal.model.limits import Limits
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor
+from ketal.runtime.state_records import FORMAT
 from ketal.streaming.folders import replaced
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import FILE, lock
 from ketal.streaming.spark.families import HASHING, families, placement
 
-FORMAT = 4
 _EARLIEST, _LATEST = -2, -1
 """What Spark calls the ends of a partition."""
 HINT = (

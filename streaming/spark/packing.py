@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from ketal.errors import StateError
+from ketal.runtime.state_records import FORMAT
 
-FORMAT = 3
 _CODEC, _LEVEL = "zstd", 1
 
 

@@ -13,8 +13,8 @@ import pytest
 import ketal
 from ketal import semantics
 from ketal.engine import event_buffer as kept
-from ketal.engine.scopes import PatternRun
-from ketal.engine.windows import EarliestAfter
+from ketal.engine.copies import EarliestAfter
+from ketal.engine.pattern_run import PatternRun
 from ketal.model.limits import Limits
 from tests.cases import facts
 from tests.outcomes import collected, outcome

@@ -12,7 +12,6 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
 import numpy
 import pytest
 from hypothesis import given
@@ -21,8 +20,16 @@ from hypothesis import strategies as st
 import ketal
 from ketal.errors import EventError
 from ketal.model.attributes import DEPTH_MAX
-from ketal.model.event import CleanEvent, Control, Event, content, decode_event
-from ketal.runtime.snapshots import EventTable, read_events
+from ketal.model.event import (
+    CleanEvent,
+    Control,
+    Event,
+    content,
+    decode_event,
+    load_event,
+    save_event,
+)
+from ketal.runtime.state_records import decode_record, encode_record
 from tests.cases import p
 
 REFUSED: list[tuple[Any, str]] = [
@@ -83,10 +90,7 @@ def data_of(**data: Any) -> dict[str, Any]:
 
 
 def through_a_snapshot(event: Event) -> Event:
-    table = EventTable()
-    table.number(event)
-    (restored,) = read_events(msgspec.msgpack.decode(msgspec.msgpack.encode(table.rows)))
-    return restored
+    return load_event(decode_record("held/0", encode_record(save_event(event))))
 
 
 class Colour(enum.StrEnum):

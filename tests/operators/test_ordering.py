@@ -44,7 +44,7 @@ def restored(queue: MarkedQueue, options: dict[str, Any]) -> MarkedQueue:
     state = msgspec.msgpack.decode(msgspec.msgpack.encode(queue.state(number)))
     other = MarkedQueue(**options)
     other.restore(state, table)
-    other.losses.restore(queue.losses.state())
+    other.losses.load(queue.losses.save())
     other.high_water = queue.high_water
     return other
 

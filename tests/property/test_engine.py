@@ -13,7 +13,7 @@ from hypothesis import given, reject
 import ketal
 from ketal import semantics
 from ketal.compiler.pipeline import compile_pattern
-from ketal.engine.scopes import PatternRun
+from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
 from ketal.grammar import render
 from ketal.model.event import Event

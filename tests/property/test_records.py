@@ -21,8 +21,8 @@ from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
 from ketal.program import Program
+from ketal.runtime import recorder
 from ketal.runtime import seen_digests as contents
-from ketal.runtime import state_records as records_module
 from ketal.runtime.monitor import Monitor
 from ketal.runtime.snapshots import decoded
 from tests.property.memberships import base, simulate
@@ -30,6 +30,7 @@ from tests.property.patterns import pattern_file
 from tests.property.test_engine import case, program_of
 from tests.runtime.test_monitor import EVERYTHING, stream
 from tests.sampling import drawn
+from tests.validation import validate
 
 ORDERS = (
     None,
@@ -52,7 +53,7 @@ LIMITS = (
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, span in (("SEEN_SPAN", 3), ("CLOCKS_SPAN", 2)):
-        monkeypatch.setattr(records_module, name, span)
+        monkeypatch.setattr(recorder, name, span)
     monkeypatch.setattr(counters, "SPAN", 8)
     monkeypatch.setattr(contents, "WHOLE_CLOCK_ENTRIES", 2)
 
@@ -78,6 +79,7 @@ class Changelog:
         again = Monitor.from_records(self.program, shuffled, limits=self.limits)
         assert state(again) == state(self.monitor)
         assert again.changes() == {}, "what was restored is no change"
+        validate(again)
         self.monitor = again
 
 
@@ -98,6 +100,7 @@ def kinds(records: Iterable[bytes]) -> Counter[str]:
 
 def step(monitor: Monitor, item: Any) -> list[dict[str, Any]]:
     said = monitor.advance_time(item) if isinstance(item, float) else monitor.feed(item)
+    validate(monitor)
     return [verdict.to_dict() for verdict in said]
 
 

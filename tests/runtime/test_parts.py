@@ -17,6 +17,7 @@ import ketal
 from ketal.engine.losses import Losses
 from ketal.model.event import Dot, canonical_key
 from ketal.model.limits import Limits
+from ketal.runtime.state_records import decode_record, encode_record
 from ketal.streaming.job.distribution import unfit
 from tests.cases import e
 from tests.property.executions import execution
@@ -166,7 +167,7 @@ def test_what_stands_for_the_forgotten_is_never_taken_away() -> None:
                 missed[event.dot] = (scope,)
             assert len(losses) <= 2
             again = Losses(2)
-            assert again.restore(losses.state()) == 0
+            assert again.load(decode_record("", encode_record(losses.save()))) == 0
             for scope in scopes:
                 concerning = [dot for dot, of in missed.items() if scope in of]
                 assert losses.ended(scope) or not concerning
@@ -210,7 +211,7 @@ def test_what_may_have_stood_between_two_places(
         if low < last and (first is None or high is None or high > first)
     }
     again = Losses(most, placed=True)
-    again.restore(losses.state())
+    again.load(decode_record("", encode_record(losses.save())))
     named = set(losses.between((), first, last))
     assert named == set(again.between((), first, last))
     if most < len(expected):

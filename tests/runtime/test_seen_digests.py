@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ketal import Event
 from ketal.model.event import digest
-from ketal.runtime.seen_digests import Contents, read_rows, write_rows
+from ketal.runtime.seen_digests import Contents, load_rows, save_rows
 
 NODES = ("A", "B")
 
@@ -43,13 +43,13 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
             said_upto = len(came)
             assert contents.newest(said_upto) == []
         if then == "s":
-            assert contents.state()["evicted"] == len(came) - len(kept)
+            assert contents.save()["evicted"] == len(came) - len(kept)
         if then == "r":
-            rows, state = contents.newest(0), contents.state()
+            rows, state = contents.newest(0), contents.save()
             half = len(rows) // 2
-            written = [write_rows(some, clocks=True) for some in (rows[:half], rows[half:]) if some]
+            written = [save_rows(some, clocks=True) for some in (rows[:half], rows[half:]) if some]
             contents = Contents(most)
-            contents.restore(state, [row for one in written for row in read_rows(one, clocks=True)])
+            contents.load(state, [row for one in written for row in load_rows(one, clocks=True)])
         if then == "c":
             assert list(contents.clocks()) == [(node, n, clock) for node, n, _, clock in kept]
         if then == "a":

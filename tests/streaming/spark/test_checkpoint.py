@@ -14,9 +14,10 @@ import ketal
 from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.model.limits import DEFAULT
+from ketal.runtime.state_records import FORMAT
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
-from ketal.streaming.spark.checkpoint import FORMAT, Checkpoint
+from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.engine import _of_worker
 from ketal.streaming.spark.families import HASHING, families
 from ketal.streaming.spark.group import Group, Work

@@ -1,0 +1,177 @@
+"""The run of a `check` in one scope: a set of configurations, violated when it becomes empty.
+
+The one rule: a run is halted, or in at least one configuration, and in none twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ketal.compiler.predicates import Atom, simplify, variables
+from ketal.engine.configurations import Configuration, Seen, SeenTable, states
+from ketal.engine.machine import Machine, step
+from ketal.model.event import Event
+from ketal.model.syntax import ALL, PRIOR
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A `check` run met an event that no configuration allows.
+
+    `resumed` is true where the fresh run of `on violation resume` took the event.
+    """
+
+    seen: Seen
+    state: str
+    expected: tuple[str, ...]
+    reason: str
+    resumed: bool = False
+
+
+class CheckRun:
+    """The run of a `check` in one scope.
+
+    Parameters
+    ----------
+    machine : Machine
+        The automaton, made ready.
+    """
+
+    __slots__ = ("configurations", "halted", "machine")
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.configurations: tuple[Configuration, ...] = machine.fresh
+        self.halted = False
+
+    def offer(self, event: Event, mask: int, place: int) -> Refused | None:
+        """Take the event, or say why it is not allowed; the arguments are those of `Seen`."""
+        configurations = self.configurations
+        if len(configurations) == 1:
+            decided = self.machine.decided[configurations[0].state, mask]
+            if decided is not None:
+                self.configurations = decided
+                return None
+        seen = Seen(event, mask, place)
+        after = self._after(seen)
+        if after:
+            self.configurations = after
+            return None
+        refused = self._refuse(seen)
+        policy = self.machine.compiled.on_violation
+        if policy == "halt":
+            self.halt()
+        elif policy == "resume":
+            self.configurations = self.machine.fresh
+            after = self._after(seen)
+            if after:
+                self.configurations = after
+                refused = replace(refused, resumed=True)
+        return refused
+
+    def _after(self, seen: Seen) -> tuple[Configuration, ...]:
+        configurations = self.configurations
+        if len(configurations) == 1:
+            moved = step(self.machine, configurations[0], seen)
+            if len(moved) == 1:
+                return (moved[0][1],)
+            return tuple(dict.fromkeys(c for _, c in moved))
+        return tuple(
+            dict.fromkeys(c for one in configurations for _, c in step(self.machine, one, seen))
+        )
+
+    def halt(self) -> None:
+        """End the run: it takes nothing more."""
+        self.halted = True
+        self.configurations = ()
+
+    def states(self) -> tuple[int, ...]:
+        """Return the states the run may be in."""
+        return states(self.configurations)
+
+    def complete(self) -> bool:
+        """Return whether some configuration is in a final state."""
+        return any(c.state in self.machine.automaton.finals for c in self.configurations)
+
+    def is_fresh(self) -> bool:
+        """Return whether the run is as it began."""
+        configurations = self.configurations
+        return (
+            len(configurations) == 1
+            and not configurations[0].state
+            and (configurations == self.machine.fresh)
+        )
+
+    def expected(self) -> tuple[str, ...]:
+        """Return the steps that could come next, in declaration order."""
+        return self.machine.automaton.expected(self.states())
+
+    def _refuse(self, seen: Seen) -> Refused:
+        states = self.states()
+        expected, reason, nearly = self.machine.refusal(states, seen.mask)
+        if nearly and (near := "; ".join(dict.fromkeys(self._near_misses(seen)))):
+            reason = f"{reason}; {near}"
+        return Refused(seen, self.machine.automaton.named(states), expected, reason)
+
+    def _near_misses(self, seen: Seen) -> Iterator[str]:
+        """Say of each step that the event would be, but for its relations, what fails."""
+        machine = self.machine
+        automaton = machine.automaton
+        known = machine.local(seen.mask)
+        for configuration in self.configurations:
+            for v in automaton.enabled[configuration.state]:
+                formula = simplify(automaton.formulas[v], known)
+                if formula is False:
+                    continue
+                for number in sorted(variables(formula)):
+                    atom = automaton.atoms[number]
+                    on = machine.relations.holds(number, configuration, seen)
+                    if simplify(formula, {number: on}) is False:
+                        name = automaton.steps[automaton.variants[v].step]
+                        yield f"no {name}: {self._failure(atom, on, configuration)}"
+
+    def _failure(self, atom: Atom, on: bool, configuration: Configuration) -> str:
+        anchor = atom.payload[0] if atom.shape in ("before", "concurrent") else None
+        if anchor is None:
+            return "a comparison with an earlier step fails"
+        unbound = "no event was taken before it"
+        if anchor == ALL:
+            who = "every earlier event of the run" if configuration.history else ""
+        elif anchor == PRIOR:
+            prior = configuration.prior
+            who = f"{prior.dot}, the event taken before it" if prior else ""
+        else:
+            slot = self.machine.relations.slot(anchor)
+            holder = configuration.bound[slot] if slot is not None else None
+            who = f"{anchor} ({holder.dot})" if holder else ""
+            unbound = f"{anchor} has no event yet"
+        if not who:
+            return unbound
+        relation = "causally after" if atom.shape == "before" else "concurrent with"
+        return f"it is {'' if on else 'not '}{relation} {who}"
+
+    # --- state ---
+
+    def save(self, seens: SeenTable) -> Any:
+        """Return the run as plain data; `seens` numbers its events."""
+        return ([configuration.save(seens) for configuration in self.configurations], self.halted)
+
+    def load(self, value: Any, seens: SeenTable) -> None:
+        """Put what `save` gave into a fresh run."""
+        rows, self.halted = value
+        self.configurations = tuple([Configuration.load(row, seens) for row in rows])
+
+    def validate_state(self) -> None:
+        """Assert the rules of this module and of `ketal.engine.configurations`."""
+        configurations, automaton = self.configurations, self.machine.automaton
+        assert self.halted == (not configurations)
+        assert len(set(configurations)) == len(configurations)
+        for c in configurations:
+            live = automaton.live[c.state]
+            steps = {s for s, slot in self.machine.relations.slots.items() if c.bound[slot]}
+            assert c.prior is None or live.prior
+            assert c.history is None or live.history
+            assert steps <= set(live.steps)
+            assert not c.broken, "a check has no `not`"

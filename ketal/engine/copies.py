@@ -1,0 +1,229 @@
+"""The copies of a pattern, one for each node under `at every node`, and what each knows.
+
+A copy is offered an event of another node when its own node learns of it: with the first event
+of the node that has it in its past. Until all copies have learned of an event it is held here.
+
+The one rule: an event is held once, by its node and counter, and no more than `unlearned_max`
+are held.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.model import syntax
+from ketal.model.event import Event, load_event, save_event
+from ketal.model.limits import Limits
+from ketal.model.values import base_node, glob_regex
+
+NEVER_US = 2**62
+"""Later than any time that an event can have."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """One node's copy of a pattern.
+
+    Attributes
+    ----------
+    known : dict of str to int
+        The last counter of each other node that the node has learned of.
+    """
+
+    known: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Unlearned:
+    """An event that copies may yet learn of, in the order offered by `number`."""
+
+    event: Event
+    mask: int
+    number: int
+
+    def save(self) -> Any:
+        """Return it as plain data."""
+        return (save_event(self.event), self.mask, self.number)
+
+    @classmethod
+    def load(cls, value: Any) -> Unlearned:
+        """Return what `save` gave."""
+        event, mask, number = value
+        return cls(load_event(event), mask, number)
+
+
+class Copies(dict[str, Copy]):
+    """The copies of a pattern by node.
+
+    Parameters
+    ----------
+    deployment : syntax.Deployment
+        Which nodes have one, and whether each is offered everything or what its node learns of.
+    limits : Limits
+        `unlearned_max`.
+    timed : bool
+        Whether the pattern has a window of time.
+
+    Attributes
+    ----------
+    everything : bool
+        Whether every copy is offered every event.
+    offered : int
+        How many events the pattern was offered.
+    """
+
+    def __init__(self, deployment: syntax.Deployment, limits: Limits, *, timed: bool) -> None:
+        glob = deployment.glob
+        self._glob = glob_regex(glob, dotted=False) if glob is not None else None
+        self.everything = deployment.everything
+        self.offered = 0
+        self._max = limits.unlearned_max
+        self._timed = timed
+        self._unlearned: dict[str, dict[int, Unlearned]] = {}
+        self._count = 0
+        self._earliest: dict[str, EarliestAfter] = {}
+
+    def unlearned(self) -> list[Unlearned]:
+        """Return the events that are held, in the order offered."""
+        return sorted((u for line in self._unlearned.values() for u in line.values()), key=_number)
+
+    def learn(self, event: Event) -> list[Unlearned]:
+        """Return what the copy of an event's node is to be offered before it, in the order offered.
+
+        That is what the node learns of with the event, or all that is held, for the first event
+        of a node whose copy is offered everything.
+        """
+        node = event.node
+        self.offered += 1
+        if node not in self:
+            if self._glob is not None and self._glob.fullmatch(base_node(node)) is None:
+                return []
+            self[node] = Copy()
+            if self.everything:
+                return self.unlearned()
+        elif self.everything:
+            return []
+        known = self[node].known
+        learned: list[Unlearned] = []
+        for other, counter in event.clock.items():
+            before = known.get(other, 0)
+            if other == node or counter <= before:
+                continue
+            known[other] = counter
+            line = self._unlearned.get(other)
+            if not line:
+                continue
+            if counter - before <= len(line):
+                learned += [line[c] for c in range(before + 1, counter + 1) if c in line]
+            else:
+                learned += [u for c, u in line.items() if before < c <= counter]
+        learned.sort(key=_number)
+        return learned
+
+    def unlearned_us(self, node: str) -> int:
+        """Return the earliest time of the events held that a node has not learned of."""
+        known = self[node].known
+        times = (
+            earliest.after(known.get(other, 0))
+            for other, earliest in self._earliest.items()
+            if other != node
+        )
+        return min((time for time in times if time is not None), default=NEVER_US)
+
+    def seeing(self, event: Event) -> list[str]:
+        """Return the nodes whose copies are offered an event when it is released."""
+        node, counter = event.node, event.counter
+        return [
+            at
+            for at, copy in self.items()
+            if at == node or self.everything or copy.known.get(node, 0) >= counter
+        ]
+
+    def hold(self, event: Event, mask: int) -> Event | None:
+        """Hold an event for the copies that have not learned of it.
+
+        Returns
+        -------
+        Event or None
+            The oldest of the node with most, which is evicted for want of room.
+        """
+        evicted = None
+        if self._count >= self._max:
+            line = max(self._unlearned.values(), key=len)
+            evicted = line.pop(next(iter(line))).event
+            self._count -= 1
+        self._put(Unlearned(event, mask, self.offered))
+        return evicted
+
+    def _put(self, unlearned: Unlearned) -> None:
+        event = unlearned.event
+        self._unlearned.setdefault(event.node, {})[event.counter] = unlearned
+        self._count += 1
+        if self._timed and event.time_us is not None:
+            earliest = self._earliest.get(event.node)
+            if earliest is None:
+                earliest = self._earliest[event.node] = EarliestAfter()
+            earliest.add(event.counter, event.time_us)
+
+    # --- state ---
+
+    def save(self) -> Any:
+        """Return what is small of the state, all but the events, as plain data."""
+        known = [[node, dict(copy.known)] for node, copy in self.items()]
+        return [self.offered, known, list(self._unlearned)]
+
+    def load(self, value: Any, unlearned: Iterable[Unlearned]) -> None:
+        """Put what `save` gave, and the events in the order offered, into a fresh object."""
+        self.offered, known, nodes = value
+        self.update((node, Copy(dict(counters))) for node, counters in known)
+        self._unlearned = {node: {} for node in nodes}
+        for one in unlearned:
+            self._put(one)
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        held = [u for line in self._unlearned.values() for u in line.values()]
+        assert self._count == len(held) <= self._max
+        for node, line in self._unlearned.items():
+            assert all((node, c) == u.event.dot for c, u in line.items())
+        numbers = [u.number for u in self.unlearned()]
+        assert len(set(numbers)) == len(numbers)
+        assert not numbers or numbers[-1] <= self.offered
+        assert all(node not in copy.known for node, copy in self.items())
+
+
+class EarliestAfter:
+    """The earliest time among a node's events that come after a counter.
+
+    Only an event with no earlier one after it can be the answer; only those are held, so
+    their times rise with their counters.
+    """
+
+    __slots__ = ("_counters", "_times")
+
+    def __init__(self) -> None:
+        self._counters: list[int] = []
+        self._times: list[int] = []
+
+    def add(self, counter: int, time_us: int) -> None:
+        """Put an event in."""
+        at = bisect_left(self._counters, counter)
+        if at < len(self._times) and self._times[at] <= time_us:
+            return
+        first = at
+        while first and self._times[first - 1] >= time_us:
+            first -= 1
+        self._counters[first:at] = [counter]
+        self._times[first:at] = [time_us]
+
+    def after(self, counter: int) -> int | None:
+        """Return the earliest time after a counter, None if nothing is."""
+        at = bisect_right(self._counters, counter)
+        return self._times[at] if at < len(self._times) else None
+
+
+def _number(unlearned: Unlearned) -> int:
+    return unlearned.number

@@ -1,0 +1,369 @@
+"""The machine of a pattern: what an event does in a configuration.
+
+`step(machine, configuration, seen)` is a pure function: every transition whose guard
+holds, as (group, configuration). A guard is evaluated in two halves: the local atoms once per
+event (the mask), the relational atoms once per configuration, and of those only the ones that
+decide under this mask in this state (a *plan*, made when first needed and cached).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ketal.compiler.automaton import Automaton, CompiledPattern, Ways
+from ketal.compiler.predicates import Formula, evaluate, simplify, variables
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.relations import Relations
+from ketal.operators import causal, conc
+from ketal.operators.history import EMPTY
+
+PLANS_MAX = 65_536
+"""Plans cached for each pattern: (state, mask) pairs met."""
+
+
+Targets = tuple[tuple[int, int], ...]
+"""(group, state) pairs."""
+
+
+class SubPlan:
+    """A plan once the relation to the prior event is known.
+
+    Attributes
+    ----------
+    variables : tuple of int
+        The relational atoms that are left to decide it.
+    constant : Targets
+        Where it leads, if nothing is left to decide.
+    completes : bool
+        Whether it may lead to a final state.
+    """
+
+    __slots__ = ("_by_bits", "_residual", "_resolve", "completes", "constant", "variables")
+
+    def __init__(
+        self,
+        residual: tuple[tuple[int, Formula], ...],
+        resolve: Callable[[frozenset[int]], Targets],
+        finals: frozenset[int],
+    ) -> None:
+        self.variables = tuple(sorted(frozenset().union(*(variables(f) for _, f in residual))))
+        self._residual = residual
+        self._resolve = resolve
+        self._by_bits: dict[int, Targets] = {}
+        self.constant: Targets = () if self.variables else self.targets(0)
+        self.completes = bool(self.variables) or any(t in finals for _, t in self.constant)
+
+    def targets(self, bits: int) -> Targets:
+        """Return where the event leads, given the truth of `variables`."""
+        found = self._by_bits.get(bits)
+        if found is None:
+            held = frozenset(v for v, f in self._residual if evaluate(f, bits))
+            found = self._by_bits[bits] = self._resolve(held) if held else ()
+        return found
+
+
+class Plan(NamedTuple):
+    """What an event with one mask can do in one state.
+
+    Each part is None where the event leads nowhere under that relation of the
+    prior event to it; `reads_prior` is false where all four are the same. `key`
+    is an equality with a register (`k == A.k`) without which it leads nowhere.
+    """
+
+    reads_prior: bool
+    unbound: SubPlan | None
+    before: SubPlan | None
+    concurrent: SubPlan | None
+    after: SubPlan | None
+    key: int | None = None
+
+    def under(self, seen: Seen, prior: Seen | None) -> SubPlan | None:
+        """Return the part for one prior event."""
+        if not self.reads_prior:
+            return self.unbound
+        if prior is None:
+            return self.unbound
+        if causal.fast(seen, prior):
+            return self.before
+        return self.concurrent if conc.fast(seen, prior) else self.after
+
+
+class NotPlan(NamedTuple):
+    """Which pending `not` guards an event with one mask may break in one state.
+
+    `guards` are (number, what is left to decide); `key` as in `Plan`.
+    """
+
+    guards: tuple[tuple[int, Formula], ...]
+    key: int | None
+
+
+NO_NOTS = NotPlan((), None)
+
+
+class Decided(dict[tuple[int, int], tuple[Configuration, ...] | None]):
+    """What `step` comes to where the mask alone decides it, by (state, mask), as it is met.
+
+    Parameters
+    ----------
+    machine : Machine
+        Whose steps they are.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def __missing__(self, at: tuple[int, int]) -> tuple[Configuration, ...] | None:
+        if len(self) >= PLANS_MAX:
+            self.clear()
+        after = self[at] = self._machine.decide_by_mask(*at)
+        return after
+
+
+class Machine:
+    """An automaton made ready to run: plans, evaluators, targets. Holds no run.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    """
+
+    def __init__(self, compiled: CompiledPattern) -> None:
+        self.compiled = compiled
+        self.automaton: Automaton = compiled.automaton
+        automaton = self.automaton
+        self.arrival = not compiled.causal
+        self.relations = Relations(compiled)
+        self.empty_bound: tuple[Seen | None, ...] = (None,) * len(self.relations.slots)
+        self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
+        self.has_way_on = tuple(map(bool, automaton.table))
+        self._plans: dict[tuple[int, int], Plan | None] = {}
+        self.decided = Decided(self)
+        self._not_plans: dict[tuple[int, int], NotPlan] = {}
+        self._breaks: dict[tuple[int, int], Formula] = {}
+        self._ways: dict[int, Ways] = {}
+        self._refusals: dict[tuple[tuple[int, ...], int], tuple[tuple[str, ...], str, bool]] = {}
+        self.pending = tuple(
+            tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
+            for vs in automaton.enabled
+        )
+        self.relational_nots = frozenset(
+            number
+            for number, formula in enumerate(automaton.nots)
+            if any(automaton.atoms[n].relational for n in variables(formula) - self.relations.prior)
+        )
+        self._bare = tuple(
+            Configuration(s, None, self.empty_bound, None, ())
+            if not (live.prior or live.history or live.steps)
+            else None
+            for s, live in enumerate(automaton.live)
+        )
+
+    # --- plans ---
+
+    def plan(self, state: int, mask: int) -> Plan | None:
+        """Return what an event with this mask can do in a state; None for nothing."""
+        try:
+            return self._plans[(state, mask)]
+        except KeyError:
+            pass
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        made = self._plans[(state, mask)] = self._make_plan(state, mask)
+        return made
+
+    def local(self, mask: int) -> dict[int, bool]:
+        """Return the truth of the local atoms that a mask says."""
+        return {
+            n: bool(mask >> n & 1)
+            for n, atom in enumerate(self.automaton.atoms)
+            if not atom.relational
+        }
+
+    def _make_plan(self, state: int, mask: int) -> Plan | None:
+        known = self.local(mask)
+        residual = []
+        for v in self.automaton.enabled[state]:
+            formula = simplify(self.automaton.formulas[v], known)
+            if formula is not False:
+                residual.append((v, formula))
+        if not residual:
+            return None
+        key = self.relations.key_of(f for _, f in residual)
+        if not any(variables(f) & self.relations.prior for _, f in residual):
+            same = self._sub_plan(state, residual, {})
+            return Plan(False, same, same, same, same, key) if same is not None else None
+        known_relation = self.relations.known
+        parts = [
+            self._sub_plan(state, residual, known_relation(before=before, concurrent=concurrent))
+            for before, concurrent in ((True, True), (True, False), (False, True), (False, False))
+        ]
+        if all(part is None for part in parts):
+            return None
+        unbound, before, concurrent, after = parts
+        return Plan(True, unbound, before, concurrent, after, key)
+
+    def _sub_plan(
+        self, state: int, residual: Sequence[tuple[int, Formula]], known: Mapping[int, bool]
+    ) -> SubPlan | None:
+        left = [(v, simplify(f, known)) for v, f in residual]
+        left = [(v, f) for v, f in left if f is not False]
+        if not left:
+            return None
+        ways = self._ways.get(state)
+        if ways is None:
+            ways = self._ways[state] = Ways(self.automaton, state)
+        made = SubPlan(tuple(left), ways.targets, self.automaton.finals)
+        return made if made.variables or made.constant else None
+
+    def decide(self, sub: SubPlan, configuration: Configuration, seen: Seen) -> Targets:
+        """Return where an event leads from a configuration under a sub-plan."""
+        if not sub.variables:
+            return sub.constant
+        return sub.targets(self.relations.bits(sub.variables, configuration, seen))
+
+    def steps_held(self, configuration: Configuration, seen: Seen) -> tuple[int, ...]:
+        """Return the steps that could take an event next and whose guards hold."""
+        known = self.local(seen.mask)
+        held = set()
+        for v in self.automaton.enabled[configuration.state]:
+            formula = simplify(self.automaton.formulas[v], known)
+            if self.holds(formula, configuration, seen):
+                held.add(self.automaton.variants[v].step)
+        return tuple(sorted(held))
+
+    # --- configurations ---
+
+    def decide_by_mask(self, state: int, mask: int) -> tuple[Configuration, ...] | None:
+        """Return the one configuration that an event with this mask leads to.
+
+        None where that depends on registers, or where there is not just one.
+        """
+        plan = self.plan(state, mask)
+        if plan is None or plan.reads_prior or plan.unbound is None:
+            return None
+        targets = plan.unbound.constant
+        bare = self._bare[targets[0][1]] if len(targets) == 1 else None
+        return (bare,) if bare is not None else None
+
+    def refusal(self, states: tuple[int, ...], mask: int) -> tuple[tuple[str, ...], str, bool]:
+        """Return the steps expected, these as a text, and whether relations alone refuse."""
+        at = (states, mask)
+        found = self._refusals.get(at)
+        if found is None:
+            if len(self._refusals) >= PLANS_MAX:
+                self._refusals.clear()
+            found = self._refusals[at] = self._make_refusal(states, mask)
+        return found
+
+    def _make_refusal(
+        self, states: tuple[int, ...], mask: int
+    ) -> tuple[tuple[str, ...], str, bool]:
+        automaton, known = self.automaton, self.local(mask)
+        expected = automaton.expected(states)
+        text = f"expected {_either(expected)}" if expected else "nothing may follow"
+        enabled = (automaton.formulas[v] for s in states for v in automaton.enabled[s])
+        return expected, text, any(simplify(f, known) is not False for f in enabled)
+
+    def start(self) -> Configuration:
+        """Return the configuration of a run that has taken nothing."""
+        return self.fresh[0]
+
+    def take(
+        self, configuration: Configuration, group: int, target: int, seen: Seen
+    ) -> Configuration:
+        """Return the configuration after an event was taken into a group."""
+        bare = self._bare[target]
+        if bare is not None:
+            return bare
+        live = self.automaton.live[target]
+        bound = configuration.bound
+        if bound:
+            events = [
+                (seen if step == group else bound[slot]) if step in live.steps else None
+                for step, slot in self.relations.slots.items()
+            ]
+            bound = tuple(events)
+        history = None
+        if live.history:
+            history = (configuration.history or EMPTY).add(seen.node, seen.counter, seen.clock)
+        return Configuration(target, seen if live.prior else None, bound, history, ())
+
+    # --- pending nots ---
+
+    def not_plan(self, state: int, mask: int) -> NotPlan:
+        """Return the `not` guards of a state that an event with this mask may break."""
+        at = (state, mask)
+        found = self._not_plans.get(at)
+        if found is None:
+            if len(self._not_plans) >= PLANS_MAX:
+                self._not_plans.clear()
+            found = self._not_plans[at] = self._make_not_plan(state, mask)
+        return found
+
+    def _make_not_plan(self, state: int, mask: int) -> NotPlan:
+        met = [(n, self.breaks(n, mask)) for n in self.pending[state]]
+        guards = tuple((n, f) for n, f in met if f is not False)
+        if not guards:
+            return NO_NOTS
+        return NotPlan(guards, self.relations.key_of(f for _, f in guards))
+
+    def breaks(self, number: int, mask: int) -> Formula:
+        """Return what is left to decide of whether an event with this mask breaks a `not`."""
+        at = (number, mask)
+        found = self._breaks.get(at)
+        if found is None:
+            if len(self._breaks) >= PLANS_MAX:
+                self._breaks.clear()
+            known = self.local(mask)
+            if not self.arrival:
+                # Only what comes after the prior event breaks a `not`.
+                known |= self.relations.known(before=True, concurrent=False)
+            found = self._breaks[at] = simplify(self.automaton.nots[number], known)
+        return found
+
+    def holds(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
+        """Return whether what the mask left to decide of a guard holds of an event."""
+        return evaluate(formula, self.relations.bits(variables(formula), configuration, seen))
+
+    def skip(self, configuration: Configuration, seen: Seen) -> Configuration | None:
+        """Return the configuration after an event was skipped under arrival order.
+
+        None where it ends, as a `not` that is broken is on every way on.
+        """
+        assert self.arrival, "under CausalOrder `ketal.engine.negation` looks for what is between"
+        broken = list(configuration.broken) or [False] * len(self.automaton.nots)
+        changed = False
+        for number, formula in self.not_plan(configuration.state, seen.mask).guards:
+            if not broken[number] and self.holds(formula, configuration, seen):
+                broken[number] = changed = True
+        if not changed:
+            return configuration
+        if all(
+            any(broken[n] for n in self.automaton.variants[v].nots)
+            for v in self.automaton.enabled[configuration.state]
+        ):
+            return None
+        return configuration._replace(broken=tuple(broken))
+
+
+def step(
+    machine: Machine, configuration: Configuration, seen: Seen
+) -> tuple[tuple[int, Configuration], ...]:
+    """Return every (group, configuration) that an offered event leads to."""
+    plan = machine.plan(configuration.state, seen.mask)
+    if plan is None:
+        return ()
+    sub = plan.under(seen, configuration.prior)
+    if sub is None:
+        return ()
+    return tuple(
+        (group, machine.take(configuration, group, target, seen))
+        for group, target in machine.decide(sub, configuration, seen)
+    )
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]

@@ -1,0 +1,346 @@
+"""The run of one pattern over one execution: which events its scopes are offered.
+
+A `PatternRun` is handed released events and decides, in this order: is the event in the
+alphabet, does it have the partition keys and the time that the pattern needs, which copies of
+the pattern (`at every node`) see it now, and which scope it belongs to. The findings of a
+scope's run become verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.predicates import Formula, evaluate
+from ketal.engine.check_run import CheckRun
+from ketal.engine.configurations import Seen
+from ketal.engine.copies import Copies, Unlearned
+from ketal.engine.losses import ANY, Key, Losses, ScopeName, joined
+from ketal.engine.machine import Machine
+from ketal.engine.partial_matches import Findings
+from ketal.engine.scopes import Counts, Scope, Scopes
+from ketal.engine.verdicts import Verdicts
+from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.limits import Limits
+from ketal.model.values import keyed
+from ketal.model.verdicts import RunVerdict
+
+ALPHABET_MASKS_MAX = 65_536
+"""Masks whose membership in the alphabet is cached."""
+
+
+class _Alphabet(dict[int, bool]):
+    """Whether an event with a mask is in an alphabet, as masks are met."""
+
+    def __init__(self, alphabet: Formula) -> None:
+        self._alphabet = alphabet
+
+    def __missing__(self, mask: int) -> bool:
+        if len(self) >= ALPHABET_MASKS_MAX:
+            self.clear()
+        member = self[mask] = evaluate(self._alphabet, mask)
+        return member
+
+
+class PatternRun:
+    """One pattern over one execution.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    limits : Limits
+        The limits of the runs.
+    execution : str
+        The execution's name where a log holds several.
+    listing : bool
+        Whether verdicts are wanted, or counts only.
+    trace : bool
+        Whether to report every transition.
+    machine : Machine, optional
+        That of another run of the same pattern, which counts the failures of
+        registered guards.
+
+    Attributes
+    ----------
+    counts : Counts
+        What the runs came to.
+    scopes : Scopes
+        The live scopes.
+    copies : Copies or None
+        The nodes' copies, under `at every node`.
+    losses : Losses
+        The events that were missed.
+    """
+
+    __slots__ = (
+        "_in_alphabet", "_mask", "_scoped", "_unknown_types", "_verdicts",
+        "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
+        "losses", "machine", "scopes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        compiled: CompiledPattern,
+        limits: Limits,
+        *,
+        execution: str = "",
+        listing: bool = True,
+        trace: bool = False,
+        machine: Machine | None = None,
+    ) -> None:
+        self.compiled = compiled
+        self.limits = limits
+        self.execution = execution
+        self.listing = listing
+        self.counts = Counts()
+        self.machine = machine = machine or Machine(compiled.reporting(self._guard_failed))
+        self.scopes = Scopes(compiled, machine, limits)
+        placed = compiled.pattern.order.total and not compiled.order_independent
+        # A match of such a pattern stands on its own events, as long as their clocks are whole.
+        self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
+        self._window_us = compiled.window_us
+        deployment = compiled.pattern.deployment
+        self.copies = None
+        if deployment is not None:
+            self.copies = Copies(deployment, limits, timed=self._window_us is not None)
+        self._verdicts = Verdicts(
+            machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
+        )
+        self._mask = machine.compiled.mask
+        self._in_alphabet = _Alphabet(compiled.alphabet)
+        self._scoped = bool(compiled.partition) or self._window_us is not None
+        self._unknown_types = compiled.unknown_types
+
+    def _guard_failed(self) -> None:
+        self.counts.guard_failures += 1
+
+    # --- events ---
+
+    def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
+        """Take released events in turn; return what they brought about.
+
+        Returns
+        -------
+        list of (int, list of RunVerdict)
+            Of each event that brought something about, its place among them, and what.
+        """
+        out: list[tuple[int, list[RunVerdict]]] = []
+        mask_of, members, scoped = self._mask, self._in_alphabet, self._scoped
+        losses, copies, unknown = self.losses, self.copies, self._unknown_types
+        for number, event in enumerate(events):
+            if losses.some:
+                losses.offered(event)
+                if copies is not None and not copies.everything:
+                    self._verdicts.learned_at = canonical_key(event)
+            mask = mask_of(event)
+            if unknown is not None and unknown(event):
+                self.counts.unknown_types += 1
+            if copies is not None:
+                verdicts = self._step_copies(copies, event, mask)
+            else:
+                if not members[mask]:
+                    continue
+                name = self.scopes.name_of(event) if scoped else ()
+                if name is None:
+                    self.scopes.count_unscoped(event, self.counts)
+                    continue
+                verdicts = self._step(name, event, mask)
+            if verdicts:
+                out.append((number, verdicts))
+        return out
+
+    def _step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+        """Offer an event of the alphabet to its scope."""
+        scopes, losses = self.scopes, self.losses
+        scope = scopes.get(name)
+        if scope is None:
+            if len(scopes) >= self.limits.scopes_max:
+                key, given_up = scopes.key_of(name), "the events of a new scope"
+                return [self._verdicts.overflow("scopes_max", given_up, key, event)]
+            scope = scopes.create(name)
+        elif scopes.dirty is not None:
+            scopes.dirty[scope.number] = scope
+        run, place = scope.run, scope.offered
+        scope.offered = place + 1
+        if isinstance(run, CheckRun):
+            if losses.some and (scope.past or losses.before(name, (event.clock,))):
+                scope.past = joined((scope.past or {}, event.clock))
+            out = self._step_check(scope, run, event, mask, place)
+        else:
+            seen = Seen(event, mask, place)
+            out = self._verdicts.of_find(scope, run.offer(seen), event)
+            if self._window_us is not None:
+                scopes.set_timer(scope, seen.time_us)
+        if scopes.removes:
+            scopes.remove_if_over(scope)
+        return out
+
+    def _step_check(
+        self, scope: Scope, run: CheckRun, event: Event, mask: int, place: int
+    ) -> list[RunVerdict]:
+        if run.halted:
+            self.counts.halted += 1
+            return []
+        before, verdicts = run.configurations, self._verdicts
+        refused = run.offer(event, mask, place)
+        if refused is None and len(run.configurations) == 1 and not verdicts.trace:
+            return []
+        out = verdicts.of_check(scope, before, refused, Seen(event, mask, place))
+        if len(run.configurations) > self.limits.configurations_max:
+            # Without all of its configurations a run would call allowed events violations.
+            run.halt()
+            given_up = "the rest of this run, which has too many readings"
+            out.append(verdicts.overflow("configurations_max", given_up, scope.key, event))
+        return out
+
+    # --- at every node ---
+
+    def _step_copies(self, copies: Copies, event: Event, mask: int) -> list[RunVerdict]:
+        """Offer an event to the copies that see it now."""
+        node, own_mask = event.node, mask | self.compiled.localhost_bit
+        learned = copies.learn(event)
+        self.scopes.resume(node)
+        out = [
+            verdict
+            for one in learned
+            for verdict in self._step(self.scopes.name_at(node, one.event), one.event, one.mask)
+        ]
+        own, other = node in copies and self._in_alphabet[own_mask], self._in_alphabet[mask]
+        if not (own or other):
+            return out
+        name = self.scopes.name_of(event)
+        if name is None:
+            self.scopes.count_unscoped(event, self.counts)
+            return out
+        for at in copies.seeing(event):
+            if own if at == node else other:
+                out += self._step((*name, keyed(at)), event, own_mask if at == node else mask)
+        evicted = copies.hold(event, mask) if other else None
+        if evicted is not None:
+            given_up = f"{evicted.dot} for nodes that have not learned of it"
+            out.append(self._verdicts.overflow("unlearned_max", given_up, (), event))
+        return out
+
+    # --- events that are not offered ---
+
+    def miss(self, dot: Dot, low: Key | None = None) -> None:
+        """Take a dot that was declared lost: it might have been what a run waits for.
+
+        Parameters
+        ----------
+        dot : Dot
+            What is missed; nothing else is known of it.
+        low : Key or None
+            A place of canonical order that it does not come before; None: not known.
+        """
+        self.counts.marks_forgotten += self.losses.lost(dot, low)
+
+    def miss_event(self, event: Event) -> None:
+        """Take an event that is not offered, late or refused: what it might have been is known.
+
+        Only its own scope missed it. Where nodes have copies, these also miss which events
+        its node would have known by it, so there it may concern any scope.
+        """
+        scope = ANY if self.copies is not None else self.scopes.name_of(event)
+        self.counts.marks_forgotten += self.losses.passed(event, scope)
+
+    def unmiss(self, dot: Dot) -> None:
+        """Take an event that was missed and came again as not missed."""
+        self.losses.drop(dot)
+
+    # --- time and the end ---
+
+    def advance(self, watermark_us: int) -> list[RunVerdict]:
+        """End the time windows that a watermark has passed."""
+        scopes, copies = self.scopes, self.copies
+        out: list[RunVerdict] = []
+        if self._window_us is None:
+            return out
+        last_us = watermark_us - self._window_us
+        for scope in scopes.expired(last_us):
+            run = scope.run
+            assert not isinstance(run, CheckRun), "a check has no window"
+            scopes.mark_dirty(scope)
+            passed_us, node = watermark_us, None
+            if copies is not None and not copies.everything:
+                # A node learns of events after they came: for its copy they have not passed.
+                node = scope.key[-1][1]
+                passed_us = min(watermark_us, copies.unlearned_us(node))
+            run.advance(passed_us, findings := Findings())
+            out += self._verdicts.of_find(scope, findings, None)
+            earliest_us = run.earliest_us()
+            if scopes.remove_if_over(scope):
+                continue
+            if node is not None and earliest_us is not None and earliest_us <= last_us:
+                scopes.suspend(scope)
+            else:
+                scopes.set_timer(scope, earliest_us)
+        return out
+
+    def close(self) -> list[RunVerdict]:
+        """End every window and every run."""
+        out: list[RunVerdict] = []
+        for scope in list(self.scopes.values()):
+            self.scopes.mark_dirty(scope)
+            if not isinstance(scope.run, CheckRun):
+                scope.run.end(findings := Findings())
+                out += self._verdicts.of_find(scope, findings, None)
+            elif not (scope.run.halted or scope.run.complete()):
+                out += self._verdicts.incomplete(scope)
+            self.scopes.remove_if_over(scope)
+        return out
+
+    def live_runs(self) -> int:
+        """Return how many partial matches or check runs are live."""
+        if self.compiled.kind != "check":
+            return self.scopes.live.count
+        runs = (scope.run for scope in self.scopes.values())
+        return sum(isinstance(run, CheckRun) and not run.halted for run in runs)
+
+    # --- state ---
+
+    def save(self) -> Any:
+        """Return what is small of the state, all but scopes and events held, as plain data."""
+        copies = None if self.copies is None else self.copies.save()
+        return [self.counts.save(), self.scopes.created, self.losses.save(), copies]
+
+    def load(self, value: Any, unlearned: Iterable[Unlearned], scopes: Iterable[Any]) -> None:
+        """Put a saved state into a fresh run of the same pattern.
+
+        Parameters
+        ----------
+        value : Any
+            What `save` gave.
+        unlearned : iterable of Unlearned
+            The events held for copies, in the order offered.
+        scopes : iterable
+            What `Scope.save` gave, in the order of their numbers.
+        """
+        counts, self.scopes.created, losses, copies = value
+        self.counts.load(counts)
+        self.counts.marks_forgotten += self.losses.load(losses)
+        if self.copies is not None:
+            self.copies.load(copies, unlearned)
+        for saved in scopes:
+            self.scopes.load(saved)
+
+    def copy_from(self, other: PatternRun) -> None:
+        """Put the state of another run of the same pattern into this, which is fresh."""
+        unlearned = () if other.copies is None else other.copies.unlearned()
+        self.load(other.save(), unlearned, ())
+        for scope in other.scopes.values():
+            self.scopes.copy_in(scope)
+
+    def validate_state(self) -> None:
+        """Assert the rules of this module and of those below it."""
+        self.scopes.validate_state()
+        self.losses.validate_state()
+        if self.copies is not None:
+            self.copies.validate_state()
+
+
+def one(processed: list[tuple[int, list[RunVerdict]]]) -> list[RunVerdict]:
+    """Return what a batch of one event brought about."""
+    return processed[0][1] if processed else []

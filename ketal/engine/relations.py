@@ -1,0 +1,156 @@
+"""Relational atoms: the comparisons of an event with what a run has taken before it.
+
+They are evaluated once per configuration, the local atoms once per event (its mask). An
+equality with a register (`k == A.k`) is a key as well, by which partial matches are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.predicates import Atom, Formula, necessary, registers
+from ketal.engine.configurations import Configuration, Seen
+from ketal.model.event import Event
+from ketal.model.syntax import ALL, PRIOR
+from ketal.model.values import Key, keyed
+from ketal.operators import causal, conc
+
+
+class Relations:
+    """The relational atoms of a pattern, made ready to evaluate.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+
+    Attributes
+    ----------
+    slots : dict of int to int
+        For each step that some guard reads, the place of its event in `Configuration.bound`.
+    prior : frozenset of int
+        The atoms that are decided by how the event and the prior event are related.
+    register_values : dict of int to function
+        For each key, by the number of its atom, the configuration's side of the equality.
+    """
+
+    def __init__(self, compiled: CompiledPattern) -> None:
+        automaton = compiled.automaton
+        self._compiled = compiled
+        read = sorted({step for live in automaton.live for step in live.steps})
+        self.slots = {step: slot for slot, step in enumerate(read)}
+        self._prior = {
+            shape: [
+                n
+                for n, a in enumerate(automaton.atoms)
+                if a.shape == shape and a.payload == (PRIOR,)
+            ]
+            for shape in ("before", "concurrent")
+        }
+        self.prior = frozenset(n for numbers in self._prior.values() for n in numbers)
+        self._evaluators: dict[int, Callable[[Configuration, Seen], bool]] = {
+            n: self._evaluator(n, a) for n, a in enumerate(automaton.atoms) if a.relational
+        }
+        self.register_values = {n: self._register_value(n) for n in compiled.equalities}
+
+    def known(self, *, before: bool, concurrent: bool) -> dict[int, bool]:
+        """Return the truth of the atoms of `prior` where the two events are related so."""
+        return {
+            **dict.fromkeys(self._prior["before"], before),
+            **dict.fromkeys(self._prior["concurrent"], concurrent),
+        }
+
+    def holds(self, number: int, configuration: Configuration, seen: Seen) -> bool:
+        """Return whether an atom holds of an event after a configuration."""
+        return self._evaluators[number](configuration, seen)
+
+    def bits(self, numbers: Iterable[int], configuration: Configuration, seen: Seen) -> int:
+        """Return a mask of those atoms, of some, that hold of an event after a configuration."""
+        bits = 0
+        for number in numbers:
+            if self._evaluators[number](configuration, seen):
+                bits |= 1 << number
+        return bits
+
+    def key_of(self, formulas: Iterable[Formula]) -> int | None:
+        """Return an equality with a register without which none of some formulas can hold."""
+        keys = [
+            frozenset(n for n in necessary(formula) if n in self.register_values)
+            for formula in formulas
+        ]
+        return min(frozenset.intersection(*keys), default=None)
+
+    def _evaluator(self, number: int, atom: Atom) -> Callable[[Configuration, Seen], bool]:
+        if atom.shape in ("before", "concurrent"):
+            return self._relation(atom.shape, atom.payload[0])
+        if atom.shape == "barred":
+            guard = atom.payload[0]
+
+            return lambda configuration, seen: (
+                bool(configuration.broken) and configuration.broken[guard]
+            )
+        function = self._compiled.relational[number]
+        names = self._names(atom)
+
+        def compared(configuration: Configuration, seen: Seen) -> bool:
+            bound = _bound(names, configuration)
+            # None: a step that no path to here takes.
+            return bound is not None and function(seen.event, bound)
+
+        return compared
+
+    def _names(self, atom: Atom) -> list[tuple[str, int | None]]:
+        """Return the steps whose events an atom reads, each with the slot of its register."""
+        return [(s, self.slot(s)) for s in sorted(registers(atom)[1])]
+
+    def slot(self, step: str) -> int | None:
+        """Return the slot of a step's register; None for a step that nothing reads after it."""
+        steps = self._compiled.automaton.steps
+        return self.slots.get(steps.index(step)) if step in steps else None
+
+    def _register_value(self, number: int) -> Callable[[Configuration], Key | None]:
+        value = self._compiled.equalities[number][1]
+        names = self._names(self._compiled.automaton.atoms[number])
+
+        def read(configuration: Configuration) -> Key | None:
+            bound = _bound(names, configuration)
+            return None if bound is None else keyed(value(bound))
+
+        return read
+
+    def event_value(self, number: int, event: Event) -> Key | None:
+        """Return an event's side of an equality; None where it is unknown."""
+        return keyed(self._compiled.equalities[number][0](event))
+
+    def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
+        fast = causal.fast if shape == "before" else conc.fast
+        if anchor == PRIOR:
+            return lambda configuration, seen: fast(seen, configuration.prior)
+        if anchor == ALL:
+            if shape == "before":
+                return lambda configuration, seen: (
+                    configuration.history is None
+                    or configuration.history.all_before(seen.node, seen.counter, seen.clock)
+                )
+            return lambda configuration, seen: (
+                configuration.history is None
+                or configuration.history.all_concurrent(seen.node, seen.counter, seen.clock)
+            )
+        slot = self.slot(anchor)
+        if slot is None:
+            return lambda configuration, seen: True
+        return lambda configuration, seen: fast(seen, configuration.bound[slot])
+
+
+def _bound(
+    names: Sequence[tuple[str, int | None]], configuration: Configuration
+) -> dict[str, Event] | None:
+    """Return the events of some steps by name; None where one has none."""
+    bound: dict[str, Event] = {}
+    for name, slot in names:
+        holder = configuration.bound[slot] if slot is not None else None
+        if holder is None:
+            return None
+        bound[name] = holder.event
+    return bound

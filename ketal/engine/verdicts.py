@@ -1,0 +1,291 @@
+"""Verdicts: what is reported of the findings of a pattern's runs, and how they are counted.
+
+The one rule: a finding is counted whether or not it is listed, and one that a lost event could
+change is counted as uncertain.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ketal.compiler.automaton import ANONYMOUS
+from ketal.engine.check_run import CheckRun, Refused
+from ketal.engine.configurations import Configuration, Seen, states
+from ketal.engine.losses import NO_DOTS, Key, Losses, first
+from ketal.engine.machine import Machine
+from ketal.engine.partial_matches import Findings, Taken
+from ketal.engine.scopes import Counts, Scope, mapping_of
+from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.verdicts import (
+    FrozenMapping,
+    Incomplete,
+    Match,
+    Overflow,
+    RunVerdict,
+    ScopeKey,
+    TimedOut,
+    Transition,
+    Violation,
+)
+
+
+class Verdicts:
+    """Makes the verdicts of one pattern over one execution.
+
+    Parameters
+    ----------
+    machine : Machine
+        The pattern's automaton, made ready.
+    counts : Counts
+        What is counted; changed in place.
+    losses : Losses
+        What makes verdicts uncertain.
+    execution : str
+        The execution's name where a log holds several.
+    listing : bool
+        Whether verdicts are wanted, or counts only.
+    trace : bool
+        Whether to report every transition.
+
+    Attributes
+    ----------
+    learned_at : tuple or None
+        The place in canonical order of the event with which a copy is offered what its node
+        learned of; None where events are offered in their own places.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        counts: Counts,
+        losses: Losses,
+        *,
+        execution: str,
+        listing: bool,
+        trace: bool,
+    ) -> None:
+        self.compiled = machine.compiled
+        self.machine = machine
+        self.counts = counts
+        self.losses = losses
+        self.execution = execution
+        self.listing = listing
+        self.trace = trace
+        self.learned_at: Key | None = None
+        returns = self.compiled.pattern.returns
+        self._returns_count = returns is not None and returns.count
+
+    # --- a check ---
+
+    def of_check(
+        self,
+        scope: Scope,
+        before: tuple[Configuration, ...],
+        refused: Refused | None,
+        seen: Seen,
+    ) -> list[RunVerdict]:
+        """Return the verdicts of a step that a check took.
+
+        Parameters
+        ----------
+        scope : Scope
+            Its scope.
+        before : tuple of Configuration
+            Where the run was before the step.
+        refused : Refused or None
+            The event that was not allowed.
+        seen : Seen
+            The event.
+        """
+        run = scope.run
+        assert isinstance(run, CheckRun)
+        out: list[RunVerdict] = []
+        if refused is not None:
+            lost = NO_DOTS
+            if self.losses.some:
+                between = self._between(scope, None, canonical_key(seen.event))
+                before_it = self.losses.before(scope.name, (scope.past or {},))
+                lost = first(sorted((*before_it, *between)))
+            self.counts.violations += 1
+            self.counts.uncertain += bool(lost)
+            if self.listing:
+                out.append(self._violation(scope, refused, seen, lost))
+        if self.trace and (refused is None or refused.resumed):
+            start = before if refused is None else (self.machine.start(),)
+            steps = self._steps_taking(start, seen)
+            out.append(self._transition(scope, seen, states(start), run.states(), steps))
+        return out
+
+    def incomplete(self, scope: Scope) -> list[RunVerdict]:
+        """Return the verdict of a check whose run is not complete at the end."""
+        run = scope.run
+        assert isinstance(run, CheckRun)
+        self.counts.incomplete += 1
+        lost = self._lost_until(scope)
+        self.counts.uncertain += bool(lost)
+        if not self.listing:
+            return []
+        return [
+            Incomplete(
+                state=self.machine.automaton.named(run.states()),
+                expected=run.expected(),
+                **self._common(scope.mapping, None, lost),
+            )
+        ]
+
+    def _violation(
+        self, scope: Scope, refused: Refused, seen: Seen, lost: tuple[Dot, ...]
+    ) -> Violation:
+        return Violation(
+            event=seen.dot,
+            type=seen.event.type,
+            expected=refused.expected,
+            state=refused.state,
+            reason=refused.reason,
+            **self._common(scope.mapping, _time(seen.event), lost),
+        )
+
+    def _steps_taking(self, configurations: tuple[Configuration, ...], seen: Seen) -> str:
+        """Return the steps that take an event in a check; several where configurations differ."""
+        steps = {s for c in configurations for s in self.machine.steps_held(c, seen)}
+        return "|".join(self.machine.automaton.steps[s] for s in sorted(steps))
+
+    def _transition(
+        self, scope: Scope, seen: Seen, before: tuple[int, ...], after: tuple[int, ...], step: str
+    ) -> Transition:
+        return Transition(
+            event=seen.dot,
+            step=step,
+            source=self.machine.automaton.named(before),
+            target=self.machine.automaton.named(after),
+            **self._common(scope.mapping, _time(seen.event)),
+        )
+
+    # --- a find ---
+
+    def of_find(self, scope: Scope, findings: Findings, event: Event | None) -> list[RunVerdict]:
+        """Return the verdicts of what an event, or without one the time, brought about."""
+        out: list[RunVerdict] = []
+        if self.trace:
+            steps = self.machine.automaton.steps
+            for source, group, target, seen in findings.moves:
+                name = steps[group] if group != ANONYMOUS else ""
+                out.append(self._transition(scope, seen, (source,), (target,), name))
+        counts = self.counts
+        counts.matches += len(findings.matches)
+        counts.timed_out += len(findings.timed_out)
+        lost = self._lost_until(scope, event) if findings.timed_out else NO_DOTS
+        counts.uncertain += len(findings.timed_out) if lost else 0
+        if self.losses.some:
+            counts.uncertain += sum(bool(self._lost_of(scope, taken)) for taken in findings.matches)
+        if self.listing and not self._returns_count:
+            limit = self.compiled.pattern.limit
+            for taken in findings.matches:
+                if limit is not None and counts.listed >= limit:
+                    break
+                counts.listed += 1
+                assert event is not None, "time alone completes no match"
+                out.append(self._match(scope, taken, event))
+        if self.listing:
+            out += [
+                TimedOut(
+                    steps=self._steps(taken),
+                    **self._common(scope.mapping, _time(taken[-1][1].event), lost),
+                )
+                for taken in findings.timed_out
+            ]
+        for (over, what), times in findings.overflows.items():
+            out += self._limit_reached(scope, over, f"{what}: {times}", times, event)
+        return out
+
+    def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
+        names = self.machine.automaton.steps
+        return tuple((names[step], seen.dot) for step, seen in taken)
+
+    def _match(self, scope: Scope, taken: Taken, event: Event) -> Match:
+        returns = None
+        if self.compiled.causal and self.compiled.strategy == "any":
+            # Whatever was offered last: the time must not depend on it.
+            event = max((seen for _, seen in taken), key=lambda seen: seen.key).event
+        if self.compiled.returns is not None:
+            names = self.machine.automaton.steps
+            bound = {names[step]: seen.event for step, seen in taken}
+            returns = {name: value(bound) for name, value in self.compiled.returns}
+        return Match(
+            steps=self._steps(taken),
+            returns=returns,
+            **self._common(scope.mapping, _time(event), self._lost_of(scope, taken)),
+        )
+
+    # --- what they have in common ---
+
+    def overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
+        """Return, and count, what is given up for a limit."""
+        self.counts.overflows += 1
+        common = self._common(mapping_of(scope), _time(event))
+        return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
+
+    def _limit_reached(
+        self, scope: Scope, limit: str, given_up: str, times: int, event: Event | None
+    ) -> list[RunVerdict]:
+        """Count what was given up for a limit; the first time in a scope is a verdict."""
+        self.counts.overflows += times
+        if limit in scope.reported:
+            return []
+        scope.reported |= {limit}
+        common = self._common(scope.mapping, _time(event) if event else None)
+        dot = event.dot if event else None
+        given_up += "; what follows in this scope is only counted (overflows)"
+        return [Overflow(limit=limit, given_up=given_up, event=dot, **common)]
+
+    def _common(
+        self, scope: FrozenMapping, time: float | None, lost: tuple[Dot, ...] = NO_DOTS
+    ) -> dict[str, Any]:
+        common: dict[str, Any] = {
+            "pattern": self.compiled.name,
+            "fingerprint": self.compiled.fingerprint,
+            "scope": scope,
+            "execution": self.execution,
+            "time": time,
+        }
+        if lost:
+            common |= {"certain": False, "depends_on": lost}
+        return common
+
+    # --- what makes them uncertain ---
+
+    def _between(self, scope: Scope, low: Key | None, high: Key) -> tuple[Dot, ...]:
+        """Return what a scope missed that may have stood between two places (None: the beginning).
+
+        A node's copy is offered what the node learned of in another order: there all that
+        may have come before now stand between.
+        """
+        if self.learned_at is not None:
+            low, high = None, self.learned_at
+        return self.losses.between(scope.name, low, high)
+
+    def _lost_until(self, scope: Scope, event: Event | None = None) -> tuple[Dot, ...]:
+        """Return what a scope may have waited for in vain, until an event (None: the end)."""
+        upto = None
+        if event is not None and self.losses.some:
+            upto = self.learned_at or canonical_key(event)
+        return self.losses.ended(scope.name, upto)
+
+    def _lost_of(self, scope: Scope, taken: Taken) -> tuple[Dot, ...]:
+        """Return the missed events that could change a match.
+
+        It stands on its events: what is in none of their pasts changes nothing, or, where
+        the order matters, what did not stand between them.
+        """
+        if not self.losses.some:
+            return NO_DOTS
+        events = [seen.event for _, seen in taken]
+        keys = [canonical_key(event) for event in events]
+        between = self._between(scope, min(keys), max(keys))
+        before = self.losses.before(scope.name, (event.clock for event in events))
+        return first(sorted((*before, *between)))
+
+
+def _time(event: Event) -> float | None:
+    time = event.time
+    return time if time is None or isinstance(time, float) else float(time)
