@@ -211,6 +211,8 @@ class HoldBackQueue:
             progress = nodes.get(node) or store.node(node)
             if progress.settled < counter:
                 progress.settle(counter)
+                if progress.held:
+                    progress.extend(store.size)
 
     def _give_up(self, step: ReleaseStep) -> None:
         """Give up one wait of a queue that is too full."""

@@ -348,8 +348,9 @@ def test_snapshot_and_restore_after_every_event_change_nothing() -> None:
 
 def test_a_snapshot_is_the_same_in_every_process() -> None:
     code = (
-        "import hashlib, ketal, tests.runtime.test_monitor as t\n"
-        "m = ketal.Monitor(ketal.compile(t.EVERYTHING)); v = m.feed_many(t.stream(1))\n"
+        "import hashlib, random, ketal, tests.runtime.test_monitor as t\n"
+        "m = ketal.Monitor(ketal.compile(t.EVERYTHING))\n"
+        "v = m.feed_many(t.stream(random.Random(1)))\n"
         "v += m.close()\n"
         "ids = [x.id for x in v if hasattr(x, 'id')]\n"
         "print(hashlib.sha256(m.snapshot()).hexdigest(), len(ids), *ids)\n"
