@@ -23,8 +23,8 @@ from ketal.grammar import render
 from ketal.model.event import Event
 from ketal.model.syntax import File
 from ketal.program import Program
-from ketal.runtime.monitor import Monitor
 from tests.cases import CASES, Case, facts
+from tests.driven import Driven
 from tests.outcomes import LIMITS, TooManyError, collected, outcome
 from tests.property.executions import execution, linear_extension
 from tests.property.patterns import pattern_file
@@ -212,15 +212,15 @@ def test_monitor_equals_oracle(restoring: bool) -> None:
     """A Monitor, with snapshot and restore after every event, says what the oracle says."""
     for seed, file, events in cases(range(300_000, 300_500)):
         program = program_of(file)
-        monitor = Monitor(program)
+        monitor = Driven(program)
         verdicts = []
         ordered = program.compiled[0].causal and not program.compiled[0].order_free
         for event in semantics.canonical_order(events) if ordered else events:
             verdicts += monitor.feed(event)
             if restoring:
-                monitor = Monitor.restore(program, monitor.snapshot())
+                monitor = Driven.restored(program, monitor.snapshot())
         verdicts += monitor.close()
-        said = collected(monitor._runs[0], verdicts)
+        said = collected(monitor.runs[0], verdicts)
         expected = facts(semantics.judge(file, "P", events))
         if program.compiled[0].window_events is None or ordered or not program.compiled[0].causal:
             assert facts(said) == expected, f"seed {seed}"
@@ -234,11 +234,11 @@ def test_monitor_orders_what_arrives_shuffled() -> None:
         program = program_of(file)
         if program.compiled[0].order_free:
             continue
-        monitor = Monitor(program)
+        monitor = Driven(program)
         verdicts = monitor.feed_many(events) + monitor.close()
         assert not monitor.held_back()
         expected = outcome(file, events, released=semantics.released(events))
-        assert facts(collected(monitor._runs[0], verdicts)) == facts(expected), f"seed {seed}"
+        assert facts(collected(monitor.runs[0], verdicts)) == facts(expected), f"seed {seed}"
 
 
 def test_ids_do_not_depend_on_the_order_of_the_file() -> None:
