@@ -2,7 +2,7 @@
 
 Run by hand: `python benchmarks/long_run.py [events] [process|spark]`, 10,000,000 events for the
 whole story; it needs no broker. There are 10,000 keys, a check, and a find with a window over 3 %
-of the events. The first way is that of the process engine without Kafka: a `Monitor`, whose
+of the events. The first way is that of the process engine without Kafka: an `Execution`, whose
 changes are written to a folder (`Saved`) each 20,000 events; the second is Spark on files, in 60
 batches, 16 key groups, RocksDB. Both print ten points. What is kept grows until windows and
 limits are reached, and then all columns are flat. The last limit is `counters_max`, after
@@ -28,6 +28,7 @@ import ketal
 from ketal.cli.run_command import COLLECT_AFTER
 from ketal.logs import Source
 from ketal.model.event import Event, decode_event
+from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.file_state_store import Saved
 from ketal.streaming.spark import detect
@@ -91,13 +92,13 @@ def newest(folder: Path) -> int:
 
 
 def process(program: ketal.Program, count: int, folder: Path) -> None:
-    """Feed a monitor and save what changed, as the process engine does."""
+    """Feed an execution and save what changed, as the process engine does."""
     print(
         f"{'events':>12} {'events/s':>10} {'commit ms':>10} {'worst':>8} {'MB a commit':>12} "
         f"{'MB on disk':>11} {'live runs':>10} {'MB, most':>9}"
     )
     chance, decode = random.Random(1), decode_event
-    monitor, store = ketal.Monitor(program), Saved(folder)
+    execution, store = Execution(program), Saved(folder)
     at = 0
     for point in range(1, POINTS + 1):
         feeding_s, commits_s, written = 0.0, [], []
@@ -108,10 +109,10 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
             events: list[Event] = [decode(v) for _, v in values(at, step, chance)]
             at += step
             start = time.perf_counter()
-            monitor.feed_many(events)
-            monitor.advance_time(at / EVENTS_PER_S - LATENESS_S)
+            execution.process(events)
+            execution.advance_time(at / EVENTS_PER_S - LATENESS_S)
             fed = time.perf_counter()
-            changes = monitor.changes()
+            changes = execution.state.changes()
             store.committed(store.write(changes))
             commits_s.append(time.perf_counter() - fed)
             written.append(sum(len(one or b"") for one in changes.values()))
@@ -121,7 +122,7 @@ def process(program: ketal.Program, count: int, folder: Path) -> None:
             f"{at:>12,} {(at - begin) / (feeding_s + sum(commits_s)):>10,.0f} "
             f"{1e3 * sum(commits_s) / len(commits_s):>10.1f} {1e3 * max(commits_s):>8.1f} "
             f"{sum(written) / len(written) / 1e6:>12.2f} {size(folder) / 1e6:>11.1f} "
-            f"{monitor.live_runs:>10,} {most:>9.0f}",
+            f"{execution.live_runs:>10,} {most:>9.0f}",
             flush=True,
         )
     store.close()

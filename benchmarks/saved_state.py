@@ -1,10 +1,11 @@
 """What a commit writes and how long it takes, over a long stream of many scopes.
 
 Run by hand: `python benchmarks/saved_state.py [events]`; it needs no broker. Events of 10,000 keys
-go through a Monitor, with a check and a find whose runs live on from one commit to the next. Each
-10,000 events, `Monitor.changes` goes into the log of `ketal.streaming.kafka.file_state_store`,
-as the process engine does it. Each line is a tenth of the stream: bytes and milliseconds a
-commit, the state itself, and the size of what is on the disk. The lines are to stay the same.
+go through an execution, with a check and a find whose runs live on from one commit to the next.
+Each 10,000 events, `ExecutionState.changes` goes into the log of
+`ketal.streaming.kafka.file_state_store`, as the process engine does it. Each line is a tenth of
+the stream: bytes and milliseconds a commit, the state itself, and the size of what is on the disk.
+The lines are to stay the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from statistics import median
 
 import ketal
 from ketal.model.event import Event
+from ketal.runtime.execution import Execution
 from ketal.streaming.kafka.file_state_store import Saved
 
 KEYS = 10_000
@@ -42,24 +44,24 @@ def events(count: int) -> Iterator[Event]:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    monitor = ketal.Monitor(ketal.compile(PATTERNS), listing=False)
+    execution = Execution(ketal.compile(PATTERNS), listing=False)
     tenth: list[tuple[int, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         saved = Saved(Path(folder))
         for number, event in enumerate(events(count), 1):
-            monitor.feed(event)
+            execution.feed(event)
             if number % EACH:
                 continue
-            monitor.advance_time(number / 1_000 - 1)
+            execution.advance_time(number / 1_000 - 1)
             begin = time.perf_counter()
-            changes = monitor.changes()
+            changes = execution.state.changes()
             made_s = time.perf_counter() - begin
             saved.committed(saved.write(changes))
             written = sum(len(key) + len(value or b"") for key, value in changes.items())
             tenth.append((written, made_s, time.perf_counter() - begin))
             if number % (count // 10) == 0:
                 sizes, making_s, took_s = map(median, zip(*tenth, strict=True))
-                whole = len(monitor.snapshot())
+                whole = len(execution.state.snapshot())
                 disk = sum(path.stat().st_size for path in Path(folder).iterdir())
                 print(
                     f"{number:>10,} events: {sizes:,.0f} bytes a commit of {EACH:,}, "

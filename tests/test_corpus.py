@@ -67,15 +67,14 @@ def fed(case: Case, events: list[Event], *, restoring: bool) -> list[dict[str, A
     said = []
     for event in events:
         said += monitor.feed(event)
-        validate(monitor)
+        validate(monitor._execution)
         if restoring:
             monitor = ketal.Monitor.restore(case.program, monitor.snapshot())
-            validate(monitor)
+            validate(monitor._execution)
     said += monitor.close()
     assert not monitor.held_back()
-    assert (
-        monitor.counts[case.program.name].to_dict() == case.summary["patterns"][case.program.name]
-    )
+    name = case.program.name
+    assert monitor.summary["patterns"][name] == case.summary["patterns"][name]
     return [v.to_dict() for v in said]
 
 

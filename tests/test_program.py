@@ -18,6 +18,7 @@ import ketal.streaming
 from ketal import Event, Limits, Monitor
 from ketal.errors import SettingError
 from ketal.model import syntax as pattern
+from ketal.runtime.execution import Execution
 
 INTERFACE = Path(__file__).resolve().parents[2] / "shared" / "INTERFACE.md"
 TEXT = """event E = type == "e";
@@ -169,7 +170,7 @@ def test_a_log_of_what_is_no_event(order: str) -> None:
 
 def test_limits_may_be_none() -> None:
     assert ketal.compile(TEXT, limits=None)
-    assert Monitor(PROGRAM, limits=None).limits == Limits()
+    assert Execution(PROGRAM, limits=None).limits == Limits()
     assert ketal.read_log(io.BytesIO(), limits=None)  # type: ignore[arg-type]
 
 

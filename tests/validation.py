@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ketal.runtime.monitor import Monitor
+from ketal.runtime.execution import Execution
 
 
-def validate(monitor: Monitor) -> None:
-    """Assert the rule of each class of a Monitor that has state."""
-    for run in monitor._runs:
+def validate(execution: Execution) -> None:
+    """Assert the rule of each class of an execution that has state."""
+    for run in execution.runs:
         run.validate_state()
-    monitor._admission.intake.contents.validate_state()
+    execution.admission.intake.contents.validate_state()

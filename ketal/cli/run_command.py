@@ -190,17 +190,14 @@ class _LiveVerdicts:
         self._log = log
 
     def __iter__(self) -> Iterator[Verdict]:
-        from ketal.model.event import Control, Event
+        from ketal.model.event import Control
 
         for execution, item, name, line in self._log.records():
             if execution:
                 raise SettingError(f"--live judges one execution, and {name} holds several")
-            if isinstance(item, Event | Control):
-                yield from self._monitor.feed(item, place=f"{name}:{line}")
-                if isinstance(item, Control) and item.kind == "end":
-                    return
-            else:
-                yield from self._monitor.reject(item)
+            yield from self._monitor.feed(item, place=f"{name}:{line}")
+            if isinstance(item, Control) and item.kind == "end":
+                return
         yield from self._monitor.close()
 
     @property

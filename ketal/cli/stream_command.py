@@ -90,7 +90,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run the job; return the exit code."""
     from dataclasses import replace
 
-    from ketal.runtime.monitor import Monitor
+    from ketal.runtime.execution import Execution
     from ketal.streaming import plan
     from ketal.streaming.job.file import read_job
     from ketal.streaming.job.sharing import check_shared
@@ -106,7 +106,7 @@ def execute(args: argparse.Namespace) -> int:
         job.pattern, words=[*words, *args.set], chosen=None, limits=job.limits
     )
     # It refuses patterns that no stream runs, before any call to Kafka.
-    Monitor(program, limits=job.limits)
+    Execution(program, limits=job.limits)
     if job.engine == "spark":
         families(program, job.key_groups)
     else:

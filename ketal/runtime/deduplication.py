@@ -1,4 +1,4 @@
-"""Intake: what happens to each record before any pattern sees it (DESIGN 2, 9).
+"""Deduplication: is an event new, or was its dot read before?
 
 An event is new, a duplicate (same dot, same content: dropped and counted), a
 contradiction (same dot, other content: rejected), late, or refused because a
@@ -57,7 +57,7 @@ NONE_BEYOND = Counters(tracking=False)
 
 
 class Intake:
-    """Tells new events from those that were seen.
+    """The dots that were seen, and the contents of the last of them.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Intake:
         self.counters_max = limits.counters_max
         self.upto: dict[str, int] = {}
         self.beyond: dict[str, Counters] = {}
-        self.tracking = False  # whether somebody asks which counters changed
+        self.tracking = False  # whether changed chunks of counters are marked dirty
         self.forgotten: dict[str, int] = {}
         self._beyond_count = 0
         self.contents = Contents(contents_max or limits.dots_max)
@@ -160,7 +160,7 @@ class Intake:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Give up the lowest holes of the nodes with the most counters beyond holes.
+        """Evict counters: close the lowest holes of the nodes with the most counters beyond holes.
 
         What would fill them can no longer be told from what was seen. A share of the counters goes
         at once: a part of an execution has holes for ever, and to find the lowest takes long.
@@ -245,7 +245,7 @@ class Intake:
         return iter(()) if line is None else line.after(self.upto.get(node, 0))
 
     def track(self) -> None:
-        """Have it noted from now on which chunks of counters beyond holes change."""
+        """Mark chunks of counters beyond holes dirty from now on when they change."""
         self.tracking = True
         for line in self.beyond.values():
             line.changed = set()
@@ -265,7 +265,7 @@ class Intake:
         beyond: Iterable[tuple[str, int, bytes]],
         contents: Iterable[Row],
     ) -> None:
-        """Take on a state, in a fresh intake.
+        """Restore a state, in a fresh intake.
 
         Parameters
         ----------

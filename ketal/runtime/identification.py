@@ -1,4 +1,4 @@
-"""Admission: what a record is, and under which name, before any order or pattern (DESIGN 2, 5).
+"""Identification: what a record is, and under which name, before any order or pattern.
 
 Each event is judged once for the whole execution: does its node belong there
 (a closed `topology`), which run of its node is it (`A`, `A#2`), was it seen
@@ -44,7 +44,7 @@ def reads_clocks(compiled: CompiledPattern) -> bool:
 
 
 class Admission:
-    """Says of each record of an execution what it is.
+    """Identifies the events of an execution.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Admission:
         return NEW if self.intake.admit((event,), named=True) else self.intake.status(event)
 
     def arrived(self, event: Event) -> tuple[str, ...]:
-        """Take note of a new event; return the incarnations that are over with it."""
+        """Record a new event's clock; return the incarnations that are over with it."""
         if self.membership is None:
             return ()
         return self.membership.arrived(event).left
@@ -157,7 +157,7 @@ class Admission:
         return self.membership
 
     def shows_leave(self, event: Event) -> bool:
-        """Begin with a membership if a new event shows that a node left; return whether it does.
+        """Begin a membership if a new event shows that a node left; return whether it does.
 
         Only asked while there is no membership, which finds that out by itself.
         """
@@ -205,7 +205,7 @@ class Admission:
         return Control(control.kind, node=names(control.node)[-1])
 
     def look_back(self) -> None:
-        """Take each node's entries from what is kept: the program before read no clocks."""
+        """Record the entries of the clocks that are kept: the program before read none."""
         if self.membership is None and self.reads_clocks and not self._first:
             for node, counter, clock in self.intake.contents.clocks():
                 first = self._first.setdefault(node, {})
@@ -238,7 +238,7 @@ class Admission:
         clocks: Iterable[Iterable[Any]],
         first: Mapping[str, Clock],
     ) -> None:
-        """Take on a state.
+        """Restore a state.
 
         Parameters
         ----------

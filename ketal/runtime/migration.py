@@ -2,7 +2,7 @@
 
 What was read belongs to the execution and not to a pattern: which dots were seen and
 under which names, who is a member, what waits in a queue. A program that takes the place
-of another one takes all of that over (`Monitor.anew`), and with it the runs of the
+of another one takes all of that over (`Execution.restored`), and with it the runs of the
 patterns that did not change. A pattern that did begins with no run.
 
 Where the new program has a queue of the same policy and topology, that goes on, with
@@ -82,7 +82,7 @@ class Before:
 
 
 def standing(run: PatternRun) -> Iterator[Event]:
-    """Yield the events that a verdict of a `find` to come may stand on, of those offered to it."""
+    """Yield the events that a run was offered and that a verdict to come may stand on."""
     for scope in run.scopes.values():
         inner = scope.run
         if isinstance(inner, CheckRun):

@@ -78,7 +78,7 @@ class Figures:
         messages: int,
         control: int,
         lag: Mapping[str, int],
-        monitors: Sequence[Any],
+        executions: Sequence[Any],
         watermark_s: float | None,
         parts: tuple[int, int] | None = None,
     ) -> None:
@@ -93,10 +93,10 @@ class Figures:
         self._last = (now_s, messages)
         self.lag = dict(lag)
         tally = Tally()
-        for monitor in monitors:
-            tally.add(monitor.tally)
+        for execution in executions:
+            tally.add(execution.tally)
         self.events = {**tally.to_dict(), "control": control}
-        self.live_runs = sum(monitor.live_runs for monitor in monitors)
+        self.live_runs = sum(execution.live_runs for execution in executions)
         self.watermark_s = watermark_s
         self.parts = parts
         self.text = self._rendered()

@@ -1,10 +1,10 @@
 """Changing a pattern under a running job: stop, fresh, drain (DESIGN 7).
 
 The state names its patterns by fingerprint. With the same ones a job goes on; with others it
-stops, begins anew at the stored offsets (`Monitor.anew`), or *drains*: from the change on, every
-message goes to the old program and to the new one. The old one says what stands on at least one
-event from before the change, the new one what stands on none, so each occurrence is said by one
-of them. What is said of the execution (late, lost, rejected) the new one says.
+stops, begins anew at the stored offsets, or *drains*: from the change on, every message goes to
+the old program and to the new one. The old one says what stands on at least one event from before
+the change, the new one what stands on none, so each occurrence is said by one of them. What is
+said of the execution (late, lost, rejected) the new one says.
 
 A window ends every run of a pattern, so that after a while no run holds an event from before
 the change: then the old program is let go of. That is found by looking at its runs, not by the
@@ -22,7 +22,7 @@ The one rule: while a job drains, its state holds both programs, and no third on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,10 +32,12 @@ from ketal.model.event import Control, Dot, Event
 from ketal.model.verdicts import Match, Overflow, PatternVerdict, Rejected, TimedOut, Verdict
 from ketal.program import Program
 from ketal.runtime.deduplication import Tally
-from ketal.runtime.migration import Before, records_of, saved_program
-from ketal.runtime.monitor import Monitor
+from ketal.runtime.execution import Execution, Item
+from ketal.runtime.migration import Before, records_of, saved_program, standing
+from ketal.runtime.pattern_queues import PatternQueue
 from ketal.runtime.snapshots import decoded, encoded
 from ketal.runtime.state_records import FORMAT
+from ketal.runtime.stream_release import StreamRelease
 
 HEAD = b"draining"
 """The record that a job drains."""
@@ -46,13 +48,13 @@ OLD = b"old/"
 
 
 class Draining:
-    """Two monitors of one execution, where one is a monitor's place.
+    """Two executions of the same records, in the place of one.
 
     Parameters
     ----------
-    old : Monitor or None
+    old : Execution or None
         Of the patterns that changed or are gone, as they were; None once that is over.
-    new : Monitor
+    new : Execution
         Of the program that took over.
     before : mapping of str to Before
         Of each pattern of `old`, what is before the change.
@@ -64,8 +66,8 @@ class Draining:
 
     def __init__(
         self,
-        old: Monitor | None,
-        new: Monitor,
+        old: Execution | None,
+        new: Execution,
         before: Mapping[str, Before],
         said: Mapping[str, Mapping[str, int]] | None = None,
         keys: Iterable[bytes] = (),
@@ -78,19 +80,23 @@ class Draining:
         self._until_us: int | None = None
         self._look(None)
 
-    # --- as a monitor ---
+    # --- as an execution ---
 
-    def feed(self, event: Event | Control, *, place: str = "") -> list[Verdict]:
-        """Take one event; return the verdicts it brought about."""
-        if self._old is None:
-            return self.new.feed(event, place=place)
-        if isinstance(event, Control):
-            return self.control(event)
-        return self._of_old(self._old.feed(event, place=place)) + self.new.feed(event, place=place)
+    def feed(self, item: Item, *, place: str = "") -> list[Verdict]:
+        """Take one record; return the verdicts it brought about."""
+        old = self._old
+        if old is None or isinstance(item, Rejected):
+            return self.new.feed(item, place=place)
+        out = self._of_old(old.feed(item, place=place)) + self.new.feed(item, place=place)
+        if isinstance(item, Control):
+            if item.kind == "end":
+                self._old = None
+            self._look(self.new.progress.watermark_us)
+        return out
 
     def process(
         self,
-        batch: Sequence[Event | Control],
+        batch: Sequence[Item],
         place: Callable[[int], str] | None = None,
     ) -> list[tuple[int, list[Verdict]]]:
         """Take a batch; return of each that brought something about its number, and what."""
@@ -101,35 +107,16 @@ class Draining:
                 out.append((number, verdicts))
         return out
 
-    def reject(self, rejected: Rejected) -> list[Verdict]:
-        """Count a record that is no event."""
-        return self.new.reject(rejected)
-
-    def control(self, control: Control) -> list[Verdict]:
-        """Take a control event."""
-        old = [] if self._old is None else self._of_old(self._old.control(control))
-        out = old + self.new.control(control)
-        if control.kind == "end":
-            self._old = None
-        self._look(self.new.watermark_us)
-        return out
-
     def advance_time(self, watermark: Any) -> list[Verdict]:
-        """Say that no event with an earlier time will come; return what that ends."""
-        old = [] if self._old is None else self._of_old(self._old.advance_time(watermark))
-        out = old + self.new.advance_time(watermark)
-        self._look(self.new.watermark_us)
-        return out
+        """Take a watermark."""
+        return self.feed(Control("watermark", time=watermark))
 
-    def leave(self, node: str) -> list[Verdict]:
-        """Say that a node left."""
-        return self.control(Control("leave", node=node))
-
-    def close(self) -> list[Verdict]:
+    def conclude(self) -> Iterator[Verdict]:
         """End the stream; the old patterns are over with it."""
-        old = [] if self._old is None else self._of_old(self._old.close())
+        old = [] if self._old is None else self._of_old(list(self._old.conclude()))
         self._old = None
-        return old + self.new.close()
+        yield from old
+        yield from self.new.conclude()
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that waits, with one dot it waits for."""
@@ -203,7 +190,7 @@ class Draining:
         found = [
             (event, windows_us[name])
             for name, before in self._before.items()
-            for event in self._old.standing(name)
+            for event in _standing(self._old, name)
             if event.dot in before
         ]
         if not found:
@@ -217,33 +204,38 @@ class Draining:
 
     # --- state ---
 
+    @property
+    def state(self) -> Draining:
+        """What is saved: as `Execution.state`, of both programs."""
+        return self
+
     def snapshot(self) -> bytes:
-        """Return the state in one piece; once draining is over, that of the new monitor alone."""
-        new = self.new.snapshot()
+        """Return the state in one piece; once draining is over, that of the new execution alone."""
+        new = self.new.state.snapshot()
         if self._old is None:
             return new
-        return encoded(self._joined(decoded(self._old.snapshot()), decoded(new)))
+        return encoded(self._joined(decoded(self._old.state.snapshot()), decoded(new)))
 
     def records(self) -> dict[bytes, bytes]:
         """Return the state as records; from now on, what changes is taken note of."""
-        new = self.new.records()
+        new = self.new.state.records()
         if self._old is None:
             self._keys = set()
             return new
-        old = self._old.records()
+        old = self._old.state.records()
         self._keys = {HEAD, BEFORE, *(OLD + key for key in old)}
         return self._joined(old, new)
 
     def changes(self) -> dict[bytes, bytes | None]:
         """Return what changed since the last call of this or of `records`, or the restore."""
-        new = self.new.changes()
+        new = self.new.state.changes()
         if self._old is None:
             # What is left of the old patterns goes with them.
             gone, self._keys = self._keys, set()
             return {**dict.fromkeys(sorted(gone)), **new}
         if not self._keys:  # Of what begins to drain nothing is recorded yet.
             return {**dict.fromkeys(new), **self.records()}
-        old = {OLD + key: value for key, value in self._old.changes().items()}
+        old = {OLD + key: value for key, value in self._old.state.changes().items()}
         for key, value in old.items():
             (self._keys.discard if value is None else self._keys.add)(key)
         return {**new, **old, HEAD: self._head()}
@@ -263,13 +255,13 @@ class TakenUp(NamedTuple):
 
     Attributes
     ----------
-    monitor : Monitor or Draining
+    execution : Execution or Draining
         Goes on from it.
     told : str
         What became of a change, in a sentence; empty where nothing changed.
     """
 
-    monitor: Monitor | Draining
+    execution: Execution | Draining
     told: str = ""
 
 
@@ -280,18 +272,18 @@ def take_up(
     on_change: str = "stop",
     **options: Any,
 ) -> TakenUp:
-    """Return a monitor that goes on from a saved state.
+    """Return an execution that goes on from a saved state.
 
     Parameters
     ----------
     program : Program
         What is to run now.
     state : bytes, or mapping of bytes to bytes
-        What `snapshot` of a Monitor or a Draining returned, or records with their changes put in.
+        A snapshot of an execution or of a Draining, or records with their changes put in.
     on_change : {"stop", "fresh", "drain"}
         What to do if the state is of another program.
     **options
-        As for `Monitor`; `beside` is beside the program that is to run now.
+        As for `Execution`; `beside` is beside the program that is to run now.
 
     Raises
     ------
@@ -302,7 +294,7 @@ def take_up(
     if HEAD in records:
         return _resumed(program, records, on_change, options)
     try:
-        return TakenUp(Monitor.from_records(program, records, **options))
+        return TakenUp(Execution.restored(program, records, **options))
     except StateError as fault:
         if on_change == "fresh":
             return _fresh(program, records, fault, options)
@@ -314,8 +306,8 @@ def take_up(
 def _fresh(
     program: Program, records: Mapping[bytes, bytes], fault: StateError, options: dict[str, Any]
 ) -> TakenUp:
-    monitor = Monitor.anew(program, records, **options)
-    return TakenUp(monitor, f"{fault}; starting anew at the stored offsets")
+    execution = Execution.restored(program, records, changed=True, **options)
+    return TakenUp(execution, f"{fault}; starting anew at the stored offsets")
 
 
 def _to_drain(was: Program, now: Program) -> list[str]:
@@ -372,20 +364,38 @@ def _begun(
     """Begin to drain what changed."""
     whole = saved_program(records)
     changed = _to_drain(whole, program)
-    new = Monitor.anew(program, records, **options)
+    new = Execution.restored(program, records, changed=True, **options)
     if not changed:
         return TakenUp(new, told_of_change(changed))
-    old = Monitor.anew(whole.only(changed), records, **_alone(options))
-    seen = old.seen()
-    before = {
-        name: Before.of(seen, new.pending(name) if name in program.names else ())
-        for name in changed
-    }
+    old = Execution.restored(whole.only(changed), records, changed=True, **_alone(options))
+    seen = old.admission.intake.seen()
+    before = {name: Before.of(seen, pending(new, name)) for name in changed}
     draining = Draining(old, new, before)
     if draining.over:
         names = ", ".join(changed)
         return TakenUp(new, f"nothing is under way of {names}; going on with what is new")
     return TakenUp(draining, told_of_change(changed))
+
+
+def _queue(execution: Execution, name: str) -> PatternQueue | None:
+    assert isinstance(execution.release, StreamRelease), "a finite log is not saved"
+    return execution.release.queues.of(name)
+
+
+def pending(execution: Execution, name: str) -> set[Dot]:
+    """Return what was seen and a pattern may yet be offered: its queue holds or awaits it."""
+    group = _queue(execution, name)
+    return set() if group is None else group.pending()
+
+
+def _standing(execution: Execution, name: str) -> Iterator[Event]:
+    """Yield the events, seen so far, that a verdict of a `find` to come may stand on."""
+    for run in execution.runs:
+        if run.compiled.name == name:
+            yield from standing(run)
+    group = _queue(execution, name)
+    if group is not None:
+        yield from (event for event, _ in group.held_back())
 
 
 def _refuse(old: Program, name: str) -> None:
@@ -423,12 +433,13 @@ def _resumed(
         raise StateError(f"the state of draining has format {form}; this ketal has {FORMAT}")
     keys = {*beside, *(OLD + key for key in old_records)}
     try:
-        new = Monitor.from_records(program, new_records, **options)
+        new = Execution.restored(program, new_records, **options)
     except StateError as fault:
         if on_change == "fresh":
             taken = _fresh(program, new_records, fault, options)
-            assert isinstance(taken.monitor, Monitor)
-            return taken._replace(monitor=Draining(None, taken.monitor, {}, keys=keys))
+            assert isinstance(taken.execution, Execution)
+            draining = Draining(None, taken.execution, {}, keys=keys)
+            return taken._replace(execution=draining)
         raise StateError(told_as_second(list(before), fault)) from None
-    old = Monitor.from_records(saved_program(old_records), old_records, **_alone(options))
+    old = Execution.restored(saved_program(old_records), old_records, **_alone(options))
     return TakenUp(Draining(old, new, before, said, keys))

@@ -20,7 +20,7 @@ from ketal.errors import SettingError
 from ketal.model.event import Event
 from ketal.model.values import Key, keyed
 from ketal.program import Program
-from ketal.runtime.monitor import Monitor
+from ketal.runtime.execution import Execution
 from ketal.streaming.job.distribution import partition_by, unfit
 from ketal.streaming.job.file import Job
 
@@ -115,7 +115,7 @@ class Watch:
                 raise self._elsewhere(key, number, place(at))
         self._evict()
 
-    def restored(self, monitor: Monitor, number: int) -> None:
+    def restored(self, execution: Execution, number: int) -> None:
         """Check the live scopes of a part that was restored, and remember where they are.
 
         Raises
@@ -123,8 +123,9 @@ class Watch:
         SettingError
             If the value of one was seen in a partition of another number.
         """
-        for scope in monitor.live_scopes():
-            key = keyed(scope.get(self._name))
+        scopes = (scope for run in execution.runs for scope in run.scopes.values())
+        for scope in scopes:
+            key = keyed(dict(scope.key).get(self._name))
             if key is not None and self._numbers.setdefault(key, number) != number:
                 raise self._elsewhere(key, number, f"the saved state of part {number}")
         self._evict()

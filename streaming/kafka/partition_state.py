@@ -2,8 +2,8 @@
 
 One consumer has one part, with all partitions of all topics. Several consumers share the partition
 numbers: the part of number p has partition p of every topic, where `keyed_by` sees to it that all
-events of a scope are. A part has its own monitor, watermark, counts and offsets, so that it can go
-from one consumer to another as it is.
+events of a scope are. A part has its own execution, watermark, counts and offsets, so that it can
+go from one consumer to another as it is.
 
 Where a part's state is kept between two processes is its store: a folder (`Saved`), or a topic
 (`Changelog`). Both take what changed since the last commit, by name, and give back all of it.
@@ -26,7 +26,7 @@ from ketal.errors import StateError
 from ketal.model.event import Control, Event
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program
-from ketal.runtime.monitor import BATCH_EVENTS, Monitor
+from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.state_records import Changes
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.file import Job
@@ -36,7 +36,7 @@ from ketal.streaming.job.sharing import Watch
 from ketal.streaming.kafka.watermarks import Watermarks
 
 JOB_PREFIX = b"job/"
-"""Names of records that are the job's and not the monitor's begin so."""
+"""Names of records that are the job's and not the execution's begin so."""
 WATERMARKS, COUNTS, OFFSETS = b"job/watermarks", b"job/counts", b"job/offsets"
 
 Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
@@ -60,7 +60,7 @@ class Store(Protocol):
 
 @dataclass
 class Counts:
-    """What became of the messages; `messages` is the sum of the monitor's `read` and of these."""
+    """What became of the messages; `messages` is the sum of the execution's `read` and of these."""
 
     messages: int = 0
     control: int = 0
@@ -104,7 +104,7 @@ class Part:
         self.program = program
         self.positions = dict(positions)
         self.store = store
-        self.monitor: Monitor | Draining = Monitor(program, limits=job.limits, execution="")
+        self.execution: Execution | Draining = Execution(program, limits=job.limits)
         self.watermarks = Watermarks(
             [(p.topic, p.partition) for p in sorted(positions)],
             lateness_ms=job.lateness_ms,
@@ -163,33 +163,34 @@ class Part:
                     f"committed is {self.positions[one]}: it does not belong to what is committed"
                 )
         inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
-        self.monitor, notice = take_up(
-            self.program, inner, on_change=on_change, limits=self.job.limits, execution=""
+        self.execution, notice = take_up(
+            self.program, inner, on_change=on_change, limits=self.job.limits
         )
         # The old patterns have windows, whatever the new ones have.
-        self._timed = self._timed or isinstance(self.monitor, Draining)
+        self._timed = self._timed or isinstance(self.execution, Draining)
         self.counts = counts
         self.watermarks.restore(marks)
         if self._watch is not None:
-            monitor = self.monitor.new if isinstance(self.monitor, Draining) else self.monitor
-            self._watch.restored(monitor, min(self.positions).partition)
+            taken = self.execution
+            new = taken.new if isinstance(taken, Draining) else taken
+            self._watch.restored(new, min(self.positions).partition)
         return notice
 
     def drained(self) -> tuple[str, ...]:
         """Return the old patterns that are drained, once; the new ones go on alone."""
-        monitor = self.monitor
-        if not isinstance(monitor, Draining) or not monitor.over:
+        draining = self.execution
+        if not isinstance(draining, Draining) or not draining.over:
             return ()
-        self._gone |= monitor.keys
-        self.monitor = monitor.new
+        self._gone |= draining.keys
+        self.execution = draining.new
         self._timed = uses_time(self.program)
-        return monitor.names
+        return draining.names
 
     def changes(self) -> Changes:
         """Return what changed since this was last asked, or since the state was restored."""
         changes: Changes = dict.fromkeys(self._gone)
         self._gone = set()
-        changes.update(self.monitor.changes())
+        changes.update(self.execution.state.changes())
         changes[WATERMARKS] = json.dumps(self.watermarks.state()).encode()
         changes[COUNTS] = json.dumps(self.counts.to_dict()).encode()
         offsets = [[*one, offset] for one, offset in sorted(self.positions.items())]
@@ -255,7 +256,7 @@ class Part:
                 places = partial(_place_in, batch)
                 if self._watch is not None:
                     self._watch.check(events, one.partition, places)
-                for number, verdicts in self.monitor.process(events, places):
+                for number, verdicts in self.execution.process(events, places):
                     add(verdicts, batch[number])
             taken += some
             if over and self.ended:
@@ -278,14 +279,14 @@ class Part:
     ) -> tuple[int, bool]:
         """Take messages one by one; return how many, and whether their partition is over now."""
         # What does not change from one event to the next is looked up once: they are many.
-        item_of, feed, observe = self._reader.item, self.monitor.feed, self.watermarks.observe
+        item_of, feed, observe = self._reader.item, self.execution.feed, self.watermarks.observe
         taken = 0
         for record in records:
             taken += 1
             item = item_of(record)
             if over:
                 reason = "its partition has ended (ketal.end)"
-                verdicts = self.monitor.reject(Rejected(place=place_of(record), reason=reason))
+                verdicts = feed(Rejected(place=place_of(record), reason=reason))
             elif isinstance(item, Event):
                 if self._watch is not None:
                     self._watch.check((item,), one.partition, partial(_place_in, (record,)))
@@ -293,7 +294,7 @@ class Part:
                 if self._timed and item.time is not None and observe(one, float(item.time)):
                     verdicts = verdicts + self.advance()
             elif isinstance(item, Rejected):
-                verdicts = self.monitor.reject(item)
+                verdicts = feed(item)
             else:
                 verdicts = self._control(one, item)
                 over = self.watermarks.has_ended(one)
@@ -310,7 +311,7 @@ class Part:
             self.watermarks.raise_mark(one, control.time)
             return self.advance()
         if control.kind != "end" or self.watermarks.end(one):
-            return self.monitor.control(control)
+            return self.execution.feed(control)
         return self.advance()
 
     def mark_idle(
@@ -342,12 +343,12 @@ class Part:
         if mark_s is None:
             return []
         self.dirty = True
-        return self.monitor.advance_time(mark_s)
+        return self.execution.advance_time(mark_s)
 
     @property
     def summary(self) -> dict[str, Any]:
         """The summary of INTERFACE, with what became of the messages."""
-        return {**self.monitor.summary, "kafka": self.counts.to_dict()}
+        return {**self.execution.summary, "kafka": self.counts.to_dict()}
 
 
 def _place_in(records: Sequence[Any], number: int) -> str:

@@ -301,7 +301,7 @@ class Session:
             messages=self.engine.consumed,
             control=sum(part.counts.control for part in self.parts),
             lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
-            monitors=[part.monitor for part in self.parts],
+            executions=[part.execution for part in self.parts],
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=None if count is None else (len(self.parts), count),
         )

@@ -24,7 +24,7 @@ from typing import IO, Any
 from ketal.errors import SettingError, StateError
 from ketal.model.limits import Limits
 from ketal.program import Program
-from ketal.runtime.monitor import Monitor
+from ketal.runtime.execution import Execution
 from ketal.runtime.state_records import FORMAT
 from ketal.streaming.folders import replaced
 from ketal.streaming.job.file import Job
@@ -280,14 +280,14 @@ def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
 
 
 def _blank(program: Program, limits: Limits) -> str:
-    """Return what names a program: the state of a monitor that has seen nothing, as text."""
-    return base64.b64encode(Monitor(program, limits=limits).snapshot()).decode()
+    """Return what names a program: the state of an execution that has seen nothing, as text."""
+    return base64.b64encode(Execution(program, limits=limits).state.snapshot()).decode()
 
 
 def _changed_program(held: str, program: Program, limits: Limits) -> str:
     """Return how a program differs from the one that a job noted; empty where it does not."""
     try:
-        Monitor.restore(program, base64.b64decode(held, validate=True), limits=limits)
+        Execution.restored(program, base64.b64decode(held, validate=True), limits=limits)
     except StateError as fault:
         return str(fault).partition("of another program: ")[2] or str(fault)
     return ""

@@ -311,7 +311,7 @@ class Engine:
         progress: Any = query.lastProgress
         groups = list(checkpoint.progress.groups.values())
         telling = [of for of in groups if of["tells"]]
-        monitors = [
+        executions = [
             SimpleNamespace(
                 tally=_tally(of["events"]) if of["tells"] else Tally(), live_runs=of["live_runs"]
             )
@@ -322,7 +322,7 @@ class Engine:
             messages=sum(of["messages"] for of in telling),
             control=sum(of["control"] for of in telling),
             lag=_lag(progress),
-            monitors=monitors,
+            executions=executions,
             watermark_s=_watermark_s(progress),
         )
         self.hooks.look(self.figures)

@@ -1,8 +1,8 @@
 """One key group: the part of the execution that it is offered, and its state.
 
-A group is one `Monitor`, and what the rows say beyond events: which partitions have ended, how far
-time is in each, what was counted. Rows of control events (`ketal.*`) come to every group; one of
-the copies is counted. What belongs to no group, a malformed message, comes to one group of each
+A group is one `Execution`, and what the rows say beyond events: which partitions have ended, how
+far time is in each, what was counted. Rows of control events (`ketal.*`) come to every group; one
+of the copies is counted. What belongs to no group, a malformed message, comes to one group of each
 family, and the first family tells it.
 
 Of the groups that an event comes to, one in each family, every one decides for the whole program
@@ -30,7 +30,7 @@ from ketal.model.event import Control, Event, canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Late, Rejected, Verdict
 from ketal.program import Program
-from ketal.runtime.monitor import BATCH_EVENTS, Monitor
+from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.streaming.job.messages import Reader
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.packing import packed, unpacked
@@ -107,14 +107,14 @@ class Work:
         """Return which family a group is of, by its place."""
         return [n for n, (first, _) in enumerate(self.programs) if first <= group][-1]
 
-    def monitor(self, family: int, held: Mapping[bytes, bytes] | None) -> Monitor:
-        """Return the monitor of one of a family's groups, with the state that it had."""
+    def execution(self, family: int, held: Mapping[bytes, bytes] | None) -> Execution:
+        """Return the execution of one of a family's groups, with the state that it had."""
         program = self.programs[family][1]
         others = (other for n, (_, other) in enumerate(self.programs) if n != family)
         beside = [compiled for other in others for compiled in other.compiled]
         if held is None:
-            return Monitor(program, limits=self.limits, beside=beside)
-        return Monitor.from_records(program, held, limits=self.limits, beside=beside)
+            return Execution(program, limits=self.limits, beside=beside)
+        return Execution.restored(program, held, limits=self.limits, beside=beside)
 
 
 NO_TIMESTAMP = -1
@@ -178,7 +178,7 @@ class Group:
         self._counted: dict[str, int] = {}
         """The sums that rows of counts have carried so far."""
         if held is None:
-            self.monitor = work.monitor(self._family, None)
+            self.execution = work.execution(self._family, None)
             return
         try:
             known = unpacked(held)
@@ -197,7 +197,7 @@ class Group:
             self._held = dict(known["monitor"])
         except (KeyError, TypeError, ValueError) as fault:
             raise StateError(f"the state of a key group is damaged: {fault}") from None
-        self.monitor = work.monitor(self._family, self._held)
+        self.execution = work.execution(self._family, self._held)
         if work.counts:
             self._counted = self._counts()
 
@@ -216,8 +216,8 @@ class Group:
         )
 
     def _records(self) -> dict[bytes, bytes]:
-        """Return the monitor's state; a worker that kept the group says only what changed anew."""
-        for name, record in self.monitor.changes().items():
+        """Return the execution's records; of a group that was kept, only changes are written."""
+        for name, record in self.execution.state.changes().items():
             if record is None:
                 self._held.pop(name, None)
             else:
@@ -229,11 +229,11 @@ class Group:
         """Whether the passing of time can still bring something about."""
         if self._closed:
             return False
-        return self.monitor.live_runs > 0 or self.monitor.tally.held_back > 0
+        return self.execution.live_runs > 0 or self.execution.tally.held_back > 0
 
     def advance(self, mark_ms: int) -> list[Verdict]:
         """Take up Spark's watermark; it stands at 0 until there is one."""
-        return [] if mark_ms <= 0 or self._closed else self.monitor.advance_time(mark_ms / 1e3)
+        return [] if mark_ms <= 0 or self._closed else self.execution.advance_time(mark_ms / 1e3)
 
     def take(self, rows: Iterable[Row]) -> Iterator[Verdict]:
         """Take rows in turn; yield the verdicts they bring about."""
@@ -260,8 +260,8 @@ class Group:
         return self._reader.events([row[at] for row in batch])
 
     def _process(self, events: Sequence[Event], rows: Sequence[Row]) -> Iterator[Verdict]:
-        """Have the monitor process the events of rows; yield the verdicts this group tells."""
-        for number, verdicts in self.monitor.process(events):
+        """Have the execution process the events of rows; yield the verdicts this group tells."""
+        for number, verdicts in self.execution.process(events):
             self._at_row(rows[number])
             yield from self._told_here(verdicts, events[number])
 
@@ -374,22 +374,22 @@ class Group:
 
     def _told_as_late(self, item: Any) -> bool:
         """Return whether the first family tells that an event is late: the watermark says so."""
-        return not self._tells and isinstance(item, Event) and self.monitor.passed(item)
+        return not self._tells and isinstance(item, Event) and self.execution.passed(item)
 
     def _unusual(self, item: Any) -> list[Verdict]:
         """Take what is no event."""
         if isinstance(item, Rejected):
-            return self.monitor.reject(item)
+            return self.execution.feed(item)
         one, known = self._partition, self._work.partitions
         if item.kind == "watermark":
             self._marks_s[one] = max(item.time, self._marks_s.get(one, item.time))
             return self._advance_by_marks()
         if item.kind != "end":
-            return self.monitor.control(item)
+            return self.execution.feed(item)
         self._ended.add(one)
         if one is None or (known is not None and len(self._ended) >= known):
             self._closed = True
-            return self.monitor.control(item)
+            return self.execution.feed(item)
         return self._advance_by_marks()
 
     def _advance_by_marks(self) -> list[Verdict]:
@@ -403,7 +403,7 @@ class Group:
             return []
         if None not in self._marks_s and len(marks) + len(self._ended) < waits_for:
             return []
-        return self.monitor.advance_time(min(marks))
+        return self.execution.advance_time(min(marks))
 
     def _in_canonical_order(self, rows: Iterable[Row]) -> list[Row]:
         """Return rows without offsets in an order that respects happened-before, controls last."""
@@ -431,9 +431,9 @@ class Group:
             "tells": self._tells,
             "messages": self.messages,
             "control": self.control,
-            "live_runs": self.monitor.live_runs,
+            "live_runs": self.execution.live_runs,
             "ended": self._closed,
-            **self.monitor.summary,
+            **self.execution.summary,
         }
         text = msgspec.json.encode(said).decode()
         return FIGURES, None, str(self.number), None, None, text, None
@@ -447,7 +447,7 @@ class Group:
 
     def _counts(self) -> dict[str, int]:
         """Return what was counted since the beginning, of events where this group tells of them."""
-        summary = self.monitor.summary
+        summary = self.execution.summary
         out = dict(summary["events"]) if self._tells else {}
         out["gaps"] = summary["gaps"]
         for pattern, counts in summary["patterns"].items():

@@ -1,6 +1,6 @@
 """What runs on the executors: the functions that Spark calls with a key group's rows.
 
-A group's state is one binary value: the monitor's records, which partitions have ended, and the
+A group's state is one binary value: the execution's records, which partitions have ended, and the
 counts. Spark hands over the columns of the group's new rows; the operator takes up the watermark,
 puts the rows in the order of topic, partition and offset, and feeds them. Verdicts go back as
 columns.
@@ -172,7 +172,7 @@ class Operator:
 def _ended(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
     if group is None:
         return []
-    said = list(map(work.row, group.monitor.close()))
+    said = list(map(work.row, group.execution.conclude()))
     return [*said, *_beside(group, work, Counter())]
 
 

@@ -214,5 +214,5 @@ def test_duplicates_never_reach_the_queue(order: tuple[int, ...]) -> None:
     assert [tuple(map(str, v.events)) for v in found] == [  # type: ignore[union-attr]
         ("n1@1", "n2@1", "n3@1")
     ]
-    assert monitor.tally.duplicates == 6
+    assert monitor.summary["events"]["duplicates"] == 6
     assert monitor.held_back() == []

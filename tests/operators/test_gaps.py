@@ -22,6 +22,7 @@ from ketal.model.limits import Limits
 from ketal.operators.order.holes import holes
 from ketal.program import Program
 from tests.cases import e
+from tests.driven import Driven
 from tests.operators.ordering_oracle import past
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
@@ -208,9 +209,9 @@ def test_what_a_node_lacks_that_left_is_lost_at_once_where_nothing_waits() -> No
     assert [v.dot for v in monitor.leave("n")] == [Dot("n", 1)]
     monitor = ketal.Monitor.restore(made, monitor.snapshot())
     assert [v.dot for v in monitor.feed(e("m@1", "c", "n:3", time=3))] == [Dot("n", 3)]
-    said = monitor.control(ketal.Control("view", members=("m",)))
+    said = monitor.feed(ketal.Control("view", members=("m",)))
     assert [v.dot for v in said] == [Dot("k", 1)]
-    monitor.control(ketal.Control("join", node="k"))
+    monitor.feed(ketal.Control("join", node="k"))
     assert monitor.feed(e("m@2", "c", "k:2", time=4)) == []
     assert [v.dot for v in monitor.advance_time(34)] == [Dot("k", 2)]
 
@@ -234,7 +235,7 @@ def test_patterns_of_one_program_tell_a_gap_once_where_some_wait_for_nothing() -
 def test_another_program_takes_over_the_holes_that_are_there() -> None:
     monitor: Any = ketal.Monitor(compiled(FREE, order="CausalOrder"))
     monitor.feed_many([e("n@2", "c", time=3), e("m@1", "c", time=10)])
-    monitor = ketal.Monitor.anew(compiled(FREE), monitor.snapshot())
+    monitor = Driven.restored(compiled(FREE), monitor.snapshot(), changed=True)
     assert monitor.advance_time(5) == []
     assert [v.dot for v in monitor.advance_time(36)] == [Dot("n", 1)]
 
@@ -251,7 +252,7 @@ def test_another_program_awaits_nothing_outside_of_its_closed_topology(
     )
     monitor: Any = ketal.Monitor(ketal.compile(both % ""))
     monitor.feed_many([e("s@2", "b", time=0), e("m@2", "b", time=0)])
-    monitor = ketal.Monitor.anew(ketal.compile(both % topology), monitor.snapshot())
+    monitor = Driven.restored(ketal.compile(both % topology), monitor.snapshot(), changed=True)
     assert monitor.advance_time(5) == []
     assert sorted(str(v.dot) for v in monitor.advance_time(36)) == sorted(lost)
 

@@ -194,7 +194,7 @@ def test_wrong_turn_a_zero_entry_is_no_entry() -> None:
     monitor = ketal.Monitor(program)
     monitor.feed(e("a@1", "a", "b:0"))
     monitor.feed(e("a@1", "a"))
-    assert monitor.tally.duplicates == 1
+    assert monitor.summary["events"]["duplicates"] == 1
 
 
 def test_wrong_turn_unequal_sizes_compare_by_the_entries_they_have() -> None:

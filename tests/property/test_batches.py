@@ -1,4 +1,4 @@
-"""A batch of several patterns is what its items are one by one (`Monitor.process`)."""
+"""A batch of several patterns is what its items are one by one (`Execution.process`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ketal
-from ketal import Event, Monitor
+from ketal import Event
 from ketal.model.event import Control
+from tests.driven import Driven
 
 DECLARED = 'event Open = type == "o"; event Work = type == "w"; event Close = type == "c";'
 CHECK = (
@@ -52,25 +53,25 @@ def said(pairs: Any) -> list[tuple[int, list[Any]]]:
 @given(stream=st.lists(items, max_size=40), cut=st.integers(0, 40))
 def test_a_batch_is_its_items(text: str, stream: list[Any], cut: int) -> None:
     program = ketal.compile(text)
-    batch, single = Monitor(program), Monitor(program)
+    batch, single = Driven(program), Driven(program)
     for some in (stream[:cut], stream[cut:]):
         assert said(batch.process(some)) == said((n, single.feed(x)) for n, x in enumerate(some))
         assert batch.summary == single.summary
-        assert batch.changes() == single.changes()
+        assert batch.state.changes() == single.state.changes()
     assert batch.snapshot() == single.snapshot()
 
 
 def test_verdicts_come_in_the_order_of_events_then_of_patterns() -> None:
     patterns = [CHECK.replace("Turns", name).replace("partition", "order arrival; partition")
                 for name in ("Second", "First")]  # fmt: skip
-    monitor = Monitor(ketal.compile("".join(patterns)))
+    monitor = Driven(ketal.compile("".join(patterns)))
     batch = [Event("A", "w", {"A": n}, data={"k": n}) for n in (1, 2)]
     found = [(n, [v.pattern for v in verdicts]) for n, verdicts in monitor.process(batch)]  # type: ignore[union-attr]
     assert found == [(0, ["Second", "First"]), (1, ["Second", "First"])]
 
 
 def test_of_a_batch_a_rejection_has_its_own_place() -> None:
-    monitor = Monitor(ketal.compile(CHECK))
+    monitor = Driven(ketal.compile(CHECK))
     batch = [Event("A", "o", {"A": n}, data={"k": n}) for n in (1, 2)]
     batch.append(Event("A", "w", {"A": 2}, data={"k": 2}))
     ((number, (rejected,)),) = monitor.process(batch, "t/0/{}".format)

@@ -1,4 +1,4 @@
-"""Another program under an execution that goes on: `Monitor.anew`.
+"""Another program under an execution that goes on: `Execution.restored`.
 
 Cases are seeded: a failure names the seed.
 """
@@ -18,7 +18,8 @@ from ketal.errors import PatternError
 from ketal.model import syntax
 from ketal.model.verdicts import Verdict
 from ketal.runtime.migration import Before, saved_program
-from ketal.runtime.monitor import Monitor
+from ketal.streaming.job.pattern_migration import pending
+from tests.driven import Driven
 from tests.property.test_engine import program_of
 from tests.runtime.test_live_membership import LIMITS, Case, Record, adds_up, cases
 
@@ -37,7 +38,7 @@ ORDERS = (
 )
 
 
-def to_end(monitor: Monitor, records: list[Record]) -> list[Verdict]:
+def to_end(monitor: Driven, records: list[Record]) -> list[Verdict]:
     return monitor.feed_many(records) + monitor.close()
 
 
@@ -51,9 +52,9 @@ def test_with_the_same_program_nothing_changes(first: int, restarts: bool, losse
     """Whoever left, started again or was lost before: it is known as it was."""
     for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
         before, after = cut_at(case, random.Random(case.seed))
-        whole = Monitor(case.program, limits=LIMITS)
+        whole = Driven(case.program, limits=LIMITS)
         whole.feed_many(before)
-        other = Monitor.anew(case.program, whole.records(), limits=LIMITS)
+        other = Driven.restored(case.program, whole.state.records(), changed=True, limits=LIMITS)
         said = [v.to_dict() for v in to_end(other, after)]
         assert said == [v.to_dict() for v in to_end(whole, after)], case.name
         assert other.summary == whole.summary, case.name
@@ -81,11 +82,11 @@ def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
             continue
         new = program_of(replace(case.program.file, patterns=(replace(pattern, name="Q"),)))
         earlier, later = cut_at(case, random.Random(case.seed))
-        old, whole = Monitor(case.program, limits=LIMITS), Monitor(new, limits=LIMITS)
+        old, whole = Driven(case.program, limits=LIMITS), Driven(new, limits=LIMITS)
         old.feed_many(earlier)
         whole.feed_many(earlier)
-        other = Monitor.anew(new, old.snapshot(), limits=LIMITS)
-        before = Before.of(other.seen(), other.pending("Q"))
+        other = Driven.restored(new, old.snapshot(), changed=True, limits=LIMITS)
+        before = Before.of(other.admission.intake.seen(), pending(other, "Q"))
         said, all_said = to_end(other, later), to_end(whole, later)
         if any(isinstance(v, ketal.Overflow) for v in said + all_said):
             continue
@@ -108,7 +109,7 @@ def test_no_change_of_the_order_leaves_an_event_waiting(
     """From each policy to each, again and again: where nothing is lost, nothing stays held."""
     for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
         rng, (pattern,) = random.Random(case.seed), case.program.file.patterns
-        monitor = Monitor(case.program, limits=LIMITS)
+        monitor = Driven(case.program, limits=LIMITS)
         for record in case.records:
             monitor.feed(record)
             if rng.random() < 0.3:
@@ -117,7 +118,7 @@ def test_no_change_of_the_order_leaves_an_event_waiting(
                     new = program_of(replace(case.program.file, patterns=(changed,)))
                 except PatternError:  # an option that the rest of the pattern does not go with
                     continue
-                monitor = Monitor.anew(new, monitor.snapshot(), limits=LIMITS)
+                monitor = Driven.restored(new, monitor.snapshot(), changed=True, limits=LIMITS)
         monitor.close()
         assert adds_up(monitor.summary), case.name
         assert losses or not monitor.held_back(), case.name
@@ -141,8 +142,8 @@ def test_a_program_is_compiled_again_from_its_state(declared: str, value: Any) -
     guard = 'type == "a"' if within else "x == w"
     text = f"param w = {declared}; pattern P {{ event A = {guard}; find next A; {within} }}"
     both = ketal.compile(text + text.replace("P", "Q").partition(";")[2], w=value)
-    assert saved_program(Monitor(both).snapshot())["Q"].fingerprint == both["Q"].fingerprint
-    (name,) = saved_program(Monitor(both["P"]).records()).names
+    assert saved_program(Driven(both).snapshot())["Q"].fingerprint == both["Q"].fingerprint
+    (name,) = saved_program(Driven(both["P"]).state.records()).names
     assert name == "P"
 
 

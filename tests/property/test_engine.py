@@ -19,8 +19,8 @@ from ketal.grammar import render
 from ketal.model.event import Event
 from ketal.model.syntax import File
 from ketal.program import Program
-from ketal.runtime.monitor import Monitor
 from tests.cases import CASES, Case, facts
+from tests.driven import Driven
 from tests.outcomes import LIMITS, TooManyError, collected, outcome
 from tests.property.executions import execution, linear_extension
 from tests.property.patterns import pattern_file
@@ -211,15 +211,15 @@ def test_monitor_equals_oracle(restoring: bool, rng: random.Random) -> None:
     """A Monitor, with snapshot and restore after every event, says what the oracle says."""
     file, events = case(rng)
     program = program_of(file)
-    monitor = Monitor(program)
+    monitor = Driven(program)
     verdicts = []
     ordered = program.compiled[0].causal and not program.compiled[0].order_free
     for event in semantics.canonical_order(events) if ordered else events:
         verdicts += monitor.feed(event)
         if restoring:
-            monitor = Monitor.restore(program, monitor.snapshot())
+            monitor = Driven.restored(program, monitor.snapshot())
     verdicts += monitor.close()
-    said = collected(monitor._runs[0], verdicts)
+    said = collected(monitor.runs[0], verdicts)
     expected = facts(semantics.judge(file, "P", events))
     if program.compiled[0].window_events is None or ordered or not program.compiled[0].causal:
         assert facts(said) == expected
@@ -233,11 +233,11 @@ def test_monitor_orders_what_arrives_shuffled(rng: random.Random) -> None:
     program = program_of(file)
     if program.compiled[0].order_free:
         reject()
-    monitor = Monitor(program)
+    monitor = Driven(program)
     verdicts = monitor.feed_many(events) + monitor.close()
     assert not monitor.held_back()
     expected = outcome(file, events, released=semantics.released(events))
-    assert facts(collected(monitor._runs[0], verdicts)) == facts(expected)
+    assert facts(collected(monitor.runs[0], verdicts)) == facts(expected)
 
 
 @examples(60, 1_000)

@@ -23,8 +23,8 @@ from ketal.model.limits import Limits
 from ketal.program import Program
 from ketal.runtime import recorder
 from ketal.runtime import seen_digests as contents
-from ketal.runtime.monitor import Monitor
 from ketal.runtime.snapshots import decoded
+from tests.driven import Driven
 from tests.property.memberships import base, simulate
 from tests.property.patterns import pattern_file
 from tests.property.test_engine import case, program_of
@@ -59,15 +59,15 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Changelog:
-    """A Monitor beside the records that it gave, which are all that a restart has."""
+    """An execution beside the records that it gave, which are all that a restart has."""
 
     def __init__(self, program: Program, limits: Limits | None) -> None:
         self.program, self.limits = program, limits
-        self.monitor = Monitor(program, limits=limits)
+        self.monitor = Driven(program, limits=limits)
         self.records: dict[bytes, bytes] = {}
 
     def commit(self) -> None:
-        for key, value in self.monitor.changes().items():
+        for key, value in self.monitor.state.changes().items():
             if value is None:
                 self.records.pop(key, None)
             else:
@@ -76,14 +76,14 @@ class Changelog:
     def restart(self, rng: random.Random) -> None:
         self.commit()
         shuffled = dict(rng.sample(list(self.records.items()), len(self.records)))
-        again = Monitor.from_records(self.program, shuffled, limits=self.limits)
+        again = Driven.restored(self.program, shuffled, limits=self.limits)
         assert state(again) == state(self.monitor)
-        assert again.changes() == {}, "what was restored is no change"
+        assert again.state.changes() == {}, "what was restored is no change"
         validate(again)
         self.monitor = again
 
 
-def state(monitor: Monitor) -> dict[bytes, Any]:
+def state(monitor: Driven) -> dict[bytes, Any]:
     """Return what a snapshot holds, readable."""
     records = decoded(monitor.snapshot())
     readable = {key: msgspec.msgpack.decode(value) for key, value in records.items()}
@@ -98,7 +98,7 @@ def kinds(records: Iterable[bytes]) -> Counter[str]:
     return Counter(key.decode().split("/")[0] for key in records)
 
 
-def step(monitor: Monitor, item: Any) -> list[dict[str, Any]]:
+def step(monitor: Driven, item: Any) -> list[dict[str, Any]]:
     said = monitor.advance_time(item) if isinstance(item, float) else monitor.feed(item)
     validate(monitor)
     return [verdict.to_dict() for verdict in said]
@@ -113,7 +113,7 @@ def compare(
     exactly: bool = True,
 ) -> int:
     """Hold a Monitor and one that restarts now and then equal; return how much was said."""
-    plain, other = Monitor(program, limits=limits), Changelog(program, limits)
+    plain, other = Driven(program, limits=limits), Changelog(program, limits)
     said = 0
     for item in items:
         verdicts = step(plain, item)
@@ -233,16 +233,16 @@ def test_what_a_commit_writes_does_not_depend_on_what_was_before(
         'event A = type == "a";\npattern P { order arrival; check A*; partition by k; }\n'
         "pattern Q { order CausalOrder; find next A A; }"
     )
-    monitor = Monitor(ketal.compile(text))
-    monitor.changes()
+    monitor = Driven(ketal.compile(text))
+    monitor.state.changes()
     sizes = []
     for number in range(6_250):
         # Each counter leaves a hole, so that all but the first wait in the queue.
         monitor.feed(Event("n", "a", {"n": 2 * number + 1}, data={"k": f"key {number}"}))
         if number % 10 == 9:
-            out = monitor.changes()
+            out = monitor.state.changes()
             sizes.append(sum(len(key) + len(value or b"") for key, value in out.items()))
-    whole = sum(map(len, monitor.records().values()))
+    whole = sum(map(len, monitor.state.records().values()))
     assert whole > 300_000
     # The queue's own record has a number for each event that it holds.
     assert max(sizes) < 14_000 + 4 * 6_000

@@ -1,4 +1,4 @@
-"""Events taken many at once are judged as events taken one by one (`Monitor.process`)."""
+"""Events taken many at once are judged as events taken one by one (`Execution.process`)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import ketal
 from ketal import Event, EventError, Limits, Monitor
 from ketal.model.event import Control, decode_event, decode_events
 from ketal.operators.membership.members import ATTRIBUTE
+from tests.driven import Driven
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
 HEAVY = "heavy_for_tests(x)"
@@ -48,9 +49,9 @@ controls = st.sampled_from([Control("leave", node="A"), Control("watermark", tim
 streams = st.lists(st.one_of(events, events, events, events, events, controls), max_size=40)
 
 
-def monitors(body: str, limits: Limits | None, declared: str = EVENTS) -> tuple[Monitor, Monitor]:
+def monitors(body: str, limits: Limits | None, declared: str = EVENTS) -> tuple[Driven, Driven]:
     program = ketal.compile("pattern P { " + body.replace("%s", declared) + " }")
-    return Monitor(program, limits=limits), Monitor(program, limits=limits)
+    return Driven(program, limits=limits), Driven(program, limits=limits)
 
 
 def said(pairs: Any) -> list[tuple[int, list[Any]]]:
@@ -71,7 +72,7 @@ def test_together_as_one_by_one(
         found = said(together.process(some))
         assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
         assert together.summary == one_by_one.summary
-        assert together.changes() == one_by_one.changes()
+        assert together.state.changes() == one_by_one.state.changes()
     assert together.snapshot() == one_by_one.snapshot()
 
 
@@ -90,7 +91,9 @@ def test_many_events_are_taken_together() -> None:
 def test_a_handler_is_called_before_the_next_event_is_taken() -> None:
     program = monitors(PATTERNS["whole"], None)[0].program
     accepted: list[int] = []
-    monitor = Monitor(program, on={"violation": lambda _: accepted.append(monitor.tally.accepted)})
+    monitor = Monitor(
+        program, on={"violation": lambda _: accepted.append(monitor.summary["events"]["accepted"])}
+    )
     monitor.feed_many([Event("A", "w", {"A": n}, data={"x": 1}) for n in (1, 2, 3)])
     assert accepted == [1, 2, 3]
 
@@ -119,14 +122,14 @@ def test_of_a_stream_that_is_alive_each_event_is_taken_as_it_comes() -> None:
 
     def alive() -> Iterator[Event]:
         for counter in (1, 2, 3):
-            accepted.append(monitor.tally.accepted)
+            accepted.append(monitor.summary["events"]["accepted"])
             yield Event("A", "w", {"A": counter}, data={"x": 1})
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
         monitor.feed_many(alive())
     assert accepted == [0, 1, 2]
-    assert monitor.tally.accepted == 3
+    assert monitor.summary["events"]["accepted"] == 3
 
 
 # --- decoding -----------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from ketal.model.verdicts import Gap, Match, Rejected
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.cases import e, facts
+from tests.driven import Driven
 from tests.outcomes import collected
 from tests.property.memberships import Run, arrival, base, dressed, simulate
 from tests.property.patterns import pattern_file
@@ -194,9 +195,9 @@ def of_the_oracle(case: Case) -> dict[str, Any]:
 
 
 def of_the_monitor(case: Case) -> dict[str, Any]:
-    monitor = Monitor(case.program, limits=LIMITS)
+    monitor = Driven(case.program, limits=LIMITS)
     verdicts = [*monitor.feed_many(case.records), *monitor.close()]
-    return facts(collected(monitor._runs[0], verdicts))
+    return facts(collected(monitor.runs[0], verdicts))
 
 
 def test_shrunk_clocks_give_the_verdicts_of_whole_ones() -> None:
@@ -378,10 +379,11 @@ def test_duplicates_of_both_incarnations_are_known_after_a_snapshot(order: str) 
 
 
 def test_the_content_of_first_events_is_kept_for_good() -> None:
-    m = Monitor(program("find next A B", order="arrival"), limits=Limits(dots_max=2))
+    limits = Limits(dots_max=2)
+    m = Monitor(program("find next A B", order="arrival"), limits=limits)
     m.feed_many([e(f"n@{c}", "a") for c in range(1, 9)])
     assert m.feed(e("n@1", "a")) == []
-    m = Monitor.restore(m.program, m.snapshot(), limits=m.limits)
+    m = Monitor.restore(m.program, m.snapshot(), limits=limits)
     m.feed(e("n@1", "a", run=2))
     m.feed(e("n@2", "b", run=2))
     assert m.summary["events"]["duplicates"] == 1
@@ -421,10 +423,10 @@ def test_a_program_that_reads_clocks_later_knows_the_incarnations_before() -> No
     before = ketal.compile('pattern P { event A = type == "a"; find next A; }')
     m = Monitor(before)
     m.feed_many([e("p0@1", "c"), e("p0@2", "c"), e("p0#2@1", "c"), e("p2@1", "c", "p0:2")])
-    other = Monitor.anew(conc_of("a", "b"), m.snapshot())
+    other = Driven.restored(conc_of("a", "b"), m.snapshot(), changed=True)
     assert other.feed_many([e("p0@3", "a"), e("p2@2", "b", "p0:1 p2:2")]) != []
-    assert other._admission.membership is not None
-    assert other._admission.membership.live == ["p0#2", "p2"]
+    assert other.admission.membership is not None
+    assert other.admission.membership.live == ["p0#2", "p2"]
 
 
 @pytest.mark.parametrize("events", [

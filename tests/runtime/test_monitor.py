@@ -40,6 +40,7 @@ from ketal import (
 )
 from ketal.model.verdicts import FrozenMapping, Gap
 from tests.cases import CHAIN, FORK, e, line, p
+from tests.driven import Driven
 
 ROOT = Path(__file__).resolve().parents[2]
 CAUSAL = "CausalOrder"
@@ -327,16 +328,33 @@ def stream(rng: random.Random) -> list[Event]:
     return [*events, events[3], Event("n1", "zz", {"n1": 1})]
 
 
+def test_a_monitor_has_these_methods_and_no_others() -> None:
+    public = {name for name in dir(Monitor(ketal.compile(EVERYTHING))) if name[0] != "_"}
+    assert public - {"program"} == {
+        "feed", "feed_many", "advance_time", "leave", "close", "held_back", "summary", "snapshot",
+        "restore",
+    }  # fmt: skip
+
+
+def test_a_record_that_is_no_event_is_counted_and_told() -> None:
+    said: list[ketal.Verdict] = []
+    m = Monitor(ketal.compile(EVERYTHING), on={"rejected": said.append})
+    rejected = Rejected(place="shop.log:12", reason="no JSON")
+    assert m.feed_many([e("n@1", "a"), rejected]) == said == [rejected]
+    assert m.summary["events"]["rejected"] == 1
+    assert adds_up(m.summary)
+
+
 def test_snapshot_and_restore_after_every_event_change_nothing() -> None:
     both = ketal.compile(EVERYTHING)
     for seed in range(10):
-        plain, other = Monitor(both), Monitor(both)
+        plain, other = Driven(both), Driven(both)
         for number, event in enumerate(stream(random.Random(seed))):
             assert plain.feed(event) == other.feed(event)
             if number == 9:
                 assert plain.advance_time(5) == other.advance_time(5)
             blob = other.snapshot()
-            other = Monitor.restore(both, blob)
+            other = Driven.restored(both, blob)
             assert other.snapshot() == blob, "a snapshot is canonical"
             assert other.summary == plain.summary
             assert other.held_back() == plain.held_back()
@@ -1116,11 +1134,11 @@ def test_a_silent_node_leaves_and_comes_back_by_speaking() -> None:
 def test_after_a_join_a_node_that_left_is_waited_for_again() -> None:
     m = monitor("check B*", order=CAUSAL)
     m.leave("n")
-    m.control(Control("join", node="n"))
+    m.feed(Control("join", node="n"))
     m = Monitor.restore(m.program, m.snapshot())
     assert m.feed(e("m@1", "b", "n:1")) == []
     assert [str(dot) for _, dot in m.held_back()] == ["n@1"]
-    assert texts(m.control(Control("view", members=("m",)))) == ["gap n@1 declared lost"]
+    assert texts(m.feed(Control("view", members=("m",)))) == ["gap n@1 declared lost"]
 
 
 def test_a_full_queue_that_may_gives_up_the_oldest_hole() -> None:

@@ -217,14 +217,10 @@ def by_monitor(execution: Execution) -> Said:
         if number == half:
             monitor = ketal.Monitor.restore(program, monitor.snapshot())
         item = item_of(line)
-        if isinstance(item, Event):
-            said += monitor.feed(item)
-        elif isinstance(item, Rejected):
-            said += monitor.reject(item)
-        elif item.kind != "end":
-            said += monitor.control(item)
-        else:
+        if isinstance(item, Control) and item.kind == "end":
             ended.add(slot)
+        else:
+            said += monitor.feed(item)
     assert len(ended) == execution.slots
     said += monitor.close()
     summary = monitor.summary

@@ -14,6 +14,7 @@ import ketal
 from ketal.cli import main
 from ketal.errors import KetalError, SettingError
 from ketal.model.verdicts import Rejected
+from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job, Target, read_job
 from ketal.streaming.job.metrics import Figures, MetricsServer
 from ketal.streaming.job.outputs import Outputs
@@ -343,14 +344,14 @@ def test_devices_and_fifos_take_verdicts(tmp_path: Path) -> None:
 
 
 def test_metrics_are_prometheus_text() -> None:
-    monitor = ketal.Monitor(ketal.compile(PATTERN))
+    execution = Execution(ketal.compile(PATTERN))
     figures = Figures()
     figures.verdict("match", "P")
     figures.verdict("rejected", None)
     figures.committed(0.5)
     for now_s, messages in ((1.0, 100), (2.0, 150)):
         figures.look(
-            now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, monitors=[monitor],
+            now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, executions=[execution],
             watermark_s=1_700_000_000.5, parts=(2, 4),
         )  # fmt: skip
     server = MetricsServer(figures, 0)

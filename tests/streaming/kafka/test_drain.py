@@ -21,13 +21,14 @@ from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.verdicts import Verdict
 from ketal.program import Program
+from ketal.runtime.execution import Execution
 from ketal.runtime.migration import Before
-from ketal.runtime.monitor import Monitor
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.pattern_migration import Draining, take_up
+from ketal.streaming.job.pattern_migration import Draining, pending, take_up
 from ketal.streaming.kafka.engine import Engine
+from tests.driven import Driven
 from tests.property.executions import execution
 from tests.property.test_engine import program_of
 from tests.runtime.test_live_membership import cases
@@ -96,13 +97,13 @@ class Feeder:
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
 
-    def feed(self, monitor: Monitor | Draining, upto: int, start: int = 0) -> list[Verdict]:
+    def feed(self, monitor: Execution | Draining, upto: int, start: int = 0) -> list[Verdict]:
         out: list[Verdict] = []
         for at in range(start, upto):
             out += self.one(monitor, at)
         return out
 
-    def one(self, monitor: Monitor | Draining, at: int) -> list[Verdict]:
+    def one(self, monitor: Execution | Draining, at: int) -> list[Verdict]:
         out = monitor.feed(self.events[at])
         left = [float(e.time) for e in self.events[at + 1 :] if e.time is not None]
         return out + (monitor.advance_time(min(left)) if left else [])
@@ -115,10 +116,10 @@ def test_anew_is_the_program_on_what_is_released_after_the_change(find: str, see
     events = timed(seed)
     cut = random.Random(seed).randint(0, len(events))
     old, new = program(EAGER, find), program(EAGER, find, "S.c")
-    before, whole = Monitor(old), Monitor(new)
+    before, whole = Driven(old), Driven(new)
     before.feed_many(events[:cut])
     whole.feed_many(events[:cut])
-    after = Monitor.anew(new, before.snapshot())
+    after = Driven.restored(new, before.snapshot(), changed=True)
     held = {event.dot for event, _ in before.held_back()}
     consumed = {e.dot for e in events[:cut]}
     if find != "find any":  # which has no queue
@@ -140,13 +141,13 @@ def test_unchanged_patterns_go_on_with_their_runs(seed: int) -> None:
     events = timed(seed)
     cut = random.Random(seed).randint(0, len(events))
     old, new = program(EAGER, "find next", kept=True), program(EAGER, "find next", "S.c", kept=True)
-    whole, before = Monitor(old), Monitor(old)
+    whole, before = Driven(old), Driven(old)
     expected = of_kept(whole.feed_many(events) + whole.close())
     said = before.feed_many(events[:cut])
-    after = Monitor.anew(new, before.snapshot())
+    after = Driven.restored(new, before.snapshot(), changed=True)
     said += after.feed_many(events[cut:]) + after.close()
     assert of_kept(said) == expected
-    assert after.counts["Kept"] == whole.counts["Kept"]
+    assert after.summary["patterns"]["Kept"] == whole.summary["patterns"]["Kept"]
 
 
 HEADS = [(FREE, FREE), (EAGER, EAGER), (EAGER, FREE), (FREE, EAGER), ("order arrival;", EAGER)]
@@ -165,20 +166,20 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     old, new = program(was, find_was), program(now, find_now, "S.c")
     cut = rng.randint(0, len(events))
     feeder = Feeder(events)
-    first, reference = Monitor(old), Monitor(old)
+    first, reference = Driven(old), Driven(old)
     said = feeder.feed(first, cut)
     taken = take_up(new, first.snapshot(), on_change="drain")
-    drain = taken.monitor
+    drain = taken.execution
     for at in range(cut, len(events)):
         said += feeder.one(drain, at)
         if rng.random() < 0.3:
-            drain = take_up(new, drain.snapshot()).monitor
-    said += drain.close()
+            drain = take_up(new, drain.state.snapshot()).execution
+    said += list(drain.conclude())
     consumed = {e.dot for e in events[:cut]}
     if was == now:  # What the queue holds, the new pattern is offered.
         consumed -= {event.dot for event, _ in first.held_back()}
     expected = feeder.feed(reference, len(events)) + reference.close()
-    later = Monitor.anew(new, first.snapshot())
+    later = Driven.restored(new, first.snapshot(), changed=True)
     suffix = feeder.feed(later, len(events), cut) + later.close()
     assert facts(said) == facts(standing_on(expected, consumed, True) + suffix)
     if now == FREE:
@@ -211,11 +212,11 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
             for r in case.records
         ]
         cut = rng.randint(0, len(records))
-        whole = Monitor(old)
+        whole = Driven(old)
         whole.feed_many(records[:cut])
-        fresh = Monitor.anew(new, whole.snapshot())
-        before = Before.of(whole.seen(), fresh.pending("Q"))
-        drain = Draining(Monitor.anew(old, whole.snapshot()), fresh, {"P": before})
+        fresh = Driven.restored(new, whole.snapshot(), changed=True)
+        before = Before.of(whole.admission.intake.seen(), pending(fresh, "Q"))
+        drain = Draining(Driven.restored(old, whole.snapshot(), changed=True), fresh, {"P": before})
         said, expected = [], []
         for record in records[cut:]:
             said += drain.feed(record)
@@ -225,7 +226,7 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
                 said += drain.advance_time(watermark)
                 expected += whole.advance_time(watermark)
         let_go += drain.over
-        said += drain.close()
+        said += list(drain.conclude())
         own = [
             v
             for v in expected + whole.close()
@@ -247,33 +248,33 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
     old, new = program(FREE, "find any", kept=True), program(FREE, "find any", "S.c", kept=True)
     cut = len(events) // 2
     feeder = Feeder(events)
-    first, straight = Monitor(old), Monitor(old)
+    first, straight = Driven(old), Driven(old)
     feeder.feed(first, cut)
     feeder.feed(straight, cut)
-    records = first.records()
-    drain = take_up(new, records, on_change="drain").monitor
-    expected = take_up(new, straight.snapshot(), on_change="drain").monitor
+    records = first.state.records()
+    drain = take_up(new, records, on_change="drain").execution
+    expected = take_up(new, straight.snapshot(), on_change="drain").execution
     for at in range(cut, len(events)):
         assert feeder.one(drain, at) == feeder.one(expected, at)
         if rng.random() < 0.5:
-            for key, value in drain.changes().items():
+            for key, value in drain.state.changes().items():
                 if value is None:
                     records.pop(key, None)
                 else:
                     records[key] = value
-            assert records == take_up(new, records).monitor.records()
+            assert records == take_up(new, records).execution.state.records()
         if rng.random() < 0.3:
-            records = dict(drain.records())
-            drain = take_up(new, records).monitor
+            records = dict(drain.state.records())
+            drain = take_up(new, records).execution
     last = float(max(e.time for e in events if e.time is not None)) if events else 0.0
     assert drain.advance_time(last + 10) == expected.advance_time(last + 10)
-    for key, value in drain.changes().items():
+    for key, value in drain.state.changes().items():
         if value is None:
             records.pop(key, None)
         else:
             records[key] = value
     assert not isinstance(drain, Draining) or drain.over
-    assert isinstance(take_up(new, records).monitor, Monitor)
+    assert isinstance(take_up(new, records).execution, Execution)
 
 
 def at(node: str, counter: int, kind: str, time: float, **clock: int) -> Event:
@@ -282,12 +283,12 @@ def at(node: str, counter: int, kind: str, time: float, **clock: int) -> Event:
 
 def test_draining_ends_when_the_last_old_run_is_over() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
-    first = Monitor(old)
+    first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     first.feed(at("m", 1, "S.c", 11.0))
     taken = take_up(new, first.snapshot(), on_change="drain")
     assert "draining P" in taken.told
-    drain = taken.monitor
+    drain = taken.execution
     assert isinstance(drain, Draining)
     (said,) = drain.feed(at("k", 1, "S.b", 12.0))
     assert str(said) == "match P (key=1): A=n@1, B=k@1"
@@ -300,7 +301,7 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     drain.feed(at("n", 2, "S.a", 13.9))  # A run of the old pattern that is not its to finish.
     drain.advance_time(15.0)
     assert drain.over
-    assert drain.snapshot() == drain.new.snapshot()
+    assert drain.state.snapshot() == drain.new.state.snapshot()
     assert "draining" not in drain.new.summary
     # The new pattern has seen what came since.
     drain.feed(at("m", 2, "S.c", 15.5))
@@ -310,50 +311,52 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
 
 def test_at_the_end_of_the_stream_draining_is_over() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
-    first = Monitor(old)
+    first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    drain = take_up(new, first.snapshot(), on_change="drain").monitor
+    drain = take_up(new, first.snapshot(), on_change="drain").execution
     (said,) = drain.feed(Control("end"))
     assert str(said) == "timed_out P (key=1): A=n@1"
     assert drain.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
-    assert isinstance(take_up(new, drain.snapshot()).monitor, Monitor)
+    assert isinstance(take_up(new, drain.state.snapshot()).execution, Execution)
 
 
 def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
-    first = Monitor(old)
+    first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     first.advance_time(20.0)
     taken = take_up(new, first.snapshot(), on_change="drain")
-    assert isinstance(taken.monitor, Monitor)
+    assert isinstance(taken.execution, Execution)
     assert "nothing is under way of P" in taken.told
 
 
 def test_what_a_queue_held_back_is_the_new_patterns() -> None:
     """Also if a queue has other options; another policy begins with the next event."""
     old = program(EAGER, "find next")
-    first = Monitor(old)
+    first = Driven(old)
     first.feed(at("m", 1, "S.a", 0.0))
     first.feed(at("n", 2, "S.c", 1.0))
     first.feed(at("n", 3, "S.b", 2.0))
     blob = first.snapshot()
     for head in (EAGER, "order CausalOrder(gap = 1 h);", "order CausalOrder(idle = 1 h);"):
-        same = Monitor.anew(program(head, "find next", "S.c"), blob)
+        same = Driven.restored(program(head, "find next", "S.c"), blob, changed=True)
         assert [event.dot for event, _ in same.held_back()] == [("n", 2), ("n", 3)]
         (said,) = same.feed(at("n", 1, "S.x", 0.0))
         assert str(said) == "match P: A=n@2, B=n@3"
-    other = Monitor.anew(program("order CausalOrder(frontier = 1 s);", "find next", "S.c"), blob)
+    other = Driven.restored(
+        program("order CausalOrder(frontier = 1 s);", "find next", "S.c"), blob, changed=True
+    )
     assert other.held_back() == []
     assert other.feed(at("n", 1, "S.x", 0.0)) + other.close() == []
 
 
 def test_a_gap_that_is_given_to_a_queue_counts_from_the_change() -> None:
     old = program(EAGER, "find next")
-    first = Monitor(old)
+    first = Driven(old)
     first.feed(at("n", 2, "S.c", 1.0))
     first.feed(at("m", 1, "S.x", 50.0))
     new = program("order CausalOrder(gap = 10 s);", "find next", "S.c")
-    after = Monitor.anew(new, first.snapshot())
+    after = Driven.restored(new, first.snapshot(), changed=True)
     assert after.feed(at("m", 2, "S.x", 59.0)) == []
     lost, timed_out = after.feed(at("m", 3, "S.x", 60.0)) + after.close()
     assert isinstance(lost, ketal.Gap)
@@ -363,11 +366,13 @@ def test_a_gap_that_is_given_to_a_queue_counts_from_the_change() -> None:
 
 def test_a_node_that_never_came_is_waited_for_no_more() -> None:
     old = program('order CausalOrder(total, nodes = ["n", "ghost"]);', "find next")
-    first = Monitor(old)
+    first = Driven(old)
     assert first.feed_many([at("n", 1, "S.a", 0.0), at("n", 2, "S.b", 1.0)]) == []
     blob = first.snapshot()
     for nodes in ("", ', nodes = ["n"]'):
-        after = Monitor.anew(program(f"order CausalOrder(total{nodes});", "find next"), blob)
+        after = Driven.restored(
+            program(f"order CausalOrder(total{nodes});", "find next"), blob, changed=True
+        )
         (said,) = after.feed(at("n", 3, "S.x", 2.0))
         assert str(said) == "match P: A=n@1, B=n@2"
 
@@ -382,7 +387,7 @@ def test_a_node_that_never_came_is_waited_for_no_more() -> None:
     ],
 )
 def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
-    blob = Monitor(ketal.compile(old)).snapshot()
+    blob = Driven(ketal.compile(old)).snapshot()
     new = program(FREE, "find any", kept=True)
     with pytest.raises(
         StateError, match=f"pattern P changed or is gone, and cannot be drained.*{why}"
@@ -391,23 +396,23 @@ def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
     assert take_up(new, blob, on_change="fresh").told.endswith("anew at the stored offsets")
     # A pattern that is unchanged need not end.
     both = ketal.compile(old + KEPT)
-    assert isinstance(take_up(both, blob, on_change="drain").monitor, Monitor)
+    assert isinstance(take_up(both, blob, on_change="drain").execution, Execution)
 
 
 def test_a_second_change_has_to_wait() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
-    first = Monitor(old)
+    first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    blob = take_up(new, first.snapshot(), on_change="drain").monitor.snapshot()
+    blob = take_up(new, first.snapshot(), on_change="drain").execution.state.snapshot()
     for third in (old, program(FREE, "find any", "S.d")):
         for on_change in ("stop", "drain"):
             with pytest.raises(StateError, match=r"still drains .* P, and this is a second one"):
                 take_up(third, blob, on_change=on_change)
     fresh = take_up(old, blob, on_change="fresh")
-    assert fresh.monitor.live_runs == 0
-    assert fresh.monitor.feed(at("n", 1, "S.a", 10.0)) == [], "it was seen"
-    assert fresh.monitor.tally.duplicates == 1
-    assert isinstance(take_up(new, blob, on_change="drain").monitor, Draining), "it goes on"
+    assert fresh.execution.live_runs == 0
+    assert fresh.execution.feed(at("n", 1, "S.a", 10.0)) == [], "it was seen"
+    assert fresh.execution.tally.duplicates == 1
+    assert isinstance(take_up(new, blob, on_change="drain").execution, Draining), "it goes on"
 
 
 def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,11 +426,11 @@ def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyP
     ketal.register_guard("odd", lambda x: bool(x % 2), version="1")
     limits = ketal.Limits(states_max=100)
     old = ketal.compile(text, limits=limits, w=ketal.model.syntax.Duration(0.5, "h"), n=7)
-    first = Monitor(old)
+    first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     first.feed(Event(node="n", type="S.a", clock={"n": 2}, time=10.0, data={"x": 3}))
     blob = first.snapshot()
-    drain = take_up(new, blob, on_change="drain").monitor
+    drain = take_up(new, blob, on_change="drain").execution
     (said,) = drain.feed(Event(node="m", type="S.z", clock={"m": 1}, time=1800.0, data={"x": 7}))
     assert isinstance(said, ketal.Match)
     assert said.fingerprint == old.fingerprint
@@ -433,8 +438,8 @@ def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyP
     with pytest.raises(StateError, match=r"registered guard of it \(odd\) changed"):
         take_up(new, blob, on_change="drain")
     with pytest.raises(StateError, match="guard of it"):
-        take_up(new, drain.snapshot())
-    assert isinstance(take_up(new, blob, on_change="fresh").monitor, Monitor)
+        take_up(new, drain.state.snapshot())
+    assert isinstance(take_up(new, blob, on_change="fresh").execution, Execution)
 
 
 def test_what_is_not_understood_is_said() -> None:
@@ -442,25 +447,25 @@ def test_what_is_not_understood_is_said() -> None:
     with pytest.raises(StateError, match="no ketal snapshot"):
         take_up(new, b"nothing", on_change="drain")
     bare = Program(old.compiled, old.file)
-    blob = Monitor(bare).snapshot()
+    blob = Driven(bare).snapshot()
     with pytest.raises(StateError, match="does not hold the text"):
         take_up(new, blob, on_change="drain")
     with pytest.raises(StateError, match="another program"):
         take_up(new, blob)
     with pytest.raises(TypeError, match="snapshot"):
-        Monitor.anew(new, "blob")  # type: ignore[arg-type]
+        Driven.restored(new, "blob", changed=True)  # type: ignore[arg-type]
     with pytest.raises(SettingError):
-        Monitor.anew(new, blob, limits=ketal.Limits(held_back_max=0))
+        Driven.restored(new, blob, changed=True, limits=ketal.Limits(held_back_max=0))
 
 
 def test_who_left_is_known_to_a_queue_that_begins() -> None:
     """`total` would wait for ever to hear of a node that left."""
     old = program(FREE, "find any")
-    first = Monitor(old)
+    first = Driven(old)
     first.feed_many([at("n", 1, "S.a", 0.0), at("m", 1, "S.c", 0.0)])
     first.leave("m")
     new = program("order CausalOrder(total);", "find next", "S.c")
-    after = Monitor.anew(new, first.snapshot())
+    after = Driven.restored(new, first.snapshot(), changed=True)
     after.feed(at("n", 2, "S.c", 1.0))
     (said,) = after.feed(at("n", 3, "S.b", 2.0)) + after.feed(at("n", 4, "S.x", 3.0))
     assert str(said) == "match P: A=n@2, B=n@3"
@@ -490,7 +495,7 @@ def test_a_start_at_the_end_warns_of_what_waits_for_ever(
     assert all("frontier" in text and "gap" in text for text in said)
     earliest = replace(job, start="earliest")
     assert not any("for ever" in text for text in plan.warnings(started, earliest))
-    monitor = Monitor(started)
+    monitor = Driven(started)
     monitor.feed(at("n", 7, "S.a", 1.0))
     monitor.feed(at("n", 8, "S.b", 2.5))
     waits = [dot for _, dot in monitor.held_back() if dot is not None]

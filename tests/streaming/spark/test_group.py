@@ -230,7 +230,7 @@ def test_a_group_that_is_no_longer_used_goes_at_once() -> None:
             group = Group(at, 0, state)
             kinds(group, rows(accept("a"), accept("b"), accept("b")))
             state = group.state()
-            there = weakref.ref(group.monitor), weakref.ref(group)
+            there = weakref.ref(group.execution), weakref.ref(group)
             del group
             assert [each() for each in there] == [None, None]
     finally:

@@ -1,0 +1,339 @@
+"""One execution: every record is identified, released to the pattern runs, and counted.
+
+`Admission` says what a record is: new, a duplicate, a contradiction, of which incarnation.
+What is new goes to a release policy, which decides when the runs of the patterns are offered
+it: `StreamRelease` as it comes or when a hold-back queue releases it, `LogRelease` once the
+whole log is read. Drivers feed an execution and act on what it returns: `Monitor` with
+handlers, `run` on a finite log, a streaming job with commits. Time is what watermarks say.
+
+The one rule: every record ends as a verdict or in a count.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.pattern_run import PatternRun
+from ketal.errors import EventError
+from ketal.model.event import Control, Dot, Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Rejected, Verdict
+from ketal.program import Program, checked_program
+from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
+from ketal.runtime.execution_state import ExecutionState, Progress, SavedState
+from ketal.runtime.identification import Admission
+from ketal.runtime.log_release import LogRelease
+from ketal.runtime.pattern_queues import came_late, overflowed
+from ketal.runtime.stream_release import StreamRelease
+
+Item = Event | Control | Rejected
+"""What a record may be."""
+BATCH_EVENTS = 1_024
+"""So many events are admitted together."""
+
+
+class Execution:
+    """An execution of a distributed program, and the patterns that judge it.
+
+    Parameters
+    ----------
+    program : Program
+        The patterns.
+    limits : Limits, optional
+        Other limits than those the program was compiled with.
+    listing : bool
+        Whether verdicts are wanted, or the summary only.
+    traced : collection of str
+        The patterns whose transitions are verdicts.
+    name : str
+        The execution's name, put in every verdict.
+    beside : sequence of CompiledPattern
+        The program's other patterns, that another `Execution` runs over the same events:
+        whether an event is late or refused is decided for all of them.
+    release : {StreamRelease, LogRelease}
+        When the runs are offered what is new.
+
+    Attributes
+    ----------
+    admission : Admission
+    runs : list of PatternRun
+    release : StreamRelease or LogRelease
+    progress : Progress
+        The parts that it is made of.
+    state : ExecutionState
+        What is saved, and what of it is dirty.
+
+    Raises
+    ------
+    NotAvailableError
+        If a stream cannot have what a pattern says.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        limits: Limits | None = None,
+        listing: bool = True,
+        traced: Collection[str] = (),
+        name: str = "",
+        beside: Sequence[CompiledPattern] = (),
+        release: type[StreamRelease] | type[LogRelease] = StreamRelease,
+    ) -> None:
+        self.program = checked_program(program)
+        self.limits = Limits.given(limits, program.compiled[0].limits)
+        self.name = name
+        self.runs = [
+            PatternRun(c, self.limits, execution=name, listing=listing, trace=c.name in traced)
+            for c in program.compiled
+        ]
+        events_max = self.limits.events_max if release.holds_all else None
+        self._accepted_max = sys.maxsize if events_max is None else events_max
+        self.admission = Admission(
+            program.compiled, self.limits, events_max=events_max, beside=beside
+        )
+        self.release = release(self.runs, self.admission, self.limits, name)
+        self.progress = Progress()
+        self.state = ExecutionState(
+            program, name, self.admission, self.release, self.runs, self.progress
+        )
+        everyone = [*program.compiled, *beside]
+        self._uses_time = any(c.window_us is not None for c in everyone)
+        # Time decides of each event whether it is late, and a queue orders what comes.
+        self._together = self.release.together and not self._uses_time
+
+    @classmethod
+    def restored(
+        cls,
+        program: Program,
+        state: bytes | Mapping[bytes, bytes],
+        *,
+        changed: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Return an execution that goes on from a saved state.
+
+        Parameters
+        ----------
+        program : Program
+            As for `Execution`.
+        state : bytes, or mapping of bytes to bytes
+            A snapshot; or records, with all later changes put in.
+        changed : bool
+            Whether the program may be another than that of the state. What was seen, who is a
+            member and what is held back stays; a pattern that changed begins without runs
+            (`ketal.runtime.migration`).
+        **options
+            As for `Execution`.
+
+        Raises
+        ------
+        StateError
+            If it is no state, damaged, or holds back more than `held_back_max`.
+        OtherProgramError
+            If it is of another program, and `changed` is false; it says what changed.
+        """
+        saved = SavedState(checked_program(program), state, changed=changed)
+        execution = cls(program, **{"name": saved.execution, **options})
+        execution.state.restore(saved)
+        return execution
+
+    # --- records in ---
+
+    def feed(self, item: Item, *, place: str = "") -> list[Verdict]:
+        """Take one record; return the verdicts it brought about.
+
+        Parameters
+        ----------
+        item : Event, Control or Rejected
+            What happened, or why the record is no event.
+        place : str
+            Where an event was read, for a rejection.
+        """
+        found = self.process((item,), (place,).__getitem__ if place else None)
+        return found[0][1] if found else []
+
+    def process(
+        self, batch: Sequence[Item], place: Callable[[int], str] | None = None
+    ) -> list[tuple[int, list[Verdict]]]:
+        """Take a batch, of one or of many; this is the only way in.
+
+        What comes of it is what would come of its items one by one.
+
+        Parameters
+        ----------
+        batch : sequence of Event, Control or Rejected
+            What happened.
+        place : callable, optional
+            Returns where the item of a number was read, for a rejection.
+
+        Returns
+        -------
+        list of (int, list of Verdict)
+            The number of each item that brought something about, from 0, and its verdicts.
+        """
+        out: list[tuple[int, list[Verdict]]] = []
+        at, end, together = 0, len(batch), self._together
+        admission, release = self.admission, self.release
+        admit, progress = admission.intake.admit, self.progress
+        counted = progress.counted
+        while at < end:
+            room = 0  # for so many events that need no closer look
+            if admission.membership is None and not (admission.closed or progress.closed):
+                room = self._accepted_max - counted.accepted
+            some: Any = batch if end == 1 else batch[at : at + (room if together else 1)]
+            count = admit(some) if room > 0 else 0
+            if count and together:
+                counted.accepted += count
+                found = release.offer(some if count == len(some) else some[:count])
+                if count == end:
+                    return found
+                out += [(at + number, verdicts) for number, verdicts in found]
+                at += count
+                continue
+            if count:
+                verdicts = self._admitted(some[0])
+            else:
+                verdicts = self._take(batch[at], "" if place is None else place(at))
+            if verdicts:
+                out.append((at, verdicts))
+            at += 1
+        return out
+
+    def advance_time(self, watermark: Any) -> list[Verdict]:
+        """Take a watermark, a time as an event's: no event with an earlier time will come."""
+        return self.feed(Control("watermark", time=watermark))
+
+    def conclude(self) -> Iterator[Verdict]:
+        """End the execution; yield the verdicts that are left, as they are found."""
+        yield from self._end()
+        yield from self.release.remaining()
+
+    def _take(self, item: Item, place: str) -> list[Verdict]:
+        """Take what is no event, was seen before, or whose node or name has to be looked at."""
+        if not isinstance(item, Event):
+            return self._take_other(item)
+        place = place or str(item.dot)  # as it arrived
+        if self.progress.closed:
+            return self._reject(place, "the execution has ended (ketal.end)")
+        if self.progress.counted.accepted >= self._accepted_max:
+            return self._overflow(item, "events_max", "the event")
+        admission = self.admission
+        refusing = admission.refusing(item) if admission.closed else ()
+        if refusing and (reason := admission.refusal(item, refusing)):
+            return self._reject(place, reason)
+        try:
+            status, event = admission.take(item)
+        except EventError as error:
+            # Looking at it may have begun a membership, which a saved state then has.
+            self.release.restore_clocks()
+            return self._reject(place, error.reason)
+        self.release.restore_clocks(event if status is NEW else None)
+        if status is not NEW:
+            return self._not_new(event, status, place)
+        here = len(self.runs)
+        return self._admitted(event, [self.runs[number] for number in refusing if number < here])
+
+    def _take_other(self, item: Any) -> list[Verdict]:
+        """Take a record that is no event."""
+        if isinstance(item, Rejected):
+            self.progress.counted.rejected += 1
+            return [item]
+        if not isinstance(item, Control):
+            raise TypeError(f"feed takes a ketal.Event, not {type(item).__name__}")
+        if item.kind == "watermark":
+            assert item.time is not None
+            return self._advance(round(item.time * 1e6))
+        if item.kind == "end":
+            return self._end()
+        item = self.admission.control(item)
+        self.release.restore_clocks()
+        return self.release.control(item)
+
+    def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
+        """Hand a new event to the release policy, or say that it is late."""
+        late = None
+        if self._uses_time and self.passed(event):
+            self.progress.counted.late += 1
+            late = came_late(event, self.name, "its time is before the watermark")
+        else:
+            self.progress.counted.accepted += 1
+        return self.release.take(event, late, refusing)
+
+    def _not_new(self, event: Event, status: str, place: str) -> list[Verdict]:
+        if status in (DUPLICATE, SEEN):
+            verdicts = self.release.retake(event)
+            if verdicts is None:
+                self.progress.counted.duplicates += 1
+                return []
+            self.progress.counted.accepted += 1
+            return verdicts
+        if status == CONTRADICTION:
+            reason = f"{event.dot} was read before with other content; a dot is unique"
+            return self._reject(place, reason)
+        given_up = "an event older than the counters that are kept: it may be a duplicate"
+        return self._overflow(event, "counters_max", given_up)
+
+    def _reject(self, place: str, reason: str) -> list[Verdict]:
+        self.progress.counted.rejected += 1
+        return [Rejected(place=place, reason=reason, execution=self.name)]
+
+    def _overflow(self, event: Event, limit: str, given_up: str) -> list[Verdict]:
+        self.progress.counted.overflow += 1
+        return [overflowed(event, self.name, limit, given_up)]
+
+    def _advance(self, watermark_us: int) -> list[Verdict]:
+        if self.progress.watermark_us is not None and watermark_us <= self.progress.watermark_us:
+            return []
+        self.progress.watermark_us = watermark_us
+        return self.release.advance(watermark_us)
+
+    def _end(self) -> list[Verdict]:
+        closed, self.progress.closed = self.progress.closed, True
+        return [] if closed else self.release.end()
+
+    # --- what can be asked ---
+
+    def passed(self, event: Event) -> bool:
+        """Return whether the watermark has passed the time of an event, which is late then."""
+        watermark_us, time_us = self.progress.watermark_us, event.time_us
+        known = self._uses_time and watermark_us is not None and time_us is not None
+        return known and time_us < watermark_us  # type: ignore[operator]
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
+        return self.release.held_back()
+
+    @property
+    def live_runs(self) -> int:
+        """How many check runs and partial matches are live."""
+        return sum(run.live_runs() for run in self.runs)
+
+    @property
+    def tally(self) -> Tally:
+        """What became of the records so far."""
+        held_back, late, refused = self.release.outcomes
+        tally = replace(self.progress.counted, held_back=held_back)
+        tally.accepted -= held_back + late + refused
+        tally.late += late
+        tally.overflow += refused
+        return tally
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
+        membership = self.admission.membership
+        rare = {
+            "restarts": 0 if membership is None else membership.incarnations.restarts,
+            **self.release.rare(),
+        }
+        return {
+            "events": self.tally.to_dict(),
+            "patterns": {run.compiled.name: run.counts.to_dict() for run in self.runs},
+            **self.release.missing(),
+            **{name: count for name, count in rare.items() if count},
+        }

@@ -1,0 +1,250 @@
+"""The state of an execution: a snapshot in one piece, or records and which of them are dirty.
+
+`ketal.runtime.state_records` writes the parts of an execution as records; here these are put
+together with what names the program, so that a state is restored under the program that it
+is of, or, where that is asked for, taken over by another one (`ketal.runtime.migration`).
+
+The one rule: records, with every later change put in, restore what was there at the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.pattern_run import PatternRun
+from ketal.errors import OtherProgramError, StateError, wrong_type
+from ketal.program import Program
+from ketal.runtime.deduplication import Tally
+from ketal.runtime.identification import Admission
+from ketal.runtime.log_release import LogRelease
+from ketal.runtime.migration import begin_anew, unchanged_patterns, written
+from ketal.runtime.recorder import Recorder
+from ketal.runtime.snapshots import changes, decoded, encoded
+from ketal.runtime.state_records import OTHERS, Changes, Records
+from ketal.runtime.stream_release import StreamRelease
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an execution has come.
+
+    Attributes
+    ----------
+    counted : Tally
+        What became of the records when they were read.
+    watermark_us : int or None
+        The time that the execution has passed, in microseconds; None where it is not known.
+    closed : bool
+        Whether the execution has ended.
+    """
+
+    counted: Tally = field(default_factory=Tally)
+    watermark_us: int | None = None
+    closed: bool = False
+
+
+class SavedState:
+    """A saved state that was read.
+
+    Parameters
+    ----------
+    program : Program
+        What is to go on from it.
+    state : bytes, or mapping of bytes to bytes
+        A snapshot, or records.
+    changed : bool
+        Whether it may be of another program.
+
+    Attributes
+    ----------
+    records : mapping of bytes to bytes
+        The state.
+    read : Records
+        The same, by kind.
+    execution : str
+        The execution's name.
+    unchanged : list of str
+        The patterns that are as they were.
+    changed : bool
+        Whether another program takes it over.
+    tracked : bool
+        Whether changes from it are wanted: of records they are, of a snapshot not.
+
+    Raises
+    ------
+    StateError
+        If it is no state.
+    OtherProgramError
+        If it is of another program, and `changed` is false; it says what changed.
+    TypeError
+        If `state` is neither.
+    """
+
+    def __init__(
+        self, program: Program, state: bytes | Mapping[bytes, bytes], *, changed: bool = False
+    ) -> None:
+        if not isinstance(state, bytes | Mapping):
+            raise wrong_type("state", "bytes, as snapshot() returned, or records", state)
+        self.records = decoded(state) if isinstance(state, bytes) else state
+        self.read = Records(self.records)
+        now = {c.name: _mark(c) for c in program.compiled}
+        with _damage():
+            saved = self.read.one("program")
+            difference = changes(saved["marks"], now)
+            self.unchanged = unchanged_patterns(saved["marks"], now)
+            self.execution: str = saved["execution"]
+        if difference and not changed:
+            raise OtherProgramError(f"the state is of another program: {difference}")
+        self.changed = changed
+        self.tracked = not (isinstance(state, bytes) or changed)
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Raise a StateError for what reading a damaged state raises."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
+
+
+def _mark(compiled: CompiledPattern) -> dict[str, str]:
+    """Return what a saved state holds of a pattern, part by part, to say what changed."""
+    p = compiled.pattern
+    return {
+        "fingerprint": compiled.fingerprint,
+        "kind and strategy": f"{p.kind} {compiled.strategy} {compiled.on_violation}",
+        "order": repr(p.order),
+        "partition": repr(p.partition),
+        "deployment": repr(p.deployment),
+        "topology": repr(p.topology),
+        "window": repr((compiled.window_us, compiled.window_events)),
+        "events": repr([(e.name, e.guard) for e in p.events]),
+        "steps": repr([(s.name, s.guard) for s in p.steps]),
+        "body": repr(p.body),
+        "return and limit": repr((p.returns, p.limit)),
+        "registered guards": repr([(g.name, g.version) for g in compiled.registered]),
+    }
+
+
+class ExecutionState:
+    """The state of an execution.
+
+    Parameters
+    ----------
+    program : Program
+        The patterns.
+    name : str
+        The execution's name.
+    admission : Admission
+    release : StreamRelease or LogRelease
+    runs : sequence of PatternRun
+    progress : Progress
+        The parts of the execution; fresh ones, where a state is to be restored.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        name: str,
+        admission: Admission,
+        release: StreamRelease | LogRelease,
+        runs: Sequence[PatternRun],
+        progress: Progress,
+    ) -> None:
+        self._program = program
+        self._name = name
+        self._admission = admission
+        self._release = release
+        self._runs = runs
+        self._progress = progress
+        self._recorder: Recorder | None = None  # once changes are tracked
+        self._replaced: tuple[bytes, ...] = ()  # the records of the program before
+        self._about: dict[str, Any] | None = None  # what the records say of the program
+
+    def snapshot(self) -> bytes:
+        """Return the state in one piece."""
+        return encoded(_present(self._changes(self._recorded(tracking=False))))
+
+    def records(self) -> dict[bytes, bytes]:
+        """Return the state as records, and track changes from now on.
+
+        Returns
+        -------
+        dict of bytes to bytes
+            One record for what is small, one for each scope, and what grows with the number
+            of events in chunks (`ketal.runtime.state_records`).
+        """
+        self._recorder = self._recorded(tracking=True)
+        return _present(self._changes(self._recorder))
+
+    def changes(self) -> Changes:
+        """Return what changed since the last call of this or of `records`, or the restore.
+
+        Returns
+        -------
+        dict of bytes to (bytes or None)
+            The records that are new or other than before; None for one that is gone. All
+            records, the first time that they are asked for.
+        """
+        if self._recorder is None:
+            return {**dict.fromkeys(self._replaced), **self.records()}
+        return self._changes(self._recorder)
+
+    def restore(self, saved: SavedState) -> None:
+        """Put a saved state into the execution, which is fresh.
+
+        Raises
+        ------
+        StateError
+            If the state is damaged, or holds back more than `held_back_max`.
+        """
+        progress, release = self._progress, self._release
+        recorder = self._recorded(tracking=saved.tracked)
+        queues = recorder.queues
+        with _damage():
+            core = saved.read.one("core")
+            progress.counted = Tally(*core["tally"])
+            progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
+            queues.watermark_us = progress.watermark_us
+
+            def membered() -> None:
+                release.restore_clocks(saved=True)
+
+            if saved.changed:
+                begin_anew(recorder, saved.read, saved.unchanged, membered)
+                self._replaced = tuple(k for k in saved.records if not k.startswith(OTHERS))
+            else:
+                recorder.load(saved.read, membered)
+        if queues.waiting > queues.limits.held_back_max:
+            raise StateError(
+                f"the state holds back {queues.waiting} events; "
+                f"limit held_back_max is {queues.limits.held_back_max}"
+            )
+        if saved.tracked:
+            self._recorder = recorder
+
+    def _recorded(self, *, tracking: bool) -> Recorder:
+        assert isinstance(self._release, StreamRelease), "a finite log is not saved"
+        return Recorder(self._admission, self._release.queues, self._runs, tracking=tracking)
+
+    def _changes(self, recorder: Recorder) -> Changes:
+        progress, t = self._progress, self._progress.counted
+        core = {
+            "tally": [t.accepted, t.duplicates, t.rejected, t.late, 0, t.overflow],
+            "watermark_us": progress.watermark_us,
+            "closed": progress.closed,
+        }
+        if self._about is None:
+            marks = {c.name: _mark(c) for c in self._program.compiled}
+            source = written(self._program)
+            self._about = {"marks": marks, "execution": self._name, "source": source}
+        return recorder.changes(self._about, core)
+
+
+def _present(records: Changes) -> dict[bytes, bytes]:
+    return {key: value for key, value in records.items() if value is not None}

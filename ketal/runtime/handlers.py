@@ -1,0 +1,98 @@
+"""Handlers: functions of a program's own that a `Monitor` calls with its verdicts.
+
+A handler is for a kind of verdict (`violation`, `match`, …) or for entering a state of an
+automaton (`Pattern.state`), which transitions tell.
+
+The one rule: a handler that fails is logged and counted, and never raised into the engine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.errors import SettingError, wrong_type
+from ketal.model.verdicts import KINDS, Transition, Verdict
+from ketal.program import Program
+
+Handler = Callable[[Verdict], object]
+_LOGGER = logging.getLogger("ketal")
+
+
+class Handlers:
+    """The handlers of a monitor.
+
+    Parameters
+    ----------
+    on : mapping of str to callable
+        Handlers by kind of verdict, or by `Pattern.state`.
+    program : Program
+        The patterns whose states may be named.
+
+    Attributes
+    ----------
+    patterns : frozenset of str
+        The patterns whose transitions some handler wants.
+    failures : int
+        How many calls have failed.
+
+    Raises
+    ------
+    SettingError
+        If there is no such kind and no such state.
+    TypeError
+        If an argument is of another class than it must be.
+    """
+
+    def __init__(self, on: Mapping[str, Handler], program: Program) -> None:
+        self.failures = 0
+        self._by_kind: dict[str, Handler] = {}
+        self._by_state: dict[tuple[str, str], Handler] = {}
+        states = {(c.name, n) for c in program.compiled for n in _state_names(c)}
+        if not isinstance(on, Mapping):
+            raise wrong_type("on", "a mapping of str to callable", on)
+        for key, handler in on.items():
+            if not isinstance(key, str):
+                raise wrong_type("a key of on", "a str", key)
+            if not callable(handler):
+                raise wrong_type(f"the handler for {key!r}", "callable", handler)
+            pattern, dot, state = key.partition(".")
+            if key in KINDS:
+                self._by_kind[key] = handler
+            elif dot and (pattern, state) in states:
+                self._by_state[(pattern, state)] = handler
+            else:
+                known = ", ".join([*KINDS, *sorted(f"{p}.{s}" for p, s in states)])
+                raise SettingError(f"no handler can be for {key!r}; there are {known}")
+        self.patterns = frozenset(pattern for pattern, _ in self._by_state)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_kind or self._by_state)
+
+    def call(self, verdict: Verdict) -> None:
+        """Call the handlers that a verdict is for."""
+        if isinstance(verdict, Transition):
+            before = set(_split(verdict.source))
+            for state in _split(verdict.target):
+                handler = self._by_state.get((verdict.pattern, state))
+                if handler is not None and state not in before:
+                    self._call(handler, verdict)
+        handler = self._by_kind.get(verdict.kind)
+        if handler is not None:
+            self._call(handler, verdict)
+
+    def _call(self, handler: Handler, verdict: Verdict) -> None:
+        try:
+            handler(verdict)
+        except Exception:
+            self.failures += 1
+            _LOGGER.exception("a handler failed on: %s", verdict)
+
+
+def _split(names: str) -> list[str]:
+    return [name for part in names.split(",") for name in part.split("|")]
+
+
+def _state_names(compiled: CompiledPattern) -> set[str]:
+    return {name for names in compiled.automaton.names for name in _split(names)}

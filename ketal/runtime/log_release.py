@@ -1,0 +1,315 @@
+"""Release of a finite log: all is read, then runs are offered the canonical linear extension.
+
+Whatever the order of the file, events are offered in canonical order; a hole in the counters
+holds nothing back. For a pattern whose order has a `gap` holes are lost events, as at the
+end of a stream. A pattern with a `mode` is judged over every linear extension, and one
+under `order arrival` beside others in the order of the file; their verdicts come with the
+events that completed them.
+
+The one rule: verdicts come in the canonical order of the events that completed them.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ketal.engine.copies import NEVER_US
+from ketal.engine.pattern_run import PatternRun, one
+from ketal.model import syntax
+from ketal.model.event import Control, Dot, Event
+from ketal.model.limits import Limits
+from ketal.model.values import base_node
+from ketal.model.verdicts import Gap, Late, Match, RunVerdict, Verdict, Violation
+from ketal.operators.causal_order import canonical
+from ketal.operators.membership.incarnations import restarted
+from ketal.operators.membership.members import restored_with_doubts
+from ketal.operators.order import holes
+from ketal.operators.order.step import Key, ReleaseStep
+from ketal.operators.topology.domains import nodes_of
+from ketal.runtime.identification import Admission
+from ketal.runtime.possibly_definitely import in_mode
+
+
+class LogRelease:
+    """Keeps the events of a finite log, and offers them once all are read.
+
+    Parameters
+    ----------
+    runs : sequence of PatternRun
+        The patterns.
+    admission : Admission
+        Knows what was seen and who is a member.
+    limits : Limits
+        `lost_max` bounds the lost dots that are named.
+    name : str
+        The execution's name.
+    """
+
+    holds_all = True
+    """Whether all events are in memory until the end."""
+    together = True
+    """Whether several events may be identified before the first is offered."""
+    outcomes = (0, 0, 0)
+    """How many accepted events are held back, have become late, were refused: none ever."""
+
+    def __init__(
+        self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
+    ) -> None:
+        self._runs = runs
+        self._admission = admission
+        self._limits = limits
+        self._name = name
+        self._events: list[Event] = []
+        self._late: list[Event] = []  # not offered, but what they knew is known of them
+        self._steps: list[Event | int] = []  # events and watermarks, as they were read
+        self._gaps = self._impossible = self._doubtful = 0
+        self._counters: dict[str, list[int]] | None = None  # of each node, sorted
+        self._known: tuple[int, dict[str, int]] = 0, {}  # of so many events
+
+    # --- while the log is read ---
+
+    def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+        """Keep new events."""
+        self._events += events
+        self._steps += events
+        return []
+
+    def take(
+        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+    ) -> list[Verdict]:
+        """Keep a new event; return that it is late, if it is."""
+        if self._admission.membership is not None:
+            self._admission.arrived(event)
+        if late is not None:
+            self._late.append(event)
+            return [late]
+        self._events.append(event)
+        self._steps.append(event)
+        return []
+
+    def retake(self, event: Event) -> list[Verdict] | None:
+        """Take an event that came again: None, no queue had refused it."""
+        return None
+
+    def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
+        """Do nothing: clocks are restored when all events are known."""
+
+    def control(self, control: Control) -> list[Verdict]:
+        """Take a control event: nothing waits for who is there."""
+        return []
+
+    def advance(self, watermark_us: int) -> list[Verdict]:
+        """Keep a watermark for the patterns under `order arrival`."""
+        self._steps.append(watermark_us)
+        return []
+
+    def end(self) -> list[Verdict]:
+        """Take the end of the log; `remaining` judges it."""
+        return []
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        """Return the events that wait for another: none."""
+        return []
+
+    def missing(self) -> dict[str, int]:
+        """Return how many events were lost, and how many counters lack below the highest."""
+        return {"gaps": self._gaps, "holes": self._admission.intake.holes(self._highest())}
+
+    def rare(self) -> dict[str, int]:
+        """Return counts that the summary has where they are not zero."""
+        membership = self._admission.membership
+        in_doubt = 0 if membership is None else membership.incarnations.doubtful
+        return {"impossible": self._impossible, "doubtful": self._doubtful + in_doubt}
+
+    # --- once it is read ---
+
+    def remaining(self) -> Iterator[Verdict]:
+        """Judge the execution; yield each verdict as it is found."""
+        self._restore()
+        yield from self._lost()
+        arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
+        for number, run in enumerate(self._runs):
+            if run.compiled.pattern.mode is not None:
+                arrival[number] = self._in_every_order(run, number)
+            elif not run.compiled.causal:
+                arrival[number] = self._in_file_order(run)
+        known: dict[str, int] = {}
+        closed = self._admission.closed
+        events = canonical(self._events)
+        timed = [r for r in self._runs if r.compiled.causal and r.compiled.ends_windows_early]
+        least_us = _least_times_us(events) if timed else ()
+        for place, event in enumerate(events):
+            for run in timed:
+                yield from run.advance(least_us[place])
+            for node, counter in event.clock.items():
+                before = known.get(node, 0)
+                if counter > before:
+                    if counter == before + 1 and node == event.node:
+                        known[node] = counter
+                    else:
+                        self._impossible += self._ahead(event, known)
+                        break
+            refusing = self._admission.refusing(event) if closed else ()
+            for number, run in enumerate(self._runs):
+                if number in arrival:
+                    yield from arrival[number].pop(event.dot, ())
+                elif number in refusing:
+                    run.counts.strangers += 1
+                else:
+                    yield from one(run.process((event,)))
+        self._known = len(self._events), known
+        for number, run in enumerate(self._runs):
+            for verdicts in arrival.get(number, {}).values():
+                yield from verdicts
+            yield from run.close()
+
+    def _ahead(self, event: Event, known: dict[str, int]) -> bool:
+        """Return whether an event knows of one with a later place in canonical order.
+
+        If the clocks are those of an execution, canonical order respects
+        happened-before; where it does not, a clock is impossible.
+
+        Parameters
+        ----------
+        event : Event
+            One whose clock goes beyond `known` by more than itself.
+        known : dict of str to int
+            The counters that this event and those before it know of, to be raised.
+        """
+        ahead = False
+        for node, counter in event.clock.items():
+            before = known.get(node, 0)
+            if counter > before:
+                known[node] = counter
+                ahead |= self._has_between(node, before, counter - (node == event.node))
+        return ahead
+
+    def _has_between(self, node: str, low: int, high: int) -> bool:
+        """Return whether the log has an event of the node with a counter in (low, high]."""
+        if self._counters is None:
+            self._counters = {}
+            for event in self._events:
+                self._counters.setdefault(event.node, []).append(event.counter)
+            for counters in self._counters.values():
+                counters.sort()
+        counters = self._counters.get(node, [])
+        return bisect_right(counters, high) > bisect_right(counters, low)
+
+    def _highest(self) -> dict[str, int]:
+        """Return the highest counter of each node that a clock refers to."""
+        count, known = self._known
+        if count != len(self._events):
+            known = {}
+            for event in self._events:
+                for node, counter in event.clock.items():
+                    if counter > known.get(node, 0):
+                        known[node] = counter
+            self._known = len(self._events), known
+        return known
+
+    def _restore(self) -> None:
+        """Put back the entries that clocks lost when a node left (`docs/membership.md`)."""
+        membership = self._admission.membership
+        if membership is None:
+            left = restarted({event.node for event in self._events})
+        else:
+            left = membership.retired
+        count = len(self._events)
+        events, self._doubtful = restored_with_doubts(
+            [*self._events, *self._late], left, limits=self._limits
+        )
+        if all(map(operator.is_, events, [*self._events, *self._late])):
+            return
+        self._events, self._late = events[:count], events[count:]
+        whole = {event.dot: event for event in self._events}
+        self._steps = [s if isinstance(s, int) else whole[s.dot] for s in self._steps]
+
+    def _lost(self) -> Iterator[Gap]:
+        """Tell each run which dots its order has lost; yield each once."""
+        named: set[Dot] = set()
+        lost_under: dict[Any, tuple[list[Dot], dict[Dot, Key]]] = {}
+        for run in self._runs:
+            pattern = run.compiled.pattern
+            if not run.compiled.causal:
+                continue
+            order = pattern.order, pattern.topology
+            if order not in lost_under:
+                lost_under[order] = self._lost_under(*order)
+            gaps, lows = lost_under[order]
+            for event in self._late:
+                run.miss_event(event)
+            for dot in gaps:
+                run.miss(dot, lows.get(dot))
+                if dot not in named:
+                    named.add(dot)
+                    self._gaps += 1
+                    yield Gap(pattern="", fingerprint="", execution=self._name, dot=dot)
+
+    def _lost_under(
+        self, order: syntax.Order, topology: syntax.Topology | None
+    ) -> tuple[list[Dot], dict[Dot, Key]]:
+        """Return the dots that an order has lost, and places that some do not come before."""
+        if order.gap is None:
+            return [], {}
+        known = [*self._events, *self._late]
+        lost = list(holes.holes(known))
+        if topology is not None and not topology.open:
+            nodes = nodes_of(topology)
+            lost = [hole for hole in lost if base_node(hole[0]) in nodes]
+        step = ReleaseStep()
+        for node, first, last in lost:
+            step.declare_lost(node, first, last, self._limits.lost_max)
+        self._gaps += step.unnamed
+        lows = holes.lows(known, lost, self._limits.lost_max) if lost and order.total else {}
+        return step.gaps, lows
+
+    def _doubted(self, verdict: RunVerdict, lost: tuple[Dot, ...]) -> RunVerdict:
+        """Return what a `mode` says of every order: any loss might have changed that."""
+        if not lost or not isinstance(verdict, Match | Violation):
+            return verdict
+        return msgspec.structs.replace(verdict, certain=False, depends_on=lost)
+
+    def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
+        """Return what some, or every, linear extension gives (`mode`), by its last event."""
+        found: dict[Dot | None, list[Verdict]] = {}
+        known = [e for e in self._events if number not in self._admission.refusing(e)]
+        run.counts.strangers = len(self._events) - len(known)
+        lost = run.losses.dots() if run.losses.past_matters else ()
+        for last, verdict in in_mode(run, known):
+            doubted = self._doubted(verdict, lost)
+            found.setdefault(None if last is None else last.dot, []).append(doubted)
+        if lost:
+            run.counts.uncertain = run.counts.matches + run.counts.violations
+        return found
+
+    def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
+        """Return what a run under `order arrival` finds, by the event that completed it."""
+        found: dict[Dot | None, list[Verdict]] = {}
+        for step in self._steps:
+            if isinstance(step, int):
+                verdicts = run.advance(step)
+                if verdicts:
+                    found.setdefault(None, []).extend(verdicts)
+            else:
+                verdicts = one(run.process((step,)))
+                if verdicts:
+                    found.setdefault(step.dot, []).extend(verdicts)
+        return found
+
+
+def _least_times_us(events: Sequence[Event]) -> list[int]:
+    """Return, for each place in an order, the least time of an event there or after it."""
+    times_us = []
+    least_us = NEVER_US
+    for event in reversed(events):
+        time_us = event.time_us
+        if time_us is not None and time_us < least_us:
+            least_us = time_us
+        times_us.append(least_us)
+    times_us.reverse()
+    return times_us

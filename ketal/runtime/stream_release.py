@@ -1,0 +1,227 @@
+"""Release in a stream: runs are offered events as they come, or when a queue releases them.
+
+A pattern under `order arrival`, or one whose answer needs no order (`find any` under
+CausalOrder without `not`), is offered each event at once; the others what a hold-back
+queue releases (`ketal.runtime.release`). Once a node has left or started again, clocks are
+restored before any pattern sees them (`docs/membership.md`).
+
+The one rule: a run is offered an event of its topology once, or is told that it missed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.pattern_run import PatternRun, one
+from ketal.errors import NotAvailableError
+from ketal.model.event import Control, Dot, Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Late, Verdict
+from ketal.runtime.identification import Admission
+from ketal.runtime.release import Queues
+
+
+def refuse_unavailable(compiled: CompiledPattern) -> None:
+    """Refuse what the language has and a stream cannot have.
+
+    Raises
+    ------
+    NotAvailableError
+        For `mode`.
+    """
+    mode = compiled.pattern.mode
+    if mode is not None:
+        raise NotAvailableError(
+            f"pattern {compiled.name}: `mode {mode}` speaks of every linear extension of an "
+            "execution, so it is not available on a stream; ketal.run answers it of a finite log"
+        )
+
+
+class StreamRelease:
+    """Offers new events to the runs of a stream.
+
+    Parameters
+    ----------
+    runs : sequence of PatternRun
+        The patterns.
+    admission : Admission
+        Knows what was seen and who is a member.
+    limits : Limits
+        Those of the queues.
+    name : str
+        The execution's name.
+
+    Attributes
+    ----------
+    queues : Queues
+        The hold-back queues.
+    offer : callable
+        Offers events to the runs that wait for nothing; returns the number of each event that
+        brought something about, and its verdicts.
+    together : bool
+        Whether several events may be identified before the first is offered: no queue orders
+        them, and no clock says who has left.
+
+    Raises
+    ------
+    NotAvailableError
+        If a pattern is none for streams.
+    PatternError
+        If the domains of a topology pass a limit.
+    """
+
+    holds_all = False
+    """Whether all events are in memory until the end."""
+
+    def __init__(
+        self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
+    ) -> None:
+        for run in runs:
+            refuse_unavailable(run.compiled)
+        self._runs = runs
+        self._admission = admission
+        self._direct = [r for r in runs if not r.compiled.causal or r.compiled.order_free]
+        self.queues = Queues(
+            [run for run in runs if run not in self._direct],
+            limits,
+            name,
+            free=self._free(),
+            arrived=admission.intake,
+        )
+        self.together = not (self.queues or admission.reads_clocks)
+        self._restores_clocks = False
+        self.offer: Callable[[Sequence[Event]], Any] = self._offer_each
+        if len(self._direct) == 1:
+            self.offer = self._direct[0].process
+
+    def _free(self) -> list[PatternRun]:
+        """Return the patterns under CausalOrder that need no order."""
+        return [run for run in self._direct if run.compiled.causal]
+
+    # --- events ---
+
+    def _offer_each(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
+        """Offer events to several runs; return what came of each event, in their order."""
+        found: dict[int, list[Verdict]] = {}
+        for run in self._direct:
+            for number, verdicts in run.process(events):
+                found.setdefault(number, []).extend(verdicts)
+        return sorted(found.items())
+
+    def take(
+        self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
+    ) -> list[Verdict]:
+        """Hand a new event to the patterns and the queues.
+
+        Parameters
+        ----------
+        event : Event
+            As it arrived.
+        late : Late or None
+            The verdict that its time has passed: no pattern is offered it.
+        refusing : sequence of PatternRun
+            Patterns in whose topology its node has no place.
+        """
+        out: list[Verdict] = []
+        admission = self._admission
+        if admission.membership is None and admission.reads_clocks and admission.shows_leave(event):
+            self.restore_clocks(event)
+        known = event
+        if admission.membership is not None:
+            for node in admission.arrived(event):
+                out += self.queues.leave(node)
+            if admission.reads_clocks:
+                known = admission.membership.so_far(event)
+        if self.queues.missing:
+            out += self.queues.push_clock(event)
+        if late is not None:
+            for run in self._direct:
+                if run.compiled.causal and run not in refusing:
+                    run.miss_event(event)
+            # Its dependants must not wait for it, though no pattern is offered it.
+            return [*out, late, *self.queues.push(event, withheld=True, refusing=refusing)]
+        for run in refusing:
+            run.counts.strangers += 1
+        for run in self._direct:
+            if run not in refusing:
+                out += one(run.process((known,)))
+        if self.queues:
+            out += self.queues.push(event, refusing=refusing)
+        return out
+
+    def retake(self, event: Event) -> list[Verdict] | None:
+        """Take an event that came again; None if no queue had refused it for want of room."""
+        # Those who took it the first time are not offered it again.
+        return self.queues.push_again(event)
+
+    def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
+        """Restore clocks from now on, if a membership has begun.
+
+        Parameters
+        ----------
+        event : Event, optional
+            One that is not yet offered.
+        saved : bool
+            Whether a saved state says what the queues have seen.
+        """
+        membership = self._admission.membership
+        if membership is None or self._restores_clocks:
+            return
+        self._restores_clocks = True
+        if self._admission.reads_clocks:
+            free = self._free()
+            self._direct = [run for run in self._direct if not run.compiled.causal]
+            seen = None if saved else self._admission.intake.seen(event)
+            self.queues.restore_clocks(membership.restorer, free, seen)
+
+    # --- what else happens ---
+
+    def control(self, control: Control) -> list[Verdict]:
+        """Take who joins, leaves or is there, under the names of the incarnations."""
+        if control.kind == "view":
+            return self.queues.view(control.members)
+        assert control.node is not None
+        if control.kind == "join":
+            return self.queues.join(control.node)
+        return self.queues.leave(control.node)
+
+    def advance(self, watermark_us: int) -> list[Verdict]:
+        """Take a watermark that is higher than the last."""
+        out = self.queues.advance(watermark_us)
+        for run in self._direct:
+            out += run.advance(watermark_us)
+        return out
+
+    def end(self) -> list[Verdict]:
+        """End every queue, window and run."""
+        out = self.queues.end()
+        for run in self._runs:
+            out += run.close()
+        return out
+
+    def remaining(self) -> Iterator[Verdict]:
+        """Yield what is left to judge after the end: nothing."""
+        return iter(())
+
+    # --- what can be asked ---
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
+        return self.queues.held_back()
+
+    @property
+    def outcomes(self) -> tuple[int, int, int]:
+        """How many accepted events are held back, have become late, were refused."""
+        reports = self.queues.reports
+        return self.queues.waiting, reports.late, reports.refused
+
+    def missing(self) -> dict[str, int]:
+        """Return how many events were lost, and how many counters lack below the highest."""
+        return {"gaps": self.queues.reports.gaps, "holes": self._admission.intake.holes()}
+
+    def rare(self) -> dict[str, int]:
+        """Return counts that the summary has where they are not zero."""
+        membership = self._admission.membership
+        return {"doubtful": 0 if membership is None else membership.in_doubt}

@@ -1,0 +1,25 @@
+"""An execution with a Monitor's methods, for tests that ask what a Monitor does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ketal.model.event import Control
+from ketal.model.verdicts import Verdict
+from ketal.runtime.execution import Execution, Item
+
+
+class Driven(Execution):
+    """An execution that is driven as a Monitor is, without handlers."""
+
+    def feed_many(self, items: Iterable[Item]) -> list[Verdict]:
+        return [verdict for item in items for verdict in self.feed(item)]
+
+    def leave(self, node: str) -> list[Verdict]:
+        return self.feed(Control("leave", node=node))
+
+    def close(self) -> list[Verdict]:
+        return list(self.conclude())
+
+    def snapshot(self) -> bytes:
+        return self.state.snapshot()
