@@ -2,9 +2,10 @@
 
 Run by hand: `python benchmarks/saved_state.py [events]`; it needs no broker. Events of 10,000 keys
 go through a Monitor, with a check and a find whose runs live on from one commit to the next. Each
-10,000 events, `Monitor.changes` goes into the log of `ketal.streaming.kafka.file_state_store`,
-as the process engine does it. Each line is a tenth of the stream: bytes and milliseconds a
-commit, the state itself, and the size of what is on the disk. The lines are to stay the same.
+10,000 events, `Monitor.changes` goes into the database of
+`ketal.streaming.kafka.file_state_store`, as the process engine does it. Each line is a tenth of the
+stream: bytes and milliseconds a commit, the state itself, and the size of what is on the disk. The
+lines are to stay the same.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import os
 import random
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -31,7 +32,6 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.clients import LostError, within
 from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.file_state_store import frames
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (
     END,
@@ -113,9 +113,12 @@ class Command:
     def snapshots(self) -> int:
         """Return the number of the newest state that was saved."""
         numbers = [0]
-        for log in self.state.glob("*.state"):
-            with contextlib.suppress(FileNotFoundError):  # It may go meanwhile.
-                numbers += [frame.number for frame in frames(log.read_bytes())]
+        for path in self.state.glob("*.sqlite"):
+            # It may go meanwhile, or have just begun.
+            with contextlib.suppress(sqlite3.OperationalError):
+                address = f"{path.absolute().as_uri()}?mode=ro"
+                with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
+                    numbers += database.execute("SELECT max(number) FROM records").fetchone()
         return max(numbers)
 
     def await_snapshot(
@@ -347,7 +350,7 @@ def test_a_disk_that_fills_up_under_the_snapshot(
     for _ in range(FULL_DISKS):
         with command.running() as process:
             command.await_snapshot(command.snapshots() + 2, process)
-            size = max(log.stat().st_size for log in command.state.glob("*.state"))
+            size = max(file.stat().st_size for file in command.state.iterdir())
             most = size + chance.randrange(2_000)
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
             _, err = process.communicate(timeout=PATIENCE_S)
