@@ -1,15 +1,16 @@
 """Saved state in a folder: SQLite databases, of which the offsets committed in Kafka name a commit.
 
-A database has one table, `records`: of each commit the records that it changed
+A database has one table, `commits`: of each commit the records that it changed
 (`ketal.runtime.state_records`), of its first one all records of the state. Rows are added and never
 updated, so a database holds the state as of each of its commits; the committed offsets say which
 one counts. A commit is on the disk before its name goes into Kafka's transaction. One that Kafka
 did not take is not named, and so is passed over. Once the rows that were added are larger than the
 state, a new database begins, and the one before is left for whoever is reading it. (A table
-with a row a record would write a page for each record that changes, 40 times as many bytes.)
+with a row a record, updated in place, writes a page for each record that changes, 40 times as many
+bytes; a row a record and commit takes ten times as long as a row a commit.)
 
 A name is database, commit, and the digest of all rows up to it: SQLite sees damage of a page's
-structure, the digest that of a value, and rows that are missing.
+structure, the digest that of what is in a row, and rows that are missing.
 
 A folder is of one group: its file `group.json` says so, and which topics were read (`Claim`).
 
@@ -29,7 +30,7 @@ import json
 import re
 import sqlite3
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,13 @@ ADDED_BYTES_LEAST = 4_000_000
 """Fewer bytes of changes are not worth a new database, however small the state is."""
 ADDED_BYTES_MAX = 256_000_000
 """So much is read at most beside the state when it is taken up."""
+PIECE_BYTES = 1_000_000
+"""A row is not much larger, unless a record is."""
 LOCKED_S = 10.0
 """So long SQLite waits for a lock of another process."""
 
 _SUFFIX = ".sqlite"
 _DIGEST_BYTES = 12
-_ROWS = 10_000
-"""Rows that are read at a time."""
 _FILE = re.compile(r"(\d+)-[0-9a-f]+\.(?:sqlite|state|snapshot)")
 _NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.sqlite)@(\d{10})-([0-9a-f]{24})")
 _OLD_NAME = re.compile(r"(\d+-[0-9a-f]+\.(?:state|snapshot))(?:@.*)?")
@@ -63,6 +64,7 @@ _NOT_DAMAGE = (
 )
 """What is wrong then is the machine, and not the file."""
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[bytes, bytes | None]).decode
 
 
 class Claim:
@@ -213,16 +215,14 @@ class Saved:
             database.execute("PRAGMA synchronous = EXTRA")  # of the folder too
             # All records are written before there is a WAL, through which they would go twice.
             database.execute("BEGIN")
-            database.execute(
-                "CREATE TABLE records (number INTEGER NOT NULL, key BLOB NOT NULL, value BLOB)"
-            )
+            database.execute("CREATE TABLE commits (number INTEGER, records BLOB)")
             whole = {key: value for key, value in records.items() if value is not None}
             self._base_bytes, self._added_bytes = self._add(database, whole), 0
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise OSError("SQLite has no write-ahead log there; choose a local file system")
             # The WAL is made now: whoever was replaced goes on with files that are removed.
-            database.execute("SELECT NULL FROM records LIMIT 1").fetchall()
+            database.execute("SELECT NULL FROM commits LIMIT 1").fetchall()
         except BaseException:
             database.close()
             _remove(path)
@@ -231,12 +231,13 @@ class Saved:
 
     def _add(self, database: sqlite3.Connection, changes: Mapping[bytes, bytes | None]) -> int:
         """Add the rows of a commit; return how many bytes they are."""
-        number = self._number + 1
-        rows = [(number, key, value) for key, value in changes.items()]
+        rows = [(self._number + 1, piece) for piece in _pieces(changes)]
         with database:
-            database.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
-        self._number = number
-        return _update(self._digest, rows)
+            database.executemany("INSERT INTO commits VALUES (?, ?)", rows)
+        self._number += 1
+        for _, piece in rows:
+            self._digest.update(piece)
+        return sum(len(piece) for _, piece in rows)
 
     def send(self, producer: Any) -> list[Any]:
         """Send nothing into the transaction: what was written is on the disk already."""
@@ -290,7 +291,7 @@ class Saved:
                 self._whole = _records(database, int(number), digest)
         except OSError as fault:
             raise SettingError(f"{path}: {fault.strerror or fault}") from None
-        except (sqlite3.Error, ValueError) as fault:  # ValueError: what it says is no text
+        except (sqlite3.Error, TypeError, ValueError) as fault:
             if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _NOT_DAMAGE:
                 raise SettingError(f"{path}: {fault}") from None
             raise StateError(f"the saved state {path} is damaged: {fault}") from None
@@ -314,26 +315,32 @@ def _records(database: sqlite3.Connection, number: int, digest: str) -> dict[byt
     """
     records: Changes = {}
     found = _new_digest()
-    cursor = database.execute(
-        "SELECT number, key, value FROM records WHERE number <= ? ORDER BY rowid", (number,)
+    rows = database.execute(
+        "SELECT records FROM commits WHERE number <= ? ORDER BY rowid", (number,)
     )
-    while rows := cursor.fetchmany(_ROWS):
-        _update(found, rows)
-        records.update((key, value) for _, key, value in rows)
+    for (piece,) in rows:
+        found.update(piece)
+        records.update(_decode(piece))
     if found.hexdigest() != digest:
         raise StateError("the saved state is damaged: its rows have another digest")
     return {key: value for key, value in records.items() if value is not None}
 
 
+def _pieces(changes: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
+    """Yield changes in pieces, for SQLite takes no value of a gigabyte."""
+    piece: Changes = {}
+    size = 0
+    for key, value in changes.items():
+        piece[key] = value
+        size += len(key) + len(value or b"")
+        if size >= PIECE_BYTES:
+            yield _encode(piece)
+            piece, size = {}, 0
+    yield _encode(piece)
+
+
 def _new_digest() -> Any:
     return hashlib.blake2b(digest_size=_DIGEST_BYTES)
-
-
-def _update(digest: Any, rows: Sequence[tuple[int, bytes, bytes | None]]) -> int:
-    """Put rows to a digest; return how many bytes they are."""
-    content = b"".join(map(_encode, rows))
-    digest.update(content)
-    return len(content)
 
 
 def _remove(path: Path) -> None:

@@ -118,7 +118,7 @@ class Command:
             with contextlib.suppress(sqlite3.OperationalError):
                 address = f"{path.absolute().as_uri()}?mode=ro"
                 with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
-                    numbers += database.execute("SELECT max(number) FROM records").fetchone()
+                    numbers += database.execute("SELECT max(number) FROM commits").fetchone()
         return max(numbers)
 
     def await_snapshot(
