@@ -64,8 +64,8 @@ def broken(whole: bytes, chance: random.Random) -> Iterable[bytes]:
 def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
     """Anywhere: the state is the one that was written, or an error (what no row is in, is free)."""
     one = Saved(tmp_path / "written")
-    one.write({b"key": b"value", b"other": os.urandom(5_000)})
-    changes = {b"key": os.urandom(50), b"third": os.urandom(5_000)}
+    one.write({b"key": b"value", b"other": os.urandom(20_000)})
+    changes = {b"key": os.urandom(50), b"third": os.urandom(20_000)}
     name = one.write(changes)
     if not suffix:
         one.close()  # All is in the database then.
@@ -87,7 +87,7 @@ def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
             assert records.keys() == {b"key", b"other", b"third"}
             assert changes.items() <= records.items()
     assert len(said) > 150, "each that is cut off, and most of the bits"
-    assert all("is damaged" in one for one in said)
+    assert all(f"{folder / file_of(name)} is damaged" in one for one in said)
 
 
 def test_what_is_written_is_on_the_disk_itself(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
             assert Saved(tmp_path).read(name) == state
     assert len(databases) > 5
     largest = max(path.stat().st_size for path in tmp_path.iterdir())
-    assert largest < 50_000, "neither is large, and SQLite's log is not"
+    assert largest < 200_000, "neither is large, and SQLite's log is not"
 
 
 def test_the_state_is_what_bounds_the_database(
@@ -216,7 +216,7 @@ def test_a_full_disk_is_said_and_what_is_committed_holds(tmp_path: Path) -> None
     one._database.execute("PRAGMA max_page_count = 2")
     full = f"the state cannot be saved in {tmp_path}: database or disk is full; what was committed"
     with pytest.raises(SettingError, match=full):
-        one.write({b"n": b"1" * 10_000})
+        one.write({b"n": b"1" * 100_000})
     assert Saved(tmp_path).read(name) == {b"n": b"0"}
     one.close()
     assert Saved(tmp_path).read(name) == {b"n": b"0"}
