@@ -124,12 +124,17 @@ class Command:
     def await_snapshot(
         self, number: int, process: subprocess.Popen[str], more: Callable[[], object] = lambda: None
     ) -> None:
-        """Wait for a state of a number; `more` sends messages, where those there may run out."""
-        until_s = time.monotonic() + PATIENCE_S
-        while self.snapshots() < number:
+        """Wait for a state of a number; `more` sends messages, where those there may run out.
+
+        It does so after each commit: of messages that are all there at once, one commit may be all.
+        """
+        until_s, seen = time.monotonic() + PATIENCE_S, 0
+        while (newest := self.snapshots()) < number:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < until_s, "no snapshot comes"
-            more()
+            if newest > seen:
+                more()
+                seen = newest
             time.sleep(0.001)
 
 
