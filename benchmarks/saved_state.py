@@ -2,14 +2,16 @@
 
 Run by hand: `python benchmarks/saved_state.py [events]`; it needs no broker. Events of 10,000 keys
 go through an execution, with a check and a find whose runs live on from one commit to the next.
-Each 10,000 events, `ExecutionState.changes` goes into the log of
-`ketal.streaming.kafka.file_state_store`, as the process engine does it. Each line is a tenth of
-the stream: bytes and milliseconds a commit, the state itself, and the size of what is on the disk.
-The lines are to stay the same.
+Each 10,000 events, `ExecutionState.changes` goes into the database of
+`ketal.streaming.kafka.file_state_store`, as the process engine does it. Each line is a tenth of the
+stream: bytes and milliseconds a commit, the state itself, and the size of what is on the disk. The
+lines are to stay the same. Then the store alone, with 1,000,000 records of 100 bytes: the first
+commit, 1,000 of 100 records, ten of 10,000, one of all of them, and what it takes to read.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
@@ -26,6 +28,7 @@ from ketal.streaming.kafka.file_state_store import Saved
 KEYS = 10_000
 NODES = 20
 EACH = 10_000
+RECORDS = 1_000_000
 PATTERNS = """
 event A = type == "a"; event B = type == "b";
 pattern Turns { order arrival; check (A B)*; on violation skip; partition by key; }
@@ -40,6 +43,32 @@ def events(count: int) -> Iterator[Event]:
         node, counter = f"n{number % NODES}", number // NODES + 1
         data = {"key": chance.randrange(KEYS), "text": "x" * 80}
         yield Event(node, chance.choice("ab"), {node: counter}, number / 1_000, data)
+
+
+def store() -> None:
+    """Print the seconds of the store's commits, by the clock and of a core."""
+    chance = random.Random(1)
+    keys = [b"scope/P/%d" % number for number in range(RECORDS)]
+    with tempfile.TemporaryDirectory() as folder:
+        saved, name = Saved(Path(folder)), ""
+        for commits, each in ((1, RECORDS), (1_000, 100), (10, 10_000), (1, RECORDS)):
+            some = [
+                {key: os.urandom(90) for key in chance.sample(keys, each)} for _ in range(commits)
+            ]
+            begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+            for changes in some:
+                name = saved.write(changes)
+                saved.committed(name)
+            print(
+                f"{commits:>10,} commits of {each:,} records: "
+                f"{1e3 * (time.perf_counter() - begin_s) / commits:,.1f} ms a commit, "
+                f"{1e3 * (time.process_time() - begin_cpu_s) / commits:,.1f} ms of a core"
+            )
+        saved.close()
+        begin_s = time.perf_counter()
+        Saved(Path(folder)).read(name)
+        disk = sum(path.stat().st_size for path in Path(folder).iterdir())
+        print(f"read in {time.perf_counter() - begin_s:.1f} s, on disk {disk / 1e6:.0f} MB")
 
 
 def main() -> None:
@@ -71,6 +100,7 @@ def main() -> None:
                 )
                 tenth.clear()
         saved.close()
+    store()
 
 
 if __name__ == "__main__":

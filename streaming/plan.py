@@ -70,7 +70,7 @@ def _process_lines(job: Job) -> Iterator[str]:
 
 
 def _spark_lines(job: Job) -> Iterator[str]:
-    yield f"state: Spark's checkpoint in {job.state}"
+    yield f"state: Spark's checkpoint in {job.store.name}"
     yield (f"time: the watermark is {job.lateness_ms} ms behind the latest event of all partitions")
 
 

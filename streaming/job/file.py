@@ -43,6 +43,7 @@ _FOR_FILES = ("regex", "delimiter", "rebuild")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
+_ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ class Job:
     verdicts, rejected : Target
         Where they go.
     state : Path
-        The folder of snapshots.
+        The folder of the state.
+    state_address : str
+        The URI of that folder where it is on another file system, which Spark reaches.
     changelog : str or None
         The topic that holds the state, where no folder does.
     keyed_by : str or None
@@ -132,6 +135,7 @@ class Job:
     verdicts: Target = Target("stdout")
     rejected: Target = Target("stdout")
     state: Path = Path()
+    state_address: str = ""
     changelog: str | None = None
     keyed_by: str | None = None
     commit_interval_ms: int = 500
@@ -154,7 +158,7 @@ class Job:
     def store(self) -> Target:
         """Where the state is."""
         if self.changelog is None:
-            return Target("dir", str(self.state))
+            return Target("dir", self.state_address or str(self.state))
         return Target("kafka", self.changelog)
 
     @property
@@ -215,7 +219,12 @@ def _job(
     if not group_id.isprintable() or len(group_id) > 200:
         raise SettingError(f"the group_id {group_id[:60]!r} is too long or does not print")
     _check_source(source)
-    changelog, folder = _store(flags.get("state"), state.text("store"), base, group_id)
+    changelog, folder, address = _store(flags.get("state"), state.text("store"), base, group_id)
+    if address and engine != "spark":
+        raise SettingError(
+            f"the engine {engine} keeps its state on this machine, not in {address}: choose "
+            "dir:PATH, or the engine spark"
+        )
     verdicts = _target(flags.get("to"), output.text("verdicts"), base, "verdicts") or Target(
         "stdout"
     )
@@ -252,6 +261,7 @@ def _job(
         verdicts=verdicts,
         rejected=rejected,
         state=folder,
+        state_address=address,
         changelog=changelog,
         keyed_by=source.keyed_by,
         commit_interval_ms=state.number("commit_interval_ms", 500, 1),
@@ -407,18 +417,21 @@ def _target(flag: str | None, setting: str | None, base: Path, what: str) -> Tar
 
 def _store(
     flag: str | None, setting: str | None, base: Path, group_id: str
-) -> tuple[str | None, Path]:
-    """Return the topic of the state, where it is in one, and its folder."""
+) -> tuple[str | None, Path, str]:
+    """Return the topic of the state, where it is in one; its folder; its URI, where it has one."""
     text = flag or setting
     default = state_folder() / "stream" / _SAFE.sub("_", group_id)
     if text is None:
-        return None, default
+        return None, default, ""
     kind, colon, name = text.partition(":")
     if kind == "kafka" and colon and _TOPIC.fullmatch(name):
-        return name, default
+        return name, default, ""
     if kind != "dir" or not name:
         raise SettingError(f"the state store is dir:PATH or kafka:TOPIC, not {text!r}")
-    return None, Path(name) if flag else base / name
+    if _ADDRESS.match(name):
+        return None, default, name
+    name = name.removeprefix("file://")
+    return None, Path(name) if flag else base / name, ""
 
 
 def _properties(table: object) -> dict[str, Any]:

@@ -1,19 +1,23 @@
-"""Saved state in a folder: logs of records, of which the offsets committed in Kafka name one place.
+"""Saved state in a folder: SQLite databases, of which the offsets committed in Kafka name a commit.
 
-A log is a file: a first frame with all records of the state, then a frame for each commit, with
-what changed (`ketal.runtime.state_records`). A frame is its length, a digest and its content; the
-digest goes over the one before as well, so that the last one stands for the whole file up to
-there. What is written is on the disk itself before its name, which is file, length and digest, is
-committed with the offsets in one transaction. So the committed name decides: whatever stands
-behind that length, whole or torn, never was. Append and compact, as in "The design and
-implementation of a log-structured file system" (Rosenblum and Ousterhout, 1992): once the frames
-that were added are larger than the state, a new log begins, and the one before is kept beside it.
+A database has one table, `commits`: of each commit the records that it changed
+(`ketal.runtime.state_records`), of its first one all records of the state. Rows are added and never
+updated, so a database holds the state as of each of its commits; the committed offsets say which
+one counts. A commit is on the disk before its name goes into Kafka's transaction. One that Kafka
+did not take is not named, and so is passed over. Once the rows that were added are larger than the
+state, a new database begins, and the one before is left for whoever is reading it. (A table
+with a row a record, updated in place, writes a page for each record that changes, 30 times as many
+bytes; a row for each record of a commit takes ten times the CPU of a row for all of them.)
+
+A name is database, commit, and the digest of all rows up to it: SQLite sees damage of a page's
+structure, the digest that of what is in a row, and rows that are missing.
 
 A folder is of one group: its file `group.json` says so, and which topics were read (`Claim`).
 
-Each process, and each session of it, begins a log of its own. One that was stopped and goes on
-later writes to a file that nobody else has, and what it removes it has seen when it began, or has
-written itself.
+Each process, and each session of it, begins a database of its own, for one that is stopped inside
+SQLite's lock would stop its successor. A write-ahead log (WAL) has readers wait for no writer: the
+successor reads what a stopped process has open. What a session removes it has seen when it began,
+or has written itself.
 
 The one rule: the state is whole, and the one that is named, or it is a StateError.
 """
@@ -23,81 +27,46 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import struct
+import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from ketal.errors import SettingError, StateError
 from ketal.runtime.state_records import Changes
+from ketal.streaming.folders import replaced
 
-APPENDED_BYTES_LEAST = 4_000_000
-"""A log that is shorter is not worth a new one, however small the state is."""
-APPENDED_BYTES_MAX = 256_000_000
+ADDED_BYTES_LEAST = 4_000_000
+"""Fewer bytes of changes are not worth a new database, however small the state is."""
+ADDED_BYTES_MAX = 256_000_000
 """So much is read at most beside the state when it is taken up."""
+PIECE_BYTES = 1_000_000
+"""A row is not much larger, unless a record is."""
+PAGE_BYTES = 16_384
+"""A commit of a megabyte takes half of what it takes with SQLite's own 4,096."""
+LOCKED_S = 10.0
+"""So long SQLite waits for a lock of another process."""
 
-FORMAT = 2
-_MAGIC = b"ketal state %d\n" % FORMAT
-_SUFFIX = ".state"
-_OLD_SUFFIX = ".snapshot"
+_SUFFIX = ".sqlite"
 _DIGEST_BYTES = 12
-_HEAD = struct.Struct(f">Q{_DIGEST_BYTES}s")
-_NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.state)@(\d{12})-([0-9a-f]{24})")
-_KEPT = "what was committed before holds, and the job goes on from there"
+_FILE = re.compile(r"(\d+)-[0-9a-f]+\.(?:sqlite|state|snapshot)")
+_NAME = re.compile(r"(\d{10}-[0-9a-f]{8}\.sqlite)@(\d{10})-([0-9a-f]{24})")
+_OLD_NAME = re.compile(r"(\d+-[0-9a-f]+\.(?:state|snapshot))(?:@.*)?")
 _CLAIM = "group.json"
-
-
-class Frame(NamedTuple):
-    """A frame of a log.
-
-    Attributes
-    ----------
-    number : int
-        How many commits were tried before, in this folder.
-    changes : dict of bytes to (bytes or None)
-        What it says of each record; None: that it is gone.
-    end : int
-        How long the log is with it.
-    digest : bytes
-        Of this frame and all before.
-    """
-
-    number: int
-    changes: Changes
-    end: int
-    digest: bytes
-
-
-def frames(content: bytes) -> Iterator[Frame]:
-    """Yield the whole frames of a log; what is torn, or damaged, is their end."""
-    if not content.startswith(_MAGIC):
-        return
-    at, digest = len(_MAGIC), b""
-    while at + _HEAD.size <= len(content):
-        length, said = _HEAD.unpack_from(content, at)
-        begin, at = at + _HEAD.size, at + _HEAD.size + length
-        body = content[begin:at]
-        digest = _digest(digest, body)
-        if len(body) < length or digest != said:
-            return
-        number, changes = msgspec.msgpack.decode(body, type=tuple[int, dict[bytes, bytes | None]])
-        yield Frame(number, changes, at, digest)
-
-
-def _digest(before: bytes, body: bytes) -> bytes:
-    digest = hashlib.blake2b(before, digest_size=_DIGEST_BYTES)
-    digest.update(body)
-    return digest.digest()
-
-
-def _number_of(name: str) -> int:
-    number = name.partition("-")[0]
-    return int(number) if number.isdigit() else 0
+_NOT_DAMAGE = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+)
+"""What is wrong then is the machine, and not the file."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[bytes, bytes | None]).decode
 
 
 class Claim:
@@ -144,9 +113,15 @@ class Claim:
 
     def committed(self) -> None:
         """Say that something is committed with state of this folder."""
-        if self._topics != self._before:
-            self._write()
-            self.begun, self._before = True, self._topics
+        if self._topics == self._before:
+            return
+        held = {"group_id": self._group_id, "topics": self._topics}
+        path = self._folder / _CLAIM
+        try:
+            replaced(path, json.dumps(held).encode(), durable=True)
+        except OSError as fault:
+            raise SettingError(f"{path}: {fault.strerror or fault}") from None
+        self.begun, self._before = True, self._topics
 
     def _read(self) -> dict[str, Any]:
         path = self._folder / _CLAIM
@@ -162,22 +137,6 @@ class Claim:
         if not isinstance(held, dict) or not {"group_id", "topics"} <= held.keys():
             raise SettingError(f"{path} is not the file that says whose state this is")
         return held
-
-    def _write(self) -> None:
-        held = {"group_id": self._group_id, "topics": self._topics}
-        path = self._folder / _CLAIM
-        whole = path.with_name(f"{_CLAIM}.{uuid.uuid4().hex[:8]}")
-        try:
-            with open(whole, "x", encoding="utf-8") as file:
-                json.dump(held, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(whole, path)
-            _sync_folder(self._folder)
-        except OSError as fault:
-            with contextlib.suppress(OSError):
-                whole.unlink()
-            raise SettingError(f"{path}: {fault.strerror or fault}") from None
 
 
 class Saved:
@@ -198,21 +157,17 @@ class Saved:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            found = [*folder.glob(f"*{_SUFFIX}"), *folder.glob(f"*{_OLD_SUFFIX}")]
-            self._old = {path.name for path in found}
-            self._number = max(map(_number_of, self._old), default=0)
-            last = folder / max(self._old, default="")
-            if last.suffix == _SUFFIX:
-                for frame in frames(last.read_bytes()):
-                    self._number = max(self._number, frame.number)
+            found = [one for path in folder.iterdir() if (one := _FILE.match(path.name))]
         except OSError as fault:
             raise SettingError(f"{folder}: {fault.strerror or fault}") from None
+        self._number = max((int(one[1]) for one in found), default=0)
+        self._old = {one[0] for one in found}
         self._kept: list[str] = []
         self._whole: dict[bytes, bytes] = {}
-        self._file: Any = None
+        self._database: sqlite3.Connection | None = None
         self._name = ""
-        self._base = self._end = 0
-        self._digest = b""
+        self._base_bytes = self._added_bytes = 0
+        self._digest = _new_digest()
 
     # --- writing ---
 
@@ -222,84 +177,90 @@ class Saved:
         Parameters
         ----------
         changes : mapping of bytes to (bytes or None)
-            Since the last call, or since the state that was read; of a new job, all.
+            Since the last call, or since the state that was read; of a new job, all. None: the
+            record is gone.
 
         Raises
         ------
         SettingError
             If it cannot be written: the disk is full.
         """
-        self._number += 1
         try:
-            if self._file is None:
+            if self._database is None:
                 self._begin({**self._whole, **changes})
                 self._whole = {}
-            elif self._end - self._base > self._appended_max():
-                self._begin({**self._read_back(), **changes})
+            elif self._added_bytes > self._added_bytes_max():
+                path, digest = self.folder / self._name, self._digest.hexdigest()
+                self._begin({**_records(self._database, path, self._number, digest), **changes})
             else:
-                self._append(changes)
-        except OSError as fault:
+                self._added_bytes += self._add(self._database, changes)
+        except (OSError, sqlite3.Error) as fault:
+            cause = getattr(fault, "strerror", None) or fault
             raise SettingError(
-                f"the state cannot be saved in {self.folder}: {fault.strerror or fault}; {_KEPT}"
+                f"the state cannot be saved in {self.folder}: {cause}; what was committed before "
+                "holds, and the job goes on from there"
             ) from None
-        return f"{self._name}@{self._end:012d}-{self._digest.hex()}"
+        return f"{self._name}@{self._number:010d}-{self._digest.hexdigest()}"
 
-    def _appended_max(self) -> int:
-        return min(max(self._base, APPENDED_BYTES_LEAST), APPENDED_BYTES_MAX)
-
-    def _read_back(self) -> dict[bytes, bytes]:
-        self._file.seek(0)
-        return _records(frames(self._file.read()), self._digest)
+    def _added_bytes_max(self) -> int:
+        return min(max(self._base_bytes, ADDED_BYTES_LEAST), ADDED_BYTES_MAX)
 
     def _begin(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Begin a log with all records."""
-        before, self._file = self._file, None
-        if before is not None:
-            before.close()
-        self._name = f"{self._number:010d}-{uuid.uuid4().hex[:8]}{_SUFFIX}"
+        """Begin a database with all records."""
+        self.close()
+        self._name = f"{self._number + 1:010d}-{uuid.uuid4().hex[:8]}{_SUFFIX}"
+        self._digest = _new_digest()
         path = self.folder / self._name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        file = open(descriptor, "r+b", buffering=0)  # noqa: SIM115
+        path.touch(0o600, exist_ok=False)  # SQLite's other files are made with the same mode.
+        database = _opened(path, "rw")
         try:
-            self._digest, self._end = b"", len(_MAGIC)
-            _write(file, _MAGIC)
-            self._file = file
-            self._append({key: value for key, value in records.items() if value is not None})
-            _sync_folder(self.folder)
+            database.execute("PRAGMA synchronous = EXTRA")  # of the folder too
+            database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            # All records are written before there is a WAL, through which they would go twice.
+            database.execute("BEGIN")
+            database.execute("CREATE TABLE commits (number INTEGER, records BLOB)")
+            whole = {key: value for key, value in records.items() if value is not None}
+            self._base_bytes, self._added_bytes = self._add(database, whole), 0
+            (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise OSError("SQLite has no write-ahead log there; choose a local file system")
+            # The WAL is made now: whoever was replaced goes on with files that are removed.
+            database.execute("SELECT NULL FROM commits LIMIT 1").fetchall()
         except BaseException:
-            self._file = None
-            file.close()
-            with contextlib.suppress(OSError):
-                path.unlink()
+            database.close()
+            _remove(path)
             raise
-        self._base = self._end
+        self._database = database
 
-    def _append(self, changes: Mapping[bytes, bytes | None]) -> None:
-        body = msgspec.msgpack.encode((self._number, changes))
-        digest = _digest(self._digest, body)
-        _write(self._file, _HEAD.pack(len(body), digest) + body)
-        os.fsync(self._file.fileno())
-        self._digest, self._end = digest, self._end + _HEAD.size + len(body)
+    def _add(self, database: sqlite3.Connection, changes: Mapping[bytes, bytes | None]) -> int:
+        """Add the rows of a commit; return how many bytes they are."""
+        rows = [(self._number + 1, piece) for piece in _pieces(changes)]
+        with database:
+            database.executemany("INSERT INTO commits VALUES (?, ?)", rows)
+        self._number += 1
+        for _, piece in rows:
+            self._digest.update(piece)
+        return sum(len(piece) for _, piece in rows)
 
     def send(self, producer: Any) -> list[Any]:
         """Send nothing into the transaction: what was written is on the disk already."""
         return []
 
     def committed(self, name: str) -> None:
-        """Say that a state is the one that holds; remove the logs before its predecessor."""
-        log = name.partition("@")[0]
-        if log in self._kept[-1:]:
+        """Say that a state is the one that holds; remove the databases before its predecessor."""
+        file = name.partition("@")[0]
+        if file in self._kept[-1:]:
             return
-        self._kept = [*self._kept[-1:], log]
+        self._kept = [*self._kept[-1:], file]
         for old in sorted(self._old - set(self._kept)):
-            with contextlib.suppress(OSError):
-                os.unlink(self.folder / old)
+            _remove(self.folder / old)
         self._old = set(self._kept)
 
     def close(self) -> None:
-        """Close the log."""
-        if self._file is not None:
-            self._file.close()
+        """Close the database."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
     # --- reading ---
 
@@ -310,60 +271,85 @@ class Saved:
         ------
         StateError
             If it is not there, damaged, or of another format.
+        SettingError
+            If it cannot be read for another reason.
         """
-        if name.endswith(_OLD_SUFFIX):
+        if old := _OLD_NAME.fullmatch(name):
             raise StateError(
-                f"the offsets name the snapshot {name}, which an earlier ketal wrote (format 1); "
-                f"this ketal has format {FORMAT}: start anew, or go on with the one that wrote it"
+                f"the offsets name the state {old[1]}, which an earlier ketal wrote: start anew, "
+                "or go on with the one that wrote it"
             )
         named = _NAME.fullmatch(name)
         if named is None:
             raise StateError(f"the offsets name {name!r}, which is no state of ketal's")
-        log, end, digest = named.groups()
-        path = self.folder / log
+        file, number, digest = named.groups()
+        path = self.folder / file
         try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            raise StateError(
-                f"the offsets name the state {log}, and it is not in {self.folder}: bring that "
-                "folder back, or take another group_id to start anew"
-            ) from None
+            if not path.exists():
+                raise StateError(
+                    f"the offsets name the state {file}, and it is not in {self.folder}: bring "
+                    "that folder back, or take another group_id to start anew"
+                )
+            with contextlib.closing(_opened(path, "ro")) as database:
+                self._whole = _records(database, path, int(number), digest)
         except OSError as fault:
             raise SettingError(f"{path}: {fault.strerror or fault}") from None
-        try:
-            self._whole = _records(frames(content[: int(end)]), bytes.fromhex(digest))
-        except (StateError, msgspec.DecodeError):
-            raise StateError(f"the saved state {path} is damaged") from None
-        self._kept = [log]
+        except (sqlite3.Error, TypeError, ValueError) as fault:
+            if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _NOT_DAMAGE:
+                raise SettingError(f"{path}: {fault}") from None
+            raise StateError(f"the saved state {path} is damaged: {fault}") from None
+        self._number = max(self._number, int(number))
+        self._kept = [file]
         return dict(self._whole)
 
 
-def _records(log: Iterator[Frame], digest: bytes) -> dict[bytes, bytes]:
-    """Return what a log's frames come to, up to the one of a digest.
+def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    """Open a database that is there, to read (`ro`) or to write (`rw`)."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", LOCKED_S, uri=True)
+
+
+def _records(
+    database: sqlite3.Connection, path: Path, number: int, digest: str
+) -> dict[bytes, bytes]:
+    """Return the records of a database as of a commit.
 
     Raises
     ------
     StateError
-        If there is no such frame.
+        If the rows up to it have another digest.
     """
     records: Changes = {}
-    for frame in log:
-        records.update(frame.changes)
-        if frame.digest == digest:
-            return {key: value for key, value in records.items() if value is not None}
-    raise StateError("the log is damaged")
+    found = _new_digest()
+    rows = database.execute(
+        "SELECT records FROM commits WHERE number <= ? ORDER BY rowid", (number,)
+    )
+    for (piece,) in rows:
+        found.update(piece)
+        records.update(_decode(piece))
+    if found.hexdigest() != digest:
+        raise StateError(f"the saved state {path} is damaged: its rows have another digest")
+    return {key: value for key, value in records.items() if value is not None}
 
 
-def _write(file: Any, content: bytes) -> None:
-    """Write all; without a buffer, one call may write a part."""
-    view = memoryview(content)
-    while view:
-        view = view[file.write(view) :]
+def _pieces(changes: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
+    """Yield changes in pieces, for SQLite takes no value of a gigabyte."""
+    piece: Changes = {}
+    size = 0
+    for key, value in changes.items():
+        piece[key] = value
+        size += len(key) + len(value or b"")
+        if size >= PIECE_BYTES:
+            yield _encode(piece)
+            piece, size = {}, 0
+    yield _encode(piece)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _new_digest() -> Any:
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+
+def _remove(path: Path) -> None:
+    """Remove a database, and what SQLite has beside it, as far as it can be removed."""
+    for suffix in ("-wal", "-shm", "-journal", ""):
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + suffix).unlink()

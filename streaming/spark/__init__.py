@@ -1,8 +1,8 @@
 """Spark: one call that takes events and returns verdicts, for streams and for tables (DESIGN 7).
 
 On a streaming DataFrame the program is a stateful operator (`applyInPandasWithState`) over a fixed
-number of key groups, each with one binary value: the records of a `Monitor`. On a table the same
-groups go through a `Monitor` each, sorted, and end. What an event means is decided in neither.
+number of key groups, each with one binary value: the records of an `Execution`. On a table the same
+groups go through an `Execution` each, sorted, and end. What an event means is decided in neither.
 
 This is the one rule: the same events give the same verdicts with the same ids, from a stream or
 from a table, however Spark cuts them into batches; `docs/spark.md` says for which patterns.

@@ -18,19 +18,21 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 from ketal.errors import SettingError, StateError
 from ketal.model.limits import Limits
 from ketal.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state_records import FORMAT
-from ketal.streaming.folders import replaced
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.locks import FILE, lock
 from ketal.streaming.spark.families import HASHING, families, placement
+from ketal.streaming.spark.job_folder import HadoopFolder, JobFolder, LocalFolder
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JOB = "job.json"
 _EARLIEST, _LATEST = -2, -1
 """What Spark calls the ends of a partition."""
 HINT = (
@@ -71,6 +73,8 @@ class Checkpoint:
         Whose it is.
     program : Program
         What runs.
+    session : SparkSession, optional
+        What reaches the folder where it is not on this machine.
 
     Raises
     ------
@@ -80,8 +84,12 @@ class Checkpoint:
         If it is of another program and `--on-change` is stop.
     """
 
-    def __init__(self, job: Job, program: Program) -> None:
-        self.folder = job.state
+    def __init__(self, job: Job, program: Program, session: SparkSession | None = None) -> None:
+        self.folder: JobFolder
+        if session is None:
+            self.folder = LocalFolder(job.state)
+        else:
+            self.folder = HadoopFolder(session, job.state_address)
         self.anew: str = ""
         """Why the state is left behind; empty where it is not."""
         self.lost: str = ""
@@ -91,7 +99,6 @@ class Checkpoint:
         self._job = job
         self._starting: str = job.start
         self._pending: dict[str, Any] | None = None
-        self._lock = self._locked()
         try:
             self._take_up(program)
             self.lost = self._lost()
@@ -99,27 +106,13 @@ class Checkpoint:
             self.close()
             raise
 
-    def _locked(self) -> IO[bytes]:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file = open(self.folder / FILE, "ab")  # noqa: SIM115
-        except OSError as fault:
-            raise SettingError(f"cannot write {self.folder}: {fault.strerror or fault}") from None
-        try:
-            if not lock(file.fileno(), self.folder):
-                raise SettingError(f"another process runs the job of {self.folder}")
-        except BaseException:
-            file.close()
-            raise
-        return file
-
     def close(self) -> None:
         """Let another process have the folder."""
-        self._lock.close()
+        self.folder.close()
 
     def _take_up(self, program: Program) -> None:
         """Find out what the folder holds, and what is to become of it."""
-        job, path = self._job, self.folder / "job.json"
+        job, path = self._job, f"{self.folder}/{_JOB}"
         said = {
             "format": FORMAT,
             "key_groups": job.key_groups,
@@ -128,13 +121,14 @@ class Checkpoint:
             "topics": sorted(job.topics),
             "program": _blank(program, job.limits),
         }
-        if not path.exists():
-            if any(self.folder.glob("checkpoint-*")):
-                raise StateError(f"{self.folder} has lost its job.json: bring it back")
-            self._write(path, {**said, **self._place()})
+        names = self.folder.names()
+        if _JOB not in names:
+            if any(name.startswith("checkpoint-") for name in names):
+                raise StateError(f"{self.folder} has lost its {_JOB}: bring it back")
+            self._write(_JOB, {**said, **self._place()})
             return
         try:
-            held = json.loads(path.read_bytes())
+            held = json.loads(self.folder.read(_JOB))
             self._generation = int(held["generation"])
             self._starting = str(held["starting"])
             self.progress = self._read_progress()
@@ -170,27 +164,37 @@ class Checkpoint:
         """
         starting = _filled(self._starting, self._job, counts)
         if self._pending is not None:
-            self._write(self.folder / "job.json", self._pending)
+            self._write(_JOB, self._pending)
             self._pending = None
         return starting
 
     def _place(self) -> dict[str, Any]:
         return {"generation": self._generation, "starting": self._starting}
 
-    def _write(self, path: Path, content: dict[str, Any]) -> None:
+    def _write(self, name: str, content: dict[str, Any], indent: int | None = 1) -> None:
         try:
-            replaced(path, json.dumps(content, indent=1).encode(), durable=True)
+            self.folder.write(name, json.dumps(content, indent=indent).encode())
         except OSError as fault:
-            raise SettingError(f"cannot write {path}: {fault.strerror or fault}") from None
+            cause = fault.strerror or fault
+            raise SettingError(f"cannot write {self.folder}/{name}: {cause}") from None
 
     @property
-    def path(self) -> Path:
-        """Spark's checkpoint."""
-        return self.folder / f"checkpoint-{self._generation}"
+    def _name(self) -> str:
+        return f"checkpoint-{self._generation}"
+
+    @property
+    def path(self) -> str:
+        """Spark's checkpoint, for who reads of it."""
+        return f"{self.folder}/{self._name}"
+
+    @property
+    def address(self) -> str:
+        """Spark's checkpoint as a URI."""
+        return f"{self.folder.address}/{self._name}"
 
     def _last(self, what: str) -> int:
         """Return the last batch that Spark noted among its `offsets` or its `commits`."""
-        held = (one.name for one in (self.path / what).glob("[0-9]*"))
+        held = self.folder.names(f"{self._name}/{what}")
         return max((int(name) for name in held if name.isdigit()), default=-1)
 
     def _offsets(self) -> str:
@@ -198,13 +202,13 @@ class Checkpoint:
         done = self._last("commits")
         if done < 0:
             return ""
-        path = self.path / "offsets" / str(done)
+        path = f"offsets/{done}"
         try:
             # Spark's version, the batch's own, and the offsets of the one source.
-            _, _, offsets = path.read_text().splitlines()
+            _, _, offsets = self.folder.read(f"{self._name}/{path}").decode().splitlines()
             json.loads(offsets)
         except (OSError, ValueError) as fault:
-            raise StateError(f"{path} is damaged: {fault!r}") from None
+            raise StateError(f"{self.path}/{path} is damaged: {fault!r}") from None
         return offsets
 
     # --- progress ---
@@ -220,7 +224,7 @@ class Checkpoint:
     def _digest(self, batch: int) -> str:
         """Return what tells batches of one number apart; empty if it is not there."""
         try:
-            noted = (self.path / "offsets" / str(batch)).read_bytes()
+            noted = self.folder.read(f"{self._name}/offsets/{batch}")
         except OSError:
             return ""
         return hashlib.blake2b(noted, digest_size=16).hexdigest()
@@ -230,14 +234,10 @@ class Checkpoint:
         noted = self.progress
         return batch == noted.batch and noted.offsets != "" and noted.offsets == self._digest(batch)
 
-    @property
-    def _progress_path(self) -> Path:
-        return self.folder / f"checkpoint-{self._generation}.json"
-
     def _read_progress(self) -> Progress:
-        path = self._progress_path
+        path = f"{self.path}.json"
         try:
-            held = json.loads(path.read_bytes())
+            held = json.loads(self.folder.read(f"{self._name}.json"))
             return Progress(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
         except FileNotFoundError:
             return Progress()
@@ -254,12 +254,7 @@ class Checkpoint:
             "offsets": self.progress.offsets,
             "groups": self.progress.groups,
         }
-        try:
-            replaced(self._progress_path, json.dumps(said).encode(), durable=True)
-        except OSError as fault:
-            raise SettingError(
-                f"cannot write {self._progress_path}: {fault.strerror or fault}"
-            ) from None
+        self._write(f"{self._name}.json", said, indent=None)
 
 
 def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:

@@ -10,6 +10,7 @@ The one rule: a batch is finished or it is done again; nothing is in between.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -103,24 +104,26 @@ class Engine:
         SettingError
             If the settings are wrong, or a file cannot be written.
         """
-        checkpoint = Checkpoint(self.job, self.program)
-        try:
+        with contextlib.ExitStack() as stack:
+            # A folder that is not on this machine is reached through Spark, which takes a while
+            # to start: where it can be looked at before, it is.
+            session = self._session(stack) if self.job.state_address else None
+            checkpoint = Checkpoint(self.job, self.program, session)
+            stack.callback(checkpoint.close)
             if checkpoint.lost:
                 self.hooks.tell(checkpoint.lost)
             if self._over(checkpoint):
                 return
             outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
-            try:
-                session, own = spark_session(self.job, self.hooks.tell)
-                try:
-                    self._run(session, checkpoint, outputs)
-                finally:
-                    if own:
-                        _end(session)
-            finally:
-                outputs.close()
-        finally:
-            checkpoint.close()
+            stack.callback(outputs.close)
+            self._run(session or self._session(stack), checkpoint, outputs)
+
+    def _session(self, stack: contextlib.ExitStack) -> SparkSession:
+        """Return a session, which ends with the stack where it is the job's own."""
+        session, own = spark_session(self.job, self.hooks.tell)
+        if own:
+            stack.callback(_end, session)
+        return session
 
     def _over(self, checkpoint: Checkpoint) -> bool:
         """Return whether the execution was over before; another store begins a new one."""
@@ -223,8 +226,7 @@ class Engine:
         writer = (
             found.writeStream.foreachBatch(write)
             .queryName(f"ketal {job.group_id}")
-            # A path alone would be one of the cluster's file system.
-            .option("checkpointLocation", f"file://{checkpoint.path.absolute()}")
+            .option("checkpointLocation", checkpoint.address)
         )
         if job.until_end:
             writer = writer.trigger(availableNow=True)

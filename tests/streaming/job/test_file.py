@@ -87,6 +87,29 @@ def test_flags_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
+    ("given", "state", "address"),
+    [
+        ("dir:s3a://bucket/job", None, "s3a://bucket/job"),
+        ("dir:hdfs:///job", None, "hdfs:///job"),
+        ("dir:file:///mnt/job", Path("/mnt/job"), ""),
+        ("dir:a://", None, "a://"),
+        ("dir:a:b", Path("a:b"), ""),
+    ],
+)
+def test_spark_reaches_a_folder_on_another_file_system(
+    given: str, state: Path | None, address: str
+) -> None:
+    job = read_job(None, {"pattern": "p", "topics": ["t"], "engine": "spark", "state": given})
+    assert job.state_address == address
+    assert str(job.store) == (f"dir:{address}" if address else f"dir:{state}")
+    if state is not None:
+        assert job.state == state
+    else:
+        with pytest.raises(SettingError, match=f"on this machine, not in {address}: choose dir:"):
+            read_job(None, {"pattern": "p", "topics": ["t"], "state": given})
+
+
+@pytest.mark.parametrize(
     ("given", "servers"),
     [
         ("localhost", "localhost:9092"),

@@ -16,6 +16,7 @@ import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.file_state_store import Saved
 from tests.streaming.jobs import FORKS, Told, Topic, accept, committed, job_of, produce, run
 
 PATIENCE_S = 120
@@ -51,23 +52,25 @@ def test_the_disk_has_state_and_verdicts_before_a_transaction_begins(
         fsync(descriptor)
         calls.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).suffix)
 
-    def noted(name: str) -> None:
-        call = getattr(KafkaProducer, name)
+    def noted(of: type, name: str) -> None:
+        call = getattr(of, name)
 
-        def then(producer: Any, *given: Any) -> Any:
+        def then(self: Any, *given: Any) -> Any:
+            out = call(self, *given)
             calls.append(name)
-            return call(producer, *given)
+            return out
 
-        monkeypatch.setattr(KafkaProducer, name, then)
+        monkeypatch.setattr(of, name, then)
 
     monkeypatch.setattr(os, "fsync", synced)
+    noted(Saved, "write")
     transaction = ["begin_transaction", "send_offsets_to_transaction", "commit_transaction"]
     for name in transaction:
-        noted(name)
+        noted(KafkaProducer, name)
     run(job_of(broker, [source], tmp_path, until_end=True), ketal.compile(FORKS))
-    known = [one for one in calls if one in (".state", ".jsonl", *transaction)]
-    claim = [".state", *transaction]
-    assert known == [*claim, ".state", ".jsonl", *transaction]
+    known = [one for one in calls if one in ("write", ".jsonl", *transaction)]
+    claim = ["write", *transaction]
+    assert known == [*claim, "write", ".jsonl", *transaction]
 
 
 def test_a_quiet_job_commits_its_offsets_again(

@@ -71,7 +71,7 @@ def test_a_job_that_is_started_again_goes_on(broker: Broker, topic: Topic, tmp_p
         "overflow": 0,
     }  # fmt: skip
     assert second.summary["kafka"] == {"messages": 4, "control": 0}
-    assert len(list((tmp_path / "state").glob("*.state"))) == 2
+    assert len(list((tmp_path / "state").glob("*.sqlite"))) == 2
 
 
 def test_windows_close_by_the_watermark_of_all_partitions(
@@ -186,7 +186,7 @@ def test_state_that_is_gone_or_damaged_is_no_reason_to_begin_again(
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path, until_end=True)
     run(job, program)
-    newest = max((tmp_path / "state").glob("*.state"))
+    newest = max((tmp_path / "state").glob("*.sqlite"))
     content = newest.read_bytes()
     newest.write_bytes(content[:-1])
     with pytest.raises(StateError, match="damaged"):

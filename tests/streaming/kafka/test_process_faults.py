@@ -11,6 +11,7 @@ import os
 import random
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -32,7 +33,6 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.clients import LostError, within
 from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.file_state_store import frames
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (
     END,
@@ -114,20 +114,28 @@ class Command:
     def snapshots(self) -> int:
         """Return the number of the newest state that was saved."""
         numbers = [0]
-        for log in self.state.glob("*.state"):
-            with contextlib.suppress(FileNotFoundError):  # It may go meanwhile.
-                numbers += [frame.number for frame in frames(log.read_bytes())]
+        for path in self.state.glob("*.sqlite"):
+            # It may go meanwhile, or have just begun.
+            with contextlib.suppress(sqlite3.OperationalError):
+                address = f"{path.absolute().as_uri()}?mode=ro"
+                with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
+                    numbers += database.execute("SELECT max(number) FROM commits").fetchone()
         return max(numbers)
 
     def await_snapshot(
         self, number: int, process: subprocess.Popen[str], more: Callable[[], object] = lambda: None
     ) -> None:
-        """Wait for a state of a number; `more` sends messages, where those there may run out."""
-        until_s = time.monotonic() + PATIENCE_S
-        while self.snapshots() < number:
+        """Wait for a state of a number; `more` sends messages, where those there may run out.
+
+        It does so after each commit: of messages that are all there at once, one commit may be all.
+        """
+        until_s, seen = time.monotonic() + PATIENCE_S, 0
+        while (newest := self.snapshots()) < number:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < until_s, "no snapshot comes"
-            more()
+            if newest > seen:
+                more()
+                seen = newest
             time.sleep(0.001)
 
 
@@ -355,7 +363,7 @@ def test_a_disk_that_fills_up_under_the_snapshot(
     for _ in range(FULL_DISKS):
         with command.running() as process:
             command.await_snapshot(command.snapshots() + 2, process)
-            size = max(log.stat().st_size for log in command.state.glob("*.state"))
+            size = max(file.stat().st_size for file in command.state.iterdir())
             most = size + chance.randrange(2_000)
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
             _, err = process.communicate(timeout=PATIENCE_S)

@@ -1,82 +1,154 @@
-"""Logs of saved state: the committed name decides, whatever else is in the folder."""
+"""Databases of saved state: the committed name decides, whatever else is in the folder."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from ketal.errors import SettingError, StateError
 from ketal.streaming.kafka import file_state_store as saved_module
-from ketal.streaming.kafka.file_state_store import Claim, Saved, frames
+from ketal.streaming.kafka.file_state_store import Claim, Saved
+
+FILES = ("", "-wal", "-shm")
+"""What SQLite has of an open database, beside its name."""
 
 
 def content(path: Path) -> list[str]:
-    return sorted(one.name for one in path.iterdir())
+    """Return the databases of a folder; nothing else is there."""
+    names = {one.name for one in path.iterdir()}
+    databases = {name for name in names if name.endswith(".sqlite")}
+    assert names <= {name + suffix for name in databases for suffix in FILES}
+    return sorted(databases)
 
 
-def log_of(name: str) -> str:
+def file_of(name: str) -> str:
     return name.partition("@")[0]
 
 
-def test_a_session_reads_what_another_committed_and_writes_a_log_of_its_own(tmp_path: Path) -> None:
+def test_a_session_reads_what_another_committed_and_writes_a_database_of_its_own(
+    tmp_path: Path,
+) -> None:
     one = Saved(tmp_path)
     first = one.write({b"a": b"1", b"b": b"2"})
     second = one.write({b"a": b"3", b"b": None, b"c": b"4"})
     one.committed(second)
-    assert log_of(first) == log_of(second)
+    assert file_of(first) == file_of(second)
     two = Saved(tmp_path)
     assert two.read(first) == {b"a": b"1", b"b": b"2"}
     assert two.read(second) == {b"a": b"3", b"c": b"4"}
     third = two.write({b"c": None, b"d": b"5"})
-    assert log_of(third) != log_of(second)
+    assert file_of(third) != file_of(second)
     assert max(first, second, third) == third, "a later state has the larger name"
     assert Saved(tmp_path).read(third) == {b"a": b"3", b"d": b"5"}
 
 
-def test_what_stands_behind_the_committed_length_never_was(tmp_path: Path) -> None:
+def broken(whole: bytes, chance: random.Random) -> Iterable[bytes]:
+    """Yield a file cut off at some places, and with a bit of some bytes flipped."""
+    for at in sorted(chance.sample(range(len(whole)), min(len(whole), 150))):
+        yield whole[:at]
+        flipped = whole[at] ^ (1 << chance.randrange(8))
+        yield whole[:at] + bytes([flipped]) + whole[at + 1 :]
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_damage_is_seen(tmp_path: Path, suffix: str) -> None:
+    """Anywhere: the state is the one that was written, or an error (what no row is in, is free)."""
+    one = Saved(tmp_path / "written")
+    one.write({b"key": b"value", b"other": os.urandom(20_000)})
+    changes = {b"key": os.urandom(50), b"third": os.urandom(20_000)}
+    name = one.write(changes)
+    if not suffix:
+        one.close()  # All is in the database then.
+    files = {f.name: f.read_bytes() for f in (tmp_path / "written").iterdir()}
+    one.close()
+    files = {k: v for k, v in files.items() if not k.endswith("-shm")}
+    folder, said = tmp_path / "damaged", list[str]()
+    for content in broken(files[file_of(name) + suffix], random.Random(1)):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for file, whole in files.items():
+            (folder / file).write_bytes(whole)
+        (folder / (file_of(name) + suffix)).write_bytes(content)
+        try:
+            records = Saved(folder).read(name)
+        except StateError as fault:
+            said.append(str(fault))
+        else:
+            assert records.keys() == {b"key", b"other", b"third"}
+            assert changes.items() <= records.items()
+    assert len(said) > 150, "each that is cut off, and most of the bits"
+    assert all(f"{folder / file_of(name)} is damaged" in one for one in said)
+
+
+def test_what_is_written_is_on_the_disk_itself(tmp_path: Path) -> None:
+    """SQLite syncs its files after each commit, and the folder when it makes one."""
+    one = Saved(tmp_path)
+    one.write({b"a": b"1"})
+    assert one._database is not None
+    assert one._database.execute("PRAGMA synchronous").fetchone() == (3,), "EXTRA"
+    assert one._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_was_written_after_the_committed_one_never_was(tmp_path: Path) -> None:
     one = Saved(tmp_path)
     name = one.write({b"a": b"1"})
-    one.write({b"a": b"2"})
-    path = tmp_path / log_of(name)
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        if length >= int(name.partition("@")[2].partition("-")[0]):
-            assert Saved(tmp_path).read(name) == {b"a": b"1"}
-        else:
-            with pytest.raises(StateError, match="is damaged"):
-                Saved(tmp_path).read(name)
-    path.write_bytes(whole + b"\0" * 100)
+    one.write({b"a": b"2", b"b": b"2"})
     again = Saved(tmp_path)
     assert again.read(name) == {b"a": b"1"}
     assert Saved(tmp_path).read(again.write({})) == {b"a": b"1"}
 
 
-def test_a_bit_that_fell_over_is_seen(tmp_path: Path) -> None:
-    one = Saved(tmp_path)
-    one.write({b"key": b"value"})
-    name = one.write({b"key": b"other"})
-    path = tmp_path / log_of(name)
-    whole = path.read_bytes()
-    for at in range(len(whole)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(StateError, match="is damaged"):
-            Saved(tmp_path).read(name)
+STOPPED = """
+import os, pathlib, signal, sys
+from ketal.streaming.kafka.file_state_store import Saved
+saved = Saved(pathlib.Path(sys.argv[1]))
+name = saved.write({b"a": b"1"})
+saved.committed(name)
+saved._database.execute("BEGIN EXCLUSIVE")
+saved._database.execute("INSERT INTO commits VALUES (2, x'80')")
+print(name, flush=True)
+sys.stdin.read()
+"""
 
 
-def test_a_log_that_has_grown_is_begun_anew_and_its_predecessor_kept(
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_one_that_is_stopped_while_it_writes_stops_nobody(tmp_path: Path, number: int) -> None:
+    """It has SQLite's lock on its own database, which the next session only reads."""
+    command = [sys.executable, "-c", STOPPED, str(tmp_path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        name = process.stdout.readline().strip()
+        process.send_signal(number)
+        for _ in range(3):
+            new = Saved(tmp_path)
+            assert new.read(name) == {b"a": b"1"}
+            name = new.write({b"a": b"1"})
+            new.committed(name)
+    finally:
+        process.kill()
+        process.communicate()
+    assert len(content(tmp_path)) == 2
+
+
+def test_a_database_that_has_grown_is_begun_anew_and_its_predecessor_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saved_module, "APPENDED_BYTES_LEAST", 500)
+    monkeypatch.setattr(saved_module, "ADDED_BYTES_LEAST", 500)
     chance = random.Random(1)
     one = Saved(tmp_path)
     state: dict[bytes, bytes] = {}
-    logs: list[str] = []
+    databases: list[str] = []
     for _ in range(300):
         changes: dict[bytes, bytes | None] = {
             b"%d" % chance.randrange(10): chance.choice((None, os.urandom(20))) for _ in range(3)
@@ -85,22 +157,24 @@ def test_a_log_that_has_grown_is_begun_anew_and_its_predecessor_kept(
         name = one.write(changes)
         if chance.random() < 0.5:
             one.committed(name)
-            logs = list(dict.fromkeys([*logs, log_of(name)]))
-            assert content(tmp_path) == sorted(logs[-2:])
+            databases = list(dict.fromkeys([*databases, file_of(name)]))
+            assert content(tmp_path) == sorted(databases[-2:])
             assert Saved(tmp_path).read(name) == state
-    assert len(logs) > 5
+    assert len(databases) > 5
     largest = max(path.stat().st_size for path in tmp_path.iterdir())
-    assert largest < 2_000, "neither is large"
+    assert largest < 200_000, "neither is large, and SQLite's log is not"
 
 
-def test_the_state_is_what_bounds_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_module, "APPENDED_BYTES_LEAST", 10)
+def test_the_state_is_what_bounds_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_module, "ADDED_BYTES_LEAST", 10)
     one = Saved(tmp_path)
     name = one.write({b"large": b"x" * 10_000})
     for _ in range(50):
-        assert log_of(one.write({b"small": b"y" * 100})) == log_of(name)
-    monkeypatch.setattr(saved_module, "APPENDED_BYTES_MAX", 1_000)
-    assert log_of(one.write({b"small": b"y" * 100})) != log_of(name)
+        assert file_of(one.write({b"small": b"y" * 100})) == file_of(name)
+    monkeypatch.setattr(saved_module, "ADDED_BYTES_MAX", 1_000)
+    assert file_of(one.write({b"small": b"y" * 100})) != file_of(name)
 
 
 def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -> None:
@@ -113,36 +187,68 @@ def test_one_that_was_stopped_removes_nothing_of_its_successor(tmp_path: Path) -
         name = new.write({b"n": b"%d" % number})
         new.committed(name)
     theirs = content(tmp_path)
-    assert len(theirs) == 2, "the log of the one that was stopped is gone"
+    assert len(theirs) == 2, "the one of the session that was stopped is gone"
     old.committed(old.write({b"n": b"9"}))
-    assert content(tmp_path) == theirs, "what it appends, nobody sees"
+    assert content(tmp_path) == theirs, "what it adds, nobody sees"
     zombie = Saved(tmp_path)
     zombie.read(name)
     new.committed(new.write({b"n": b"4"}))
     zombie.committed(zombie.write({b"n": b"9"}))
-    assert log_of(name) in content(tmp_path)
+    assert file_of(name) in content(tmp_path)
     assert Saved(tmp_path).read(new.write({})) == {b"n": b"4"}
 
 
-def test_commits_are_numbered_through_all_logs(tmp_path: Path) -> None:
+def test_commits_are_numbered_through_all_databases(tmp_path: Path) -> None:
     one = Saved(tmp_path)
     names = [one.write({b"n": b"0"}) for _ in range(3)]
     two = Saved(tmp_path)
     two.read(names[-1])
     names.append(two.write({}))
-    logs = dict.fromkeys(map(log_of, names))
-    numbers = [f.number for log in logs for f in frames((tmp_path / log).read_bytes())]
-    assert numbers == [1, 2, 3, 4]
+    assert [int(name.partition("@")[2].partition("-")[0]) for name in names] == [1, 2, 3, 4]
+    assert names == sorted(names)
+    assert Saved(tmp_path).write({}) > names[-1], "of one that has read nothing too"
 
 
 def test_a_full_disk_is_said_and_what_is_committed_holds(tmp_path: Path) -> None:
     one = Saved(tmp_path)
     name = one.write({b"n": b"0"})
-    one._file.close()
-    one._file = open("/dev/full", "r+b", buffering=0)  # noqa: SIM115
-    with pytest.raises(SettingError, match=r"cannot be saved in .*: No space left .* holds"):
-        one.write({b"n": b"1"})
+    assert one._database is not None
+    one._database.execute("PRAGMA max_page_count = 2")
+    full = f"the state cannot be saved in {tmp_path}: database or disk is full; what was committed"
+    with pytest.raises(SettingError, match=full):
+        one.write({b"n": b"1" * 100_000})
     assert Saved(tmp_path).read(name) == {b"n": b"0"}
+    one.close()
+    assert Saved(tmp_path).read(name) == {b"n": b"0"}
+
+
+def test_a_database_that_cannot_be_begun_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Saved(tmp_path)
+    monkeypatch.setattr(
+        saved_module,
+        "_opened",
+        lambda path, mode: sqlite3.connect(f"file:{path}?mode=ro", uri=True),
+    )
+    with pytest.raises(SettingError, match=r"cannot be saved in .*: attempt to write a readonly"):
+        one.write({b"n": b"0"})
+    assert content(tmp_path) == []
+    # Where there is no shared memory, SQLite has no write-ahead log.
+    monkeypatch.setattr(saved_module, "_opened", lambda path, mode: sqlite3.connect(":memory:"))
+    with pytest.raises(SettingError, match="no write-ahead log there; choose a local file system"):
+        one.write({b"n": b"0"})
+    assert content(tmp_path) == []
+
+
+def test_the_state_is_the_owners_alone(tmp_path: Path) -> None:
+    """It holds what events say."""
+    one = Saved(tmp_path)
+    one.write({b"n": b"0"})
+    one.write({b"n": b"1"})
+    files = list(tmp_path.iterdir())
+    assert len(files) == len(FILES)
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
 def test_only_a_state_is_read(tmp_path: Path) -> None:
@@ -151,19 +257,31 @@ def test_only_a_state_is_read(tmp_path: Path) -> None:
     for wrong in ("", f"../{name}", "/etc/passwd", name.replace("@", "/"), name[:-1]):
         with pytest.raises(StateError, match="no state of ketal's"):
             one.read(wrong)
-    (tmp_path / log_of(name)).unlink()
+    shutil.rmtree(tmp_path)
     with pytest.raises(StateError, match="bring that folder back"):
         one.read(name)
 
 
-def test_a_snapshot_of_an_earlier_version_is_said_to_be_one(tmp_path: Path) -> None:
-    name = "0000000007-0123456789abcdef01234567.snapshot"
-    (tmp_path / name).write_bytes(msgspec.msgpack.encode({"format": 1}))
+@pytest.mark.parametrize(
+    ("file", "rest"),
+    [
+        ("0000000007-0123456789abcdef01234567.snapshot", ""),
+        ("0000000007-01234567.state", "@000000001234-0123456789abcdef01234567"),
+    ],
+)
+def test_a_state_of_an_earlier_version_is_said_to_be_one(
+    tmp_path: Path, file: str, rest: str
+) -> None:
+    (tmp_path / file).write_bytes(b"ketal state 2\n")
+    (tmp_path / "mine.txt").write_text("")
     one = Saved(tmp_path)
-    with pytest.raises(StateError, match=r"an earlier ketal wrote \(format 1\)"):
-        one.read(name)
-    one.committed(one.write({b"n": b"0"}))
-    assert name not in content(tmp_path), "it goes when there is another state"
+    with pytest.raises(StateError, match=rf"{file}, which an earlier ketal wrote: start anew"):
+        one.read(file + rest)
+    name = one.write({b"n": b"0"})
+    assert name > file + rest, "a later state has the larger name"
+    one.committed(name)
+    one.close()
+    assert {path.name for path in tmp_path.iterdir()} == {file_of(name), "mine.txt"}
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:

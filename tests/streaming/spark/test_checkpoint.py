@@ -147,7 +147,7 @@ def test_what_begins_anew_has_an_offset_of_each_partition_and_no_other(tmp_path:
     checkpoint.close()
     # Nothing is left behind as long as Kafka has not said that the topics are there.
     assert (tmp_path / "job.json").read_bytes() == noted
-    assert checkpoint.path.name == "checkpoint-1"
+    assert Path(checkpoint.path).name == "checkpoint-1"
     for start, first in (("latest", -1), ("earliest", -2)):
         starting, _ = opened(replace(other, start=start), A, {"new": 1, "t": 3, "out": 1})
         assert json.loads(starting) == {
