@@ -30,7 +30,7 @@ from ketal.logs import Source
 from ketal.model.event import Event, decode_event
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
-from ketal.streaming.kafka.file_state_store import Saved
+from ketal.streaming.kafka.state.folder_store import Saved
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.session import spark_session
 

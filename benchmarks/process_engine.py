@@ -27,7 +27,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.messages import Reader
 from ketal.streaming.job.metrics import Hooks
-from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.engine import Engine
 
 KEYS = 10_000

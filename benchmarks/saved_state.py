@@ -3,9 +3,9 @@
 Run by hand: `python benchmarks/saved_state.py [events]`; it needs no broker. Events of 10,000 keys
 go through an execution, with a check and a find whose runs live on from one commit to the next.
 Each 10,000 events, `ExecutionState.changes` goes into the database of
-`ketal.streaming.kafka.file_state_store`, as the process engine does it. Each line is a tenth of the
-stream: bytes and milliseconds a commit, the state itself, and the size of what is on the disk. The
-lines are to stay the same. Then the store alone, with 1,000,000 records of 100 bytes: the first
+`ketal.streaming.kafka.state.folder_store`, as the process engine does it. Each line is a tenth of
+the stream: bytes and milliseconds a commit, the state itself, and the size of what is on the disk.
+The lines are to stay the same. Then the store alone, with 1,000,000 records of 100 bytes: the first
 commit, 1,000 of 100 records, ten of 10,000, one of all of them, and what it takes to read.
 """
 
@@ -23,7 +23,7 @@ from statistics import median
 import ketal
 from ketal.model.event import Event
 from ketal.runtime.execution import Execution
-from ketal.streaming.kafka.file_state_store import Saved
+from ketal.streaming.kafka.state.folder_store import Saved
 
 KEYS = 10_000
 NODES = 20

@@ -130,8 +130,8 @@ def _engine_of(job: Job, program: Program, hooks: Hooks) -> tuple[Any, type[Exce
         from ketal.streaming.spark import engine, session
 
         return engine.Engine(job, program, hooks), session.LostError
-    from ketal.streaming.kafka import clients
     from ketal.streaming.kafka import engine as process
+    from ketal.streaming.kafka.connecting import clients
 
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     return process.Engine(job, program, hooks), clients.LostError

@@ -333,7 +333,9 @@ class Machine:
 
         None where it ends, as a `not` that is broken is on every way on.
         """
-        assert self.arrival, "under CausalOrder `ketal.engine.negation` looks for what is between"
+        assert self.arrival, (
+            "under CausalOrder `ketal.engine.find.negation` looks for what is between"
+        )
         broken = list(configuration.broken) or [False] * len(self.automaton.nots)
         changed = False
         for number, formula in self.not_plan(configuration.state, seen.mask).guards:

@@ -16,9 +16,9 @@ from ketal.compiler.predicates import Formula, evaluate
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies, Unlearned
+from ketal.engine.find.partial_matches import Findings
 from ketal.engine.losses import ANY, Key, Losses, ScopeName, joined
 from ketal.engine.machine import Machine
-from ketal.engine.partial_matches import Findings
 from ketal.engine.scopes import Counts, Scope, Scopes
 from ketal.engine.verdicts import Verdicts
 from ketal.model.event import Dot, Event, canonical_key

@@ -18,12 +18,12 @@ from typing import Any
 from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import SeenTable
-from ketal.engine.find import Setup
-from ketal.engine.find_any import JoinFind
-from ketal.engine.find_in_order import ForwardFind
+from ketal.engine.find.any_order import JoinFind
+from ketal.engine.find.base import Setup
+from ketal.engine.find.in_order import ForwardFind
+from ketal.engine.find.partial_matches import Live
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
-from ketal.engine.partial_matches import Live
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import keyed

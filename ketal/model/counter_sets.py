@@ -3,7 +3,7 @@
 A key group receives a part of an execution, and of each node some counters only, so
 holes are never filled and many counters lie beyond them. As bits in chunks they take
 little memory, and a chunk is what one record of the saved state holds
-(`ketal.runtime.state_records`).
+(`ketal.runtime.state.records`).
 
 The one rule: a bit at or below `upto`, the counter up to which all were seen, has no
 meaning, whether it is set or not.

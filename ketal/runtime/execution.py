@@ -24,10 +24,10 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
-from ketal.runtime.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.identification import Admission
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.pattern_queues import came_late, overflowed
+from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
 
 Item = Event | Control | Rejected
@@ -126,7 +126,7 @@ class Execution:
         changed : bool
             Whether the program may be another than that of the state. What was seen, who is a
             member and what is held back stays; a pattern that changed begins without runs
-            (`ketal.runtime.migration`).
+            (`ketal.runtime.state.migration`).
         **options
             As for `Execution`.
 

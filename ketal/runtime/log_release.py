@@ -28,7 +28,7 @@ from ketal.model.verdicts import Gap, Late, Match, RunVerdict, Verdict, Violatio
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.incarnations import restarted
 from ketal.operators.membership.members import restored_with_doubts
-from ketal.operators.order import holes
+from ketal.operators.order import missing
 from ketal.operators.order.step import Key, ReleaseStep
 from ketal.operators.topology.domains import nodes_of
 from ketal.runtime.identification import Admission
@@ -257,7 +257,7 @@ class LogRelease:
         if order.gap is None:
             return [], {}
         known = [*self._events, *self._late]
-        lost = list(holes.holes(known))
+        lost = list(missing.holes(known))
         if topology is not None and not topology.open:
             nodes = nodes_of(topology)
             lost = [hole for hole in lost if base_node(hole[0]) in nodes]
@@ -265,7 +265,7 @@ class LogRelease:
         for node, first, last in lost:
             step.declare_lost(node, first, last, self._limits.lost_max)
         self._gaps += step.unnamed
-        lows = holes.lows(known, lost, self._limits.lost_max) if lost and order.total else {}
+        lows = missing.lows(known, lost, self._limits.lost_max) if lost and order.total else {}
         return step.gaps, lows
 
     def _doubted(self, verdict: RunVerdict, lost: tuple[Dot, ...]) -> RunVerdict:

@@ -14,8 +14,8 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected, Transition, Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
-from ketal.runtime.execution_state import SavedState
 from ketal.runtime.handlers import Handler, Handlers
+from ketal.runtime.state.execution_state import SavedState
 
 
 class Monitor:

@@ -29,9 +29,9 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copy
+from ketal.engine.find.partial_matches import Partial
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
-from ketal.engine.partial_matches import Partial
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.errors import SettingError
 from ketal.model import syntax

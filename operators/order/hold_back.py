@@ -10,7 +10,7 @@ of them, and one number for each node tells what is settled.
 There is one queue. A policy (`ketal.operators.order.policy`) says which event is released
 next: `eager` what is ready at once, `total` in canonical order, `frontier` by time. A finite
 log is known whole and needs no queue: it is released as `ketal.operators.causal_order` sorts
-it, and `ketal.operators.order.holes` says what it lacks.
+it, and `ketal.operators.order.missing` says what it lacks.
 
 What is *missing*, neither settled nor received, is given up by
 `ketal.operators.order.wait_limits`, or when a full queue has to give up something.

@@ -11,6 +11,11 @@ that did not come. For these `MissingDots` keeps two numbers a node: up to which
 clocks know of it, and up to which what had not come was declared lost. What has come is the
 deduplication's to say.
 
+A finite log may be a filtered one, so a hole in its counters says nothing by itself: it is
+counted. With `gap` its author says more. No dot comes any more, so every hole (a dot that some
+clock names, or that is below such a one in its node, and that no event has) is lost, as at the
+end of a stream of the same events.
+
 The one rule: a dot is missing as long as some clock knows of it and it has not come,
 declared lost or not.
 """
@@ -24,7 +29,14 @@ from typing import Any, Protocol
 from ketal.model.counter_sets import Counters
 from ketal.model.event import Dot, Event
 from ketal.model.values import base_node
-from ketal.operators.order.step import ReleaseStep, StreamTime, named_counters
+from ketal.operators.order.step import (
+    Key,
+    ReleaseStep,
+    StreamTime,
+    holes_between,
+    lowest_places,
+    named_counters,
+)
 
 _ROWS_LEAST = 1_024
 
@@ -257,3 +269,32 @@ class MissingDots:
         self._known, self._declared = dict(state["known"]), dict(state["declared"])
         self._departed = dict.fromkeys(state["departed"])
         self._since.restore(state["since"])
+
+
+# --- a finite log ---
+
+
+def holes(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
+    """Yield the holes of a finite execution by node: the first and the last of the dots missing."""
+    known: dict[str, int] = {}
+    there: dict[str, set[int]] = {}
+    for event in events:
+        there.setdefault(event.node, set()).add(event.clock[event.node])
+        for node, counter in event.clock.items():
+            if counter > known.get(node, 0):
+                known[node] = counter
+    for node in sorted(known):
+        for first, last in holes_between(there.get(node, ()), 1, known[node]):
+            yield node, first, last
+
+
+def lows(
+    events: Iterable[Event], lost: Iterable[tuple[str, int, int]], lost_max: int
+) -> dict[Dot, Key]:
+    """Return places in canonical order that what is lost does not come before."""
+    sums = {event.dot: sum(event.clock.values()) for event in events}
+    out: dict[Dot, Key] = {}
+    for node, first, last in lost:
+        least = sums.get(Dot(node, first - 1), first - 1)
+        out |= lowest_places(node, first, last, least, lost_max)
+    return out

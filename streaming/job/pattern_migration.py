@@ -33,10 +33,10 @@ from ketal.model.verdicts import Match, Overflow, PatternVerdict, Rejected, Time
 from ketal.program import Program
 from ketal.runtime.deduplication import Tally
 from ketal.runtime.execution import Execution, Item
-from ketal.runtime.migration import Before, records_of, saved_program, standing
 from ketal.runtime.pattern_queues import PatternQueue
-from ketal.runtime.snapshots import decoded, encoded
-from ketal.runtime.state_records import FORMAT
+from ketal.runtime.state.migration import Before, records_of, saved_program, standing
+from ketal.runtime.state.records import FORMAT
+from ketal.runtime.state.snapshots import decoded, encoded
 from ketal.runtime.stream_release import StreamRelease
 
 HEAD = b"draining"

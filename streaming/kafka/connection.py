@@ -12,9 +12,9 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
-from ketal.streaming.kafka import clients
-from ketal.streaming.kafka.access import check_access
-from ketal.streaming.kafka.clients import CLIENT_ERRORS, within
+from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting.access import check_access
+from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, within
 from ketal.streaming.kafka.running_job import RunningJob
 
 T = TypeVar("T")

@@ -18,8 +18,13 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.properties import check_properties
 from ketal.streaming.job.sharing import check_shared
-from ketal.streaming.kafka import clients
-from ketal.streaming.kafka.clients import CLIENT_ERRORS, OUT_OF_RANGE, LostError, StoppedError
+from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting.clients import (
+    CLIENT_ERRORS,
+    OUT_OF_RANGE,
+    LostError,
+    StoppedError,
+)
 from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.session import ChangedError, Session

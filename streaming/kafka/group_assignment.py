@@ -39,8 +39,8 @@ from kafka import errors as faults
 from kafka.structs import OffsetAndMetadata
 
 from ketal.errors import SettingError
-from ketal.streaming.kafka import clients
-from ketal.streaming.kafka.clients import CLIENT_ERRORS, keep_joining
+from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, keep_joining
 from ketal.streaming.kafka.ownership import refuse_other_job
 from ketal.streaming.kafka.part_opening import metadata_of, open_part
 from ketal.streaming.kafka.partition_state import Part

@@ -15,10 +15,10 @@ from typing import Any
 from kafka import TopicPartition
 
 from ketal.errors import SettingError
-from ketal.streaming.kafka.clients import LostError
+from ketal.streaming.kafka.connecting.clients import LostError
 from ketal.streaming.kafka.part_opening import metadata_of
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.state_storage import Storage
+from ketal.streaming.kafka.state.storage import Storage
 
 Offsets = Mapping[TopicPartition, Any]
 

@@ -16,7 +16,7 @@ from ketal.errors import StateError
 from ketal.streaming.job.pattern_migration import drain_hint
 from ketal.streaming.kafka.partition_state import Part, Store
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.state_storage import Storage
+from ketal.streaming.kafka.state.storage import Storage
 
 
 def metadata_of(text: str | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from ketal.model.event import Control, Event
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
-from ketal.runtime.state_records import Changes
+from ketal.runtime.state.records import Changes
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import Reader, place_of

@@ -26,12 +26,12 @@ from kafka.structs import OffsetAndMetadata
 from ketal.model.verdicts import Verdict
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.job.pattern_migration import told_as_over
-from ketal.streaming.kafka.clients import StoppedError
+from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.part_opening import part_of
 from ketal.streaming.kafka.partition_state import Part, total
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.state_storage import storage_of
+from ketal.streaming.kafka.state.storage import storage_of
 from ketal.streaming.kafka.watermarks import LOOK_MS
 
 POLL_MS = 200

@@ -14,8 +14,8 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from ketal.streaming.kafka import clients
-from ketal.streaming.kafka.clients import StoppedError
+from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
 from ketal.streaming.kafka.part_opening import metadata_of, open_part
 from ketal.streaming.kafka.partition_state import Part

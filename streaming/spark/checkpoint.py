@@ -24,7 +24,7 @@ from ketal.errors import SettingError, StateError
 from ketal.model.limits import Limits
 from ketal.program import Program
 from ketal.runtime.execution import Execution
-from ketal.runtime.state_records import FORMAT
+from ketal.runtime.state.records import FORMAT
 from ketal.streaming.job.file import Job
 from ketal.streaming.spark.families import HASHING, families, placement
 from ketal.streaming.spark.job_folder import HadoopFolder, JobFolder, LocalFolder

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import StateError
-from ketal.runtime.state_records import FORMAT
+from ketal.runtime.state.records import FORMAT
 
 _CODEC, _LEVEL = "zstd", 1
 

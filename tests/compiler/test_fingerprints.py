@@ -25,7 +25,7 @@ from ketal.compiler.automaton import (
 from ketal.compiler.predicates import Atom
 from ketal.grammar import parse
 from ketal.model import syntax
-from ketal.runtime.execution_state import _mark
+from ketal.runtime.state.execution_state import _mark
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = json.loads((Path(__file__).parent / "fingerprints.json").read_text())

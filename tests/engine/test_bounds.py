@@ -12,8 +12,8 @@ import pytest
 
 import ketal
 from ketal import semantics
-from ketal.engine import event_buffer as kept
 from ketal.engine.copies import EarliestAfter
+from ketal.engine.find import event_buffer as kept
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.limits import Limits
 from tests.cases import facts

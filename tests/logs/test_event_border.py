@@ -29,7 +29,7 @@ from ketal.model.event import (
     load_event,
     save_event,
 )
-from ketal.runtime.state_records import decode_record, encode_record
+from ketal.runtime.state.records import decode_record, encode_record
 from tests.cases import p
 
 REFUSED: list[tuple[Any, str]] = [

@@ -19,7 +19,7 @@ from ketal.errors import PatternError
 from ketal.model import syntax as ast
 from ketal.model.event import Dot
 from ketal.model.limits import Limits
-from ketal.operators.order.holes import holes
+from ketal.operators.order.missing import holes
 from ketal.program import Program
 from tests.cases import e
 from tests.driven import Driven

@@ -17,7 +17,7 @@ import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax
 from ketal.model.verdicts import Verdict
-from ketal.runtime.migration import Before, saved_program
+from ketal.runtime.state.migration import Before, saved_program
 from ketal.streaming.job.pattern_migration import pending
 from tests.driven import Driven
 from tests.property.test_engine import program_of

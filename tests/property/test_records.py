@@ -21,9 +21,9 @@ from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
 from ketal.program import Program
-from ketal.runtime import recorder
 from ketal.runtime import seen_digests as contents
-from ketal.runtime.snapshots import decoded
+from ketal.runtime.state import recorder
+from ketal.runtime.state.snapshots import decoded
 from tests.driven import Driven
 from tests.property.memberships import base, simulate
 from tests.property.patterns import pattern_file

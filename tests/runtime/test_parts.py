@@ -17,7 +17,7 @@ import ketal
 from ketal.engine.losses import Losses
 from ketal.model.event import Dot, canonical_key
 from ketal.model.limits import Limits
-from ketal.runtime.state_records import decode_record, encode_record
+from ketal.runtime.state.records import decode_record, encode_record
 from ketal.streaming.job.distribution import unfit
 from tests.cases import e
 from tests.property.executions import execution

@@ -14,7 +14,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job import properties
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.properties import check_properties
-from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.engine import Engine
 from tests.streaming.jobs import FORKS, Told, Topic, job_of, run
 

@@ -20,7 +20,7 @@ from kafka.errors import SaslAuthenticationFailedError
 import ketal
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
-from ketal.streaming.kafka.tokens import Tokens
+from ketal.streaming.kafka.connecting.tokens import Tokens
 from tests.streaming.conftest import make_topic, required
 from tests.streaming.jobs import FORKS, accept, job_of, produce, run, written
 from tests.streaming.secured import CERTIFICATE, PASSWORD, PLAIN, Secured, allow, secured_broker

@@ -16,7 +16,7 @@ import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.engine import Engine
-from ketal.streaming.kafka.file_state_store import Saved
+from ketal.streaming.kafka.state.folder_store import Saved
 from tests.streaming.jobs import FORKS, Told, Topic, accept, committed, job_of, produce, run
 
 PATIENCE_S = 120

@@ -33,12 +33,12 @@ from ketal.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.sharing import Watch, check_shared
-from ketal.streaming.kafka import clients
-from ketal.streaming.kafka import topic_state_store as changelog
+from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.engine import Engine, session_of
 from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import OFFSETS, Part
-from ketal.streaming.kafka.topic_state_store import Changelog, Loaded
+from ketal.streaming.kafka.state import topic_store as changelog
+from ketal.streaming.kafka.state.topic_store import Changelog, Loaded
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
@@ -429,7 +429,7 @@ def test_a_group_that_moves_on_while_its_state_is_read_is_no_fault_of_the_state(
             clients.close_consumer(reader)
         return changelog.load(*given, **options)
 
-    monkeypatch.setattr("ketal.streaming.kafka.state_storage.load", load)
+    monkeypatch.setattr("ketal.streaming.kafka.state.storage.load", load)
     engine = run(job, program, told)
     assert (len(loads), engine.figures.restarts) == (2, 1)
     assert any("moved on while this consumer read the state" in said for said in told.sentences)
@@ -453,7 +453,7 @@ def test_whoever_reads_a_large_state_stays_in_the_group(
             time.sleep(0.05)
         return changelog.load(job, numbers, stopping, **options)
 
-    monkeypatch.setattr("ketal.streaming.kafka.state_storage.load", load)
+    monkeypatch.setattr("ketal.streaming.kafka.state.storage.load", load)
     told = Told()
     engine = run(job, program, told)
     assert engine.figures.restarts == 0

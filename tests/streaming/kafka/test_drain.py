@@ -22,7 +22,7 @@ from ketal.model.event import Control, Event
 from ketal.model.verdicts import Verdict
 from ketal.program import Program
 from ketal.runtime.execution import Execution
-from ketal.runtime.migration import Before
+from ketal.runtime.state.migration import Before
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job

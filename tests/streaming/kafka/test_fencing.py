@@ -15,8 +15,9 @@ import ketal
 from ketal.errors import SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
-from ketal.streaming.kafka import clients, ownership
-from ketal.streaming.kafka.clients import CLIENT_ERRORS, LostError
+from ketal.streaming.kafka import ownership
+from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, LostError
 from ketal.streaming.kafka.engine import Engine
 from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import (

@@ -14,7 +14,7 @@ from kafka import KafkaProducer, TopicPartition
 import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
-from ketal.streaming.kafka.clients import producer_of
+from ketal.streaming.kafka.connecting.clients import producer_of
 from ketal.streaming.kafka.engine import Engine, session_of
 from ketal.streaming.kafka.session import Session
 from tests.streaming.conftest import make_topic

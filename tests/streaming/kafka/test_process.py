@@ -14,8 +14,8 @@ from ketal.cli import main
 from ketal.errors import SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka import clients
 from ketal.streaming.kafka import session as sessions
+from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.engine import Engine, session_of
 from tests.streaming.jobs import (
     END,

@@ -31,7 +31,7 @@ from ketal.errors import SettingError
 from ketal.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka.clients import LostError, within
+from ketal.streaming.kafka.connecting.clients import LostError, within
 from ketal.streaming.kafka.engine import Engine
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (

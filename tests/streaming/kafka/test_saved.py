@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from ketal.errors import SettingError, StateError
-from ketal.streaming.kafka import file_state_store as saved_module
-from ketal.streaming.kafka.file_state_store import Claim, Saved
+from ketal.streaming.kafka.state import folder_store as saved_module
+from ketal.streaming.kafka.state.folder_store import Claim, Saved
 
 FILES = ("", "-wal", "-shm")
 """What SQLite has of an open database, beside its name."""
@@ -110,7 +110,7 @@ def test_what_was_written_after_the_committed_one_never_was(tmp_path: Path) -> N
 
 STOPPED = """
 import os, pathlib, signal, sys
-from ketal.streaming.kafka.file_state_store import Saved
+from ketal.streaming.kafka.state.folder_store import Saved
 saved = Saved(pathlib.Path(sys.argv[1]))
 name = saved.write({b"a": b"1"})
 saved.committed(name)

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.runtime.state_records import Changes
-from ketal.streaming.kafka import segments as module
-from ketal.streaming.kafka.segments import Segments, hole_in
+from ketal.runtime.state.records import Changes
+from ketal.streaming.kafka.state import segments as module
+from ketal.streaming.kafka.state.segments import Segments, hole_in
 
 NAMES = st.sampled_from([b"a", b"b", b"c", b"job/offsets"])
 VALUES = st.none() | st.binary(max_size=40)

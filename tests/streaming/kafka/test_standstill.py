@@ -12,7 +12,7 @@ import pytest
 
 import ketal
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.kafka.clients import LostError
+from ketal.streaming.kafka.connecting.clients import LostError
 from ketal.streaming.kafka.engine import Engine
 from tests.streaming.conftest import QUICK_JVM, make_topic
 from tests.streaming.jobs import FORKS, Told, accept, job_of, produce, run

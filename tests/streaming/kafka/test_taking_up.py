@@ -21,7 +21,7 @@ import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.outputs import Outputs
-from ketal.streaming.kafka import clients
+from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.engine import Engine
 from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import Part
@@ -61,7 +61,7 @@ def test_what_came_after_the_latest_is_its_successors_when_the_first_owner_dies(
         raise DeathError
 
     with monkeypatch.context() as patch:
-        patch.setattr("ketal.streaming.kafka.state_storage.load", dying)
+        patch.setattr("ketal.streaming.kafka.state.storage.load", dying)
         with pytest.raises(DeathError):
             run(job, program)
     produce(broker, [(source, n, accept(node, 1, n)) for n in range(2) for node in "ab"])

@@ -13,7 +13,7 @@ import ketal
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka import partition_state as parts
 from ketal.streaming.kafka.partition_state import Part
-from ketal.streaming.kafka.topic_state_store import Changelog
+from ketal.streaming.kafka.state.topic_store import Changelog
 from ketal.streaming.kafka.watermarks import LOOK_MS, STOOD_MS, Watermarks
 
 IDLE_MS = 30_000

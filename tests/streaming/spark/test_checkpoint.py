@@ -14,7 +14,7 @@ import ketal
 from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.model.limits import DEFAULT
-from ketal.runtime.state_records import FORMAT
+from ketal.runtime.state.records import FORMAT
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.spark.checkpoint import Checkpoint

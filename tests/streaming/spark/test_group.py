@@ -15,7 +15,7 @@ import pytest
 import ketal
 from ketal.errors import SettingError, StateError
 from ketal.logs import Source
-from ketal.runtime.state_records import FORMAT
+from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import families, shared
 from ketal.streaming.spark.group import ALONE, COPY, FIGURES, HOME, Group, Work
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept

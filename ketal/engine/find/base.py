@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ketal.engine.causal_index import PriorIndex
 from ketal.engine.configurations import Configuration, Seen, SeenTable
-from ketal.engine.event_buffer import EventBuffer, Uses
+from ketal.engine.find.causal_index import PriorIndex
+from ketal.engine.find.event_buffer import EventBuffer, Uses
+from ketal.engine.find.negation import broken
+from ketal.engine.find.partial_matches import Findings, Live, Partial, Run, Taken, joined, rank
+from ketal.engine.find.windows import Expiring, Firsts, Window
 from ketal.engine.machine import Machine, Plan, SubPlan, Targets
-from ketal.engine.negation import broken
-from ketal.engine.partial_matches import Findings, Live, Partial, Run, Taken, joined, rank
-from ketal.engine.windows import Expiring, Firsts, Window
 from ketal.model.limits import Limits
 from ketal.model.values import Key
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ketal.compiler.predicates import Formula
-from ketal.engine.causal_index import EventIndex, Line
 from ketal.engine.configurations import BrokenNots, Known, Seen
+from ketal.engine.find.causal_index import EventIndex, Line
+from ketal.engine.find.partial_matches import Partial
 from ketal.engine.machine import Machine
-from ketal.engine.partial_matches import Partial
 
 
 def broken(

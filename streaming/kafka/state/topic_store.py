@@ -1,6 +1,6 @@
 """State in a topic: the changelog of each part is the partition of its number (KIP-98, KIP-447).
 
-A commit sends what changed as segments (`ketal.streaming.kafka.segments`), in the transaction of
+A commit sends what changed as segments (`segments`), in the transaction of
 the verdicts and the offsets. The topic is compacted by key, and a segment's key is its number: one
 that is deleted gets a message without a value. A segment that is larger than a message may be is
 sent in pieces. Each message says in its headers how many these are, which commit it is of, and
@@ -28,11 +28,11 @@ import msgspec
 from kafka import TopicPartition
 
 from ketal.errors import SettingError, StateError
-from ketal.runtime.state_records import Changes
+from ketal.runtime.state.records import Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
-from ketal.streaming.kafka import clients
-from ketal.streaming.kafka.segments import Segments, hole_in
+from ketal.streaming.kafka.connecting import clients
+from ketal.streaming.kafka.state.segments import Segments, hole_in
 
 FORMAT = 2
 FORMATS_BEFORE = (1,)

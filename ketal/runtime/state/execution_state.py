@@ -1,8 +1,8 @@
 """The state of an execution: a snapshot in one piece, or records and which of them are dirty.
 
-`ketal.runtime.state_records` writes the parts of an execution as records; here these are put
+`ketal.runtime.state.records` writes the parts of an execution as records; here these are put
 together with what names the program, so that a state is restored under the program that it
-is of, or, where that is asked for, taken over by another one (`ketal.runtime.migration`).
+is of, or, where that is asked for, taken over by another one (`ketal.runtime.state.migration`).
 
 The one rule: records, with every later change put in, restore what was there at the last one.
 """
@@ -21,10 +21,10 @@ from ketal.program import Program
 from ketal.runtime.deduplication import Tally
 from ketal.runtime.identification import Admission
 from ketal.runtime.log_release import LogRelease
-from ketal.runtime.migration import begin_anew, unchanged_patterns, written
-from ketal.runtime.recorder import Recorder
-from ketal.runtime.snapshots import changes, decoded, encoded
-from ketal.runtime.state_records import OTHERS, Changes, Records
+from ketal.runtime.state.migration import begin_anew, unchanged_patterns, written
+from ketal.runtime.state.recorder import Recorder
+from ketal.runtime.state.records import OTHERS, Changes, Records
+from ketal.runtime.state.snapshots import changes, decoded, encoded
 from ketal.runtime.stream_release import StreamRelease
 
 
@@ -177,7 +177,7 @@ class ExecutionState:
         -------
         dict of bytes to bytes
             One record for what is small, one for each scope, and what grows with the number
-            of events in chunks (`ketal.runtime.state_records`).
+            of events in chunks (`ketal.runtime.state.records`).
         """
         self._recorder = self._recorded(tracking=True)
         return _present(self._changes(self._recorder))

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from ketal.errors import StateError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
-from ketal.streaming.kafka.file_state_store import Claim, Saved
 from ketal.streaming.kafka.partition_state import Store
-from ketal.streaming.kafka.topic_state_store import Changelog, Loaded, check_topic, load
+from ketal.streaming.kafka.state.folder_store import Claim, Saved
+from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, check_topic, load
 
 Metadata = Mapping[str, Any]
 """What a commit says beside an offset."""

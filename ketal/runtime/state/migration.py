@@ -35,9 +35,9 @@ from ketal.model.event import Dot, Event, load_event
 from ketal.model.limits import Limits
 from ketal.program import Program, compile
 from ketal.runtime.pattern_queues import PatternQueue
-from ketal.runtime.recorder import Recorder
-from ketal.runtime.snapshots import decoded
-from ketal.runtime.state_records import Records
+from ketal.runtime.state.recorder import Recorder
+from ketal.runtime.state.records import Records
+from ketal.runtime.state.snapshots import decoded
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Records:
     Parameters
     ----------
     records : mapping of bytes to bytes
-        What `ketal.runtime.recorder` gave, with later changes put in.
+        What `ketal.runtime.state.recorder` gave, with later changes put in.
 
     Raises
     ------

@@ -39,7 +39,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from ketal.errors import KetalError, SettingError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.properties import refused_as_settings
-from ketal.streaming.kafka.tokens import Tokens
+from ketal.streaming.kafka.connecting.tokens import Tokens
 
 T = TypeVar("T")
 

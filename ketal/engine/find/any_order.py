@@ -10,11 +10,11 @@ The one rule: each (step, event) sequence is made once.
 
 from __future__ import annotations
 
-from ketal.engine.causal_index import Line
 from ketal.engine.configurations import Seen
-from ketal.engine.find import PARTIALS, Find
+from ketal.engine.find.base import PARTIALS, Find
+from ketal.engine.find.causal_index import Line
+from ketal.engine.find.partial_matches import Findings, Partial, Taken
 from ketal.engine.machine import SubPlan
-from ketal.engine.partial_matches import Findings, Partial, Taken
 
 
 class JoinFind(Find):

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from ketal.engine.configurations import Seen
+from ketal.engine.find.partial_matches import Partial
 from ketal.engine.machine import Plan, SubPlan
-from ketal.engine.partial_matches import Partial
 from ketal.model.values import Key
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ketal.engine.configurations import Seen, SeenTable
-from ketal.engine.find import PARTIALS, Find, Setup
-from ketal.engine.partial_matches import Findings, Partial, Run, Taken, rank
-from ketal.engine.windows import Expiring
+from ketal.engine.find.base import PARTIALS, Find, Setup
+from ketal.engine.find.partial_matches import Findings, Partial, Run, Taken, rank
+from ketal.engine.find.windows import Expiring
 
 
 class ForwardFind(Find):

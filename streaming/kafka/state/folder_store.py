@@ -1,7 +1,7 @@
 """Saved state in a folder: SQLite databases, of which the offsets committed in Kafka name a commit.
 
 A database has one table, `commits`: of each commit the records that it changed
-(`ketal.runtime.state_records`), of its first one all records of the state. Rows are added and never
+(`ketal.runtime.state.records`), of its first one all records of the state. Rows are added and never
 updated, so a database holds the state as of each of its commits; the committed offsets say which
 one counts. A commit is on the disk before its name goes into Kafka's transaction. One that Kafka
 did not take is not named, and so is passed over. Once the rows that were added are larger than the
@@ -37,7 +37,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import SettingError, StateError
-from ketal.runtime.state_records import Changes
+from ketal.runtime.state.records import Changes
 from ketal.streaming.folders import replaced
 
 ADDED_BYTES_LEAST = 4_000_000

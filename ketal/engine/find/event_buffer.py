@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ketal.engine.causal_index import EventIndex
 from ketal.engine.configurations import Seen, SeenTable
+from ketal.engine.find.causal_index import EventIndex
+from ketal.engine.find.windows import Expiring, Window
 from ketal.engine.machine import Machine
-from ketal.engine.windows import Expiring, Window
 from ketal.model.limits import Limits
 from ketal.model.values import Key
 

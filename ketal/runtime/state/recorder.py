@@ -23,7 +23,7 @@ from ketal.runtime.deduplication import Intake
 from ketal.runtime.identification import Admission
 from ketal.runtime.release import Queues
 from ketal.runtime.seen_digests import Contents, Row, load_rows, save_rows
-from ketal.runtime.state_records import Changes, Records, encode_record
+from ketal.runtime.state.records import Changes, Records, encode_record
 
 SEEN_SPAN = 128
 """Contents in one chunk: the last one is written again until it is full."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from ketal.engine.configurations import Seen, SeenTable
+from ketal.engine.find.partial_matches import Findings, Partial, Taken
 from ketal.engine.machine import Machine
-from ketal.engine.partial_matches import Findings, Partial, Taken
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Snapshots: the state of a monitor in one piece.
 
-A snapshot is the records of a state (`ketal.runtime.state_records`), their format and a checksum
+A snapshot is the records of a state (`ketal.runtime.state.records`), their format and a checksum
 before them; restored under another pattern it is a `StateError` that says what changed. Nothing
 that depends on hash order is written, and nothing read back is executed.
 
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import StateError
-from ketal.runtime.state_records import FORMAT
+from ketal.runtime.state.records import FORMAT
 
 
 def encoded(records: dict[bytes, bytes]) -> bytes:

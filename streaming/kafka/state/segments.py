@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from ketal.runtime.state_records import Changes
+from ketal.runtime.state.records import Changes
 
 LOG_BYTES_LEAST = 4_000_000
 """A log that is smaller is not cleaned, however small the state is."""

@@ -1,0 +1,1 @@
+"""The partial matches of a `find`, and what lets them go."""

@@ -1,0 +1,1 @@
+"""The state of an execution, saved and restored."""

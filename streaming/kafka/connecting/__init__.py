@@ -1,0 +1,1 @@
+"""Clients of Kafka, and what a broker refuses them."""

@@ -1,0 +1,1 @@
+"""Where the state of a job's parts is kept between two processes."""
