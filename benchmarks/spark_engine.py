@@ -38,8 +38,9 @@ from ketal.streaming.job.messages import Reader
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
-from ketal.streaming.spark.group import ALONE, COLUMNS
+from ketal.streaming.spark.group import COLUMNS
 from ketal.streaming.spark.operator import settle_worker
+from ketal.streaming.spark.rows.reading import ALONE
 from ketal.streaming.spark.rows.shaping import shaped
 from ketal.streaming.spark.session import ROCKSDB
 

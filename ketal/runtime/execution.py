@@ -98,9 +98,8 @@ class Execution:
         )
         self.release = release(self.runs, self.admission, self.limits, name)
         self.progress = Progress()
-        self.state = ExecutionState(
-            program, name, self.admission, self.release, self.runs, self.progress
-        )
+        parts = self.admission, self.release, self.runs, self.progress
+        self.state = ExecutionState(program, name, *parts)
         everyone = [*program.compiled, *beside]
         self._uses_time = any(c.window_us is not None for c in everyone)
         # Time decides of each event whether it is late, and a queue orders what comes.

@@ -22,18 +22,16 @@ from typing import Any
 
 import msgspec
 
-from ketal.errors import EventError, StateError
-from ketal.logs.jsonl import brief_reason
-from ketal.logs.shape import Shape
+from ketal.errors import StateError
 from ketal.logs.source import Source
-from ketal.model.event import Control, Event, canonical_key
+from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Late, Rejected, Verdict
 from ketal.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
-from ketal.streaming.job.messages import Reader
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.packing import packed, unpacked
+from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED, Partition, Row, RowReader
 
 FIGURES = "ketal.figures"
 """What stands for the verdict in a row of figures, which only a job asks for."""
@@ -42,12 +40,6 @@ COUNTED = "ketal.counted"
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
 LINE = "line"
 """A further column of a job: the verdict as a line for people."""
-ALONE, HOME, COPY, PLACED = 0, 1, 2, 3
-"""A row that one group of each family has; of a control event's rows the one that counts, and the
-others; one that says where a value is."""
-
-Row = tuple[Any, ...]
-Partition = tuple[str, int] | None
 
 
 @dataclass(frozen=True)
@@ -117,24 +109,6 @@ class Work:
         return Execution.restored(program, held, limits=self.limits, beside=beside)
 
 
-NO_TIMESTAMP = -1
-"""The timestamp of a message that has none, as Kafka has it."""
-
-
-class Message:
-    """A row as `Reader` reads it; one is filled again and again."""
-
-    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
-
-    topic: str | None
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-
 class Group:
     """The part of the execution that one key group is offered.
 
@@ -158,14 +132,7 @@ class Group:
         self._work = work
         self._family = work.family(number)
         self._tells = self._family == 0
-        self._at = {name: place for place, name in enumerate(work.columns)}
-        self._texts = [name for name in ("clock", "data") if name in self._at]
-        self._headers = [(name, self._at[f"header{n}"]) for n, name in enumerate(work.headers)]
-        self._message = Message()
-        self._message.headers = ()
-        self._message.timestamp = NO_TIMESTAMP
-        self._shape = Shape(Source(), limits=work.limits, kafka=True)
-        self._reader = Reader(work.source or Source(), work.limits)
+        self._rows = RowReader(work.columns, work.headers, work.source, work.limits)
         self.messages = self.control = 0
         self._ended: set[Partition] = set()
         self._marks_s: dict[Partition, float] = {}
@@ -237,8 +204,8 @@ class Group:
 
     def take(self, rows: Iterable[Row]) -> Iterator[Verdict]:
         """Take rows in turn; yield the verdicts they bring about."""
-        if "offset" not in self._at:
-            rows = self._in_canonical_order(rows)
+        if not self._rows.has_offsets:
+            rows = self._rows.in_canonical_order(rows)
         rows = iter(rows)
         while batch := list(itertools.islice(rows, BATCH_EVENTS)):
             copies = {row[0] for row in batch}
@@ -254,35 +221,25 @@ class Group:
 
     def _events(self, batch: Sequence[Row]) -> list[Event] | None:
         """Return the events of rows; None where one has to be looked at by itself."""
-        if not batch or self._texts or self._ended:
-            return None
-        at = self._at["value"]
-        return self._reader.events([row[at] for row in batch])
+        return None if self._ended else self._rows.events(batch)
 
     def _process(self, events: Sequence[Event], rows: Sequence[Row]) -> Iterator[Verdict]:
         """Have the execution process the events of rows; yield the verdicts this group tells."""
         for number, verdicts in self.execution.process(events):
-            self._at_row(rows[number])
+            self._rows.begin(rows[number])
             yield from self._told_here(verdicts, events[number])
 
     def _without_watched(self, batch: Sequence[Row]) -> list[Row]:
         """Take the rows that are for this group and of another group's messages out of a batch."""
-        at = self._at["value"]
+        at = self._rows.value
         for row in batch:
             if row[0] == PLACED:
-                self._at_row(row)
+                self._rows.begin(row)
                 led_to, _, value = bytes(row[at]).partition(BETWEEN.encode())
-                item = self._read((*row[:at], value, *row[at + 1 :]))
+                item = self._rows.item((*row[:at], value, *row[at + 1 :]))
                 if item.__class__ is Event and self._value_of is not None:
-                    self._places.saw(self._value_of(item), int(led_to), self._place)
+                    self._places.saw(self._value_of(item), int(led_to), self._rows.place)
         return [row for row in batch if row[0] != PLACED]
-
-    def _at_row(self, row: Row) -> None:
-        message = self._message
-        if "offset" in self._at:
-            message.topic, message.partition, message.offset = row[1], row[2], row[3]
-        else:
-            message.topic, message.partition, message.offset = None, 0, 0
 
     def _take(self, row: Row) -> Iterator[Verdict]:
         item = self._item(row)
@@ -295,12 +252,12 @@ class Group:
 
     def _item(self, row: Row) -> Any:
         """Return the item of a row; None where another group tells what it is."""
-        self._at_row(row)
+        self._rows.begin(row)
         copy = row[0]
         self.messages += self._tells and copy != COPY
-        if self._ended and self._partition in self._ended:
+        if self._ended and self._rows.partition in self._ended:
             return self._told("its partition has ended (ketal.end)", copy)
-        item = self._read(row)
+        item = self._rows.item(row)
         if copy == ALONE and item.__class__ is Event:
             return item
         if isinstance(item, Rejected):
@@ -311,64 +268,18 @@ class Group:
             self.control += 1
         return item
 
-    def _read(self, row: Row) -> Any:
-        at, message = self._at, self._message
-        message.value = row[at["value"]]
-        if self._work.source is None:
-            return self._record(row)
-        message.key = row[at["key"]] if "key" in at else None
-        if "timestamp" in at:
-            since_ms = row[at["timestamp"]]
-            message.timestamp = NO_TIMESTAMP if since_ms is None else since_ms
-        if self._headers:
-            message.headers = [(name, row[place]) for name, place in self._headers]
-        return self._reader.item(message)
-
-    def _record(self, row: Row) -> Any:
-        """Return the item of a row that has an event's columns, of which JSON texts are apart."""
-        at = self._at
-        texts = [name for name in self._texts if row[at[name]] is not None]
-        if not texts:
-            item = self._reader.item(self._message)
-            return item if item.__class__ is not Rejected else self._no_event(item.reason)
-        record = msgspec.json.decode(row[at["value"]])
-        try:
-            for name in texts:
-                record[name] = _decoded(row[at[name]], name)
-            return self._shape.item(record)
-        except EventError as fault:
-            return self._no_event(fault.reason)
-
-    def _no_event(self, reason: str) -> Rejected:
-        said = brief_reason(
-            reason.replace("the message", "the row").replace("the record", "the row")
-        )
-        return Rejected(place=self._place or "a row", reason=said)
-
     def _told(self, reason: str, copy: int) -> Rejected | None:
         """Return a rejection, once for all groups that have the row."""
         if not self._tells or copy == COPY:
             return None
-        return Rejected(place=self._place or "a row", reason=reason)
-
-    @property
-    def _partition(self) -> Partition:
-        message = self._message
-        return None if message.topic is None else (message.topic, message.partition)
-
-    @property
-    def _place(self) -> str:
-        message = self._message
-        if message.topic is None:
-            return ""
-        return f"{message.topic}/{message.partition}/{message.offset}"
+        return self._rows.rejected(reason)
 
     def _told_here(self, verdicts: list[Verdict], item: Any) -> Iterator[Verdict]:
         """Yield the verdicts that no other group tells; of a rejection say where it was read."""
         for verdict in verdicts:
             if isinstance(verdict, Rejected):
                 if self._tells:
-                    yield msgspec.structs.replace(verdict, place=self._place or verdict.place)
+                    yield msgspec.structs.replace(verdict, place=self._rows.place or verdict.place)
             elif not (isinstance(verdict, Late) and self._told_as_late(item)):
                 yield verdict
 
@@ -380,7 +291,7 @@ class Group:
         """Take what is no event."""
         if isinstance(item, Rejected):
             return self.execution.feed(item)
-        one, known = self._partition, self._work.partitions
+        one, known = self._rows.partition, self._work.partitions
         if item.kind == "watermark":
             self._marks_s[one] = max(item.time, self._marks_s.get(one, item.time))
             return self._advance_by_marks()
@@ -404,18 +315,6 @@ class Group:
         if None not in self._marks_s and len(marks) + len(self._ended) < waits_for:
             return []
         return self.execution.advance_time(min(marks))
-
-    def _in_canonical_order(self, rows: Iterable[Row]) -> list[Row]:
-        """Return rows without offsets in an order that respects happened-before, controls last."""
-        keyed = []
-        for row in rows:
-            self._message.topic = None
-            item = self._read(row)
-            first = canonical_key(item) if isinstance(item, Event) else (0, "", 0)
-            rank = 2 if isinstance(item, Control) else 1
-            keyed.append(((rank, *first), row))
-        keyed.sort(key=lambda pair: pair[0])
-        return [row for _, row in keyed]
 
     def figures(self, verdicts: Counter[tuple[str | None, str | None]]) -> tuple[str | None, ...]:
         """Return a row that says what became of all that this group was offered so far.
@@ -453,13 +352,3 @@ class Group:
         for pattern, counts in summary["patterns"].items():
             out |= {f"{pattern}.{name}": count for name, count in counts.items()}
         return out
-
-
-def _decoded(text: str, what: str) -> Any:
-    # A clock may be written in other ways; the shape reads those.
-    if what == "clock":
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError) as fault:
-        raise EventError(f"{what} is not JSON: {fault}") from None

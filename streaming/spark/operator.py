@@ -26,7 +26,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.streaming.spark.group import Group, Row, Work
+from ketal.streaming.spark.group import Group, Work
+from ketal.streaming.spark.rows.reading import Row
 
 ROWS_MAX = 10_000
 """So many verdicts are handed back at once."""

@@ -17,7 +17,8 @@ import ketal
 from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.streaming.spark import operator
-from ketal.streaming.spark.group import ALONE, COPY, HOME, PLACED, Group, Work
+from ketal.streaming.spark.group import Group, Work
+from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
 TURNS = """

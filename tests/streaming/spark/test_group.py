@@ -17,7 +17,8 @@ from ketal.errors import SettingError, StateError
 from ketal.logs import Source
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import families, shared
-from ketal.streaming.spark.group import ALONE, COPY, FIGURES, HOME, Group, Work
+from ketal.streaming.spark.group import FIGURES, Group, Work
+from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
