@@ -149,9 +149,9 @@ def test_state_that_does_not_belong_is_refused_or_left(
     job = in_topic(broker, source, tmp_path)
     run(job, program)
     with pytest.raises(StateError, match=r"it is of another group(.|\n)*--on-change fresh"):
-        run(replace(job, group_id="another"), program)
+        run(replace(job, group_id=f"{job.group_id}-other"), program)
     told = Told()
-    run(replace(job, group_id="another", on_change="fresh"), program, told)
+    run(replace(job, group_id=f"{job.group_id}-other", on_change="fresh"), program, told)
     assert any("beginning anew at the earliest messages" in one for one in told.sentences)
     with pytest.raises(SettingError, match="has 2 partitions, and one consumer's state takes 1"):
         run(in_topic(broker, topic(), tmp_path, changelog=make_topic(broker, 2)), program)
