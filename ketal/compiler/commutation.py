@@ -113,6 +113,16 @@ def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
     return [clause for clause, is_there in there.items() if is_there]
 
 
+def needs_no_order(pattern: syntax.Pattern) -> bool:
+    """Return whether the verdicts need no release order at all."""
+    return (
+        pattern.kind == "find"
+        and pattern.order.kind == "causal"
+        and pattern.strategy == "any"
+        and not ordered_clauses(pattern)
+    )
+
+
 def order_sensitivity(
     pattern: syntax.Pattern,
     automaton: Automaton,
