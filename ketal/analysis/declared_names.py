@@ -16,6 +16,7 @@ from ketal.analysis.value_kinds import guard_findings
 from ketal.errors import Diagnostic, Span
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.syntax_walks import walk
 
 Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
 
@@ -77,7 +78,7 @@ class NameFindings:
         events = {name for name, d in names.items() if isinstance(d, ast.EventDecl)}
         params = params_among(names)
         reported: set[int] = set()
-        for part in ast.walk(node):
+        for part in walk(node):
             if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part, names):
                 reported.add(id(part.guard))
             match part:
@@ -107,7 +108,7 @@ class NameFindings:
             return False
         operator, event = type(node).__name__, _event_of(inner.name, names)
         written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
-        if any(part is node for part in ast.walk(names[inner.name])):
+        if any(part is node for part in walk(names[inner.name])):
             written = f"`{operator}({event})`: without an anchor it is the event taken before"
         self.error(
             "K101", f"`{inner.name}` is a step, and `{operator}` looks at an event first",
@@ -187,7 +188,7 @@ class NameFindings:
 def names_in(node: ast.Node) -> set[str]:
     """Return the declared things that a guard, a value or a body may mention."""
     names = set()
-    for part in ast.walk(node):
+    for part in walk(node):
         match part:
             case ast.Name(name=name) | ast.ParamRef(name=name):
                 names.add(name)
@@ -206,7 +207,7 @@ def _event_of(step: str, names: Mapping[str, Declaration]) -> str:
             return step
         if not isinstance(declared, ast.StepDecl):
             break
-        named = [n.name for n in ast.walk(declared.guard) if isinstance(n, ast.Name)]
+        named = [n.name for n in walk(declared.guard) if isinstance(n, ast.Name)]
         step = named[0] if named else step
     known = [name for name, d in names.items() if isinstance(d, ast.EventDecl)]
     return known[0] if len(known) == 1 else "Event"

@@ -28,6 +28,7 @@ from ketal.analysis.statements import (
 )
 from ketal.errors import Diagnostic
 from ketal.model import syntax as ast
+from ketal.model.syntax_walks import children, steps_of, walk
 
 _STATEMENTS = frozenset(
     {
@@ -134,7 +135,7 @@ class _PatternNames(NameFindings):
     def _check_body(self) -> None:
         pattern = self.pattern
         steps = {n for n, d in self.names.items() if not isinstance(d, ast.ParamDecl)}
-        for node in ast.walk(pattern.body):
+        for node in walk(pattern.body):
             if isinstance(node, ast.Absent):
                 self._check_absent(node)
             if isinstance(node, ast.Step | ast.Edge):
@@ -189,12 +190,12 @@ class _PatternNames(NameFindings):
         parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
         parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
         parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
-        return ast.steps_of(self.pattern.body).union(*(names_in(part) for part in parts))
+        return steps_of(self.pattern.body).union(*(names_in(part) for part in parts))
 
     def _check_use(self) -> None:
         mentioned = self._mentioned()
         self.shared.used |= mentioned
-        body = ast.steps_of(self.pattern.body)
+        body = steps_of(self.pattern.body)
         for declaration in self.pattern.declarations:
             name = declaration.name
             if isinstance(declaration, ast.StepDecl) and name not in body:
@@ -239,8 +240,8 @@ class _PatternNames(NameFindings):
         if self.pattern.deployment is not None:
             return
         todo = [d.guard for d in self.pattern.declarations]
-        todo += [n.guard for n in ast.walk(self.pattern.body) if isinstance(n, ast.Absent)]
-        named = ast.steps_of(self.pattern.body).union(*(names_in(guard) for guard in todo))
+        todo += [n.guard for n in walk(self.pattern.body) if isinstance(n, ast.Absent)]
+        named = steps_of(self.pattern.body).union(*(names_in(guard) for guard in todo))
         seen: set[str] = set()
         while named - seen:
             name = min(named - seen)
@@ -249,7 +250,7 @@ class _PatternNames(NameFindings):
             if isinstance(declaration, ast.EventDecl):
                 todo.append(declaration.guard)
                 named |= names_in(declaration.guard)
-        for node in (n for guard in todo for n in ast.walk(guard)):
+        for node in (n for guard in todo for n in walk(guard)):
             if isinstance(node, ast.Localhost):
                 self.error(
                     "K111", "`localhost` has no meaning without a copy for each node",
@@ -260,7 +261,7 @@ class _PatternNames(NameFindings):
         returns = self.pattern.returns
         if returns is None:
             return
-        body = ast.steps_of(self.pattern.body)
+        body = steps_of(self.pattern.body)
         always = sorted(in_every_word(self.pattern.body) & set(self.names))
         for item in returns.items:
             self.guard(item.value, self.names, self.shared.registered)
@@ -294,7 +295,7 @@ def _check_event(
     findings: NameFindings, event: ast.EventDecl, names: Mapping[str, Declaration]
 ) -> None:
     """Report what an event declaration cannot read: it is about a single event, not a run."""
-    for node in ast.walk(event.guard):
+    for node in walk(event.guard):
         if isinstance(node, ast.Causal | ast.Conc):
             operator = type(node).__name__
             step = f"{'After' if operator == 'Causal' else 'Beside'}{event.name}"
@@ -338,5 +339,5 @@ def _outside_references(node: ast.Node) -> Iterator[ast.Node]:
     """Yield a value and its parts, except for the parts of references."""
     yield node
     if not isinstance(node, ast.Reference):
-        for child in ast.children(node):
+        for child in children(node):
             yield from _outside_references(child)

@@ -50,6 +50,7 @@ from ketal.compiler.predicates import (
 from ketal.errors import Diagnostic, PatternError, PatternText, Span
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.syntax_walks import steps_of, walk
 from ketal.operators.order.release_options import nonsense
 from ketal.operators.topology.domain_order import domains_of
 
@@ -85,7 +86,7 @@ class _Compilation:
 
     def _declare_steps(self) -> None:
         """Assign numbers to the steps that the body uses, in declaration order."""
-        used = syntax.steps_of(self.pattern.body)
+        used = steps_of(self.pattern.body)
         guards: dict[str, syntax.Guard] = {}
         spans: dict[str, Span | None] = {}
         for decl in (*self.file.events, *self.pattern.declarations):
@@ -101,15 +102,15 @@ class _Compilation:
     def alphabet(self) -> tuple[str, ...]:
         """Return the names of the events that make the alphabet."""
         own = [d.name for d in self.pattern.events]
-        named = syntax.steps_of(self.pattern.body)
-        named |= {n.name for n in syntax.walk(self.pattern) if isinstance(n, syntax.Name)}
+        named = steps_of(self.pattern.body)
+        named |= {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
         return (*[d.name for d in self.file.events if d.name in named], *own)
 
     # the body
 
     def positions(self) -> tuple[Positions, dict[int, str] | None]:
         body = self.pattern.body
-        self.absents = [n for n in syntax.walk(body) if isinstance(n, syntax.Absent)]
+        self.absents = [n for n in walk(body) if isinstance(n, syntax.Absent)]
         distinct: dict[syntax.Guard, int] = {}
         for absent in self.absents:
             distinct.setdefault(absent.guard, len(distinct))
@@ -232,7 +233,7 @@ class _Compilation:
         called = {
             n.name
             for part in (p, *self.file.events)
-            for n in syntax.walk(part)
+            for n in walk(part)
             if isinstance(n, syntax.Function)
         }
         return CompiledPattern(
