@@ -7,15 +7,14 @@ The one rule: a group that parentheses make beside a `not` stays a group.
 
 from __future__ import annotations
 
-from typing import TypeAlias, cast
+from typing import cast
 
-from lark import Token, Tree
+from lark import Token
 
 from ketal.errors import Span
-from ketal.grammar.expressions import Expressions, span_of
+from ketal.grammar.expressions import Expressions
+from ketal.grammar.parse_tree import ParseTree, span_of, subtrees
 from ketal.model import syntax as ast
-
-_Tree: TypeAlias = Tree[Token]
 
 
 class Bodies:
@@ -26,15 +25,19 @@ class Bodies:
         self.limits = expressions.limits
         self.fault = expressions.fault
 
-    def body(self, tree: _Tree, depth: int = 0) -> ast.Body:
+    def whole(self, tree: ParseTree) -> ast.Body:
+        """Build the body of a `check` or a `find`."""
+        return self._automaton(tree) if tree.data == "automaton" else self.body(tree)
+
+    def body(self, tree: ParseTree, depth: int = 0) -> ast.Body:
         """Build a body."""
         node = self._block(tree, depth)
         # A lone `not N` is kept as it was written; `ketal.analysis.name_resolution` rejects it.
         return ast.Sequence((node,), span=node.span) if isinstance(node, ast.Absent) else node
 
-    def _block(self, tree: _Tree, depth: int) -> ast.Body | ast.Absent:
+    def _block(self, tree: ParseTree, depth: int) -> ast.Body | ast.Absent:
         data, span = str(tree.data), span_of(tree)
-        children = cast("list[_Tree]", tree.children)
+        children = cast("list[ParseTree]", tree.children)
         if data == "step_name":
             return ast.Step(str(children[0]), span=span)
         inner = self.expressions.deeper(depth, tree)
@@ -61,12 +64,34 @@ class Bodies:
             return ast.Alternation(tuple(options), span=span)
         return ast.Sequence(_flat([self._block(child, inner) for child in children]), span=span)
 
-    def _absent(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _automaton(self, tree: ParseTree) -> ast.AutomatonBody:
+        first: dict[str, Span] = {}
+        initial, finals = "", None
+        edges = []
+        for child in subtrees(tree):
+            names = tuple(str(name) for name in child.children)
+            if child.data == "edge":
+                edges.append(ast.Edge(*names, span=span_of(child)))
+                continue
+            if str(child.data) in first:
+                self.fault(
+                    "K006", f"`{child.data}` stands twice in one automaton", span_of(child),
+                    f"the first is in line {first[str(child.data)].line};"
+                    + (" write `final q0, q1;`" if child.data == "final" else " remove one"),
+                )  # fmt: skip
+            first.setdefault(str(child.data), span_of(child))
+            if child.data == "initial":
+                initial = names[0]
+            else:
+                finals = names
+        return ast.AutomatonBody(initial, finals, tuple(edges), span=span_of(tree))
+
+    def _absent(self, tree: ParseTree, depth: int) -> ast.Guard:
         if tree.data == "event_name":
             return ast.Name(str(tree.children[0]), span=span_of(tree))
         return self.expressions.guard(tree, depth)
 
-    def _repeat(self, block: _Tree, token: Token, span: Span, depth: int) -> ast.Body:
+    def _repeat(self, block: ParseTree, token: Token, span: Span, depth: int) -> ast.Body:
         least, most = self._counts(token)
         for count in (least, most or 0):
             if count > self.limits.repetitions_max:
@@ -82,7 +107,7 @@ class Bodies:
         if token in ("*", "+", "?"):
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[str(token)]
         numbers = [
-            self.expressions.number(Token.new_borrow_pos("NUMBER", part.strip(), token))
+            self.expressions.literals.number(Token.new_borrow_pos("NUMBER", part.strip(), token))
             for part in str(token)[1:-1].split(",")
             if part.strip()
         ]

@@ -10,23 +10,20 @@ broken part is returned, so that the rest of the file is still judged.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-from lark import Token, Tree
+from lark import Token
 
 from ketal.errors import PatternError, Span
 from ketal.grammar.bare_names import DeclaredNames, nearest, reads_as_reference
+from ketal.grammar.literals import Literals
+from ketal.grammar.parse_tree import Fault, ParseTree, span_of
 from ketal.grammar.printer import render_value
 from ketal.grammar.reader import too_deep
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS
 from ketal.model.limits import Limits
-
-_Tree: TypeAlias = Tree[Token]
-Fault: TypeAlias = Callable[..., None]
 
 GUARDS = frozenset(
     {
@@ -34,35 +31,9 @@ GUARDS = frozenset(
         "call", "predicate", "causal", "conc",
     }
 )  # fmt: skip
-UNITS = {
-    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "S": "s", "m": "min",
-    "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h", "hr": "h",
-    "H": "h", "day": "d", "days": "d", "msec": "ms", "millis": "ms", "milliseconds": "ms",
-    "usec": "us", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
-}  # fmt: skip
 OPERATORS = ("Causal", "Conc", "call", *FUNCTIONS)
-DIGITS_MAX = 309
-_NOT_IN_RE2 = "RE2 has no look-around and no backreferences"
-_REGEX_HINTS = {
-    "repetition size": "RE2 repeats up to 1000 times, and counts inside of counts multiply: "
-    "`(a{50}){40}` is 2000",
-    "repetition operator": "a repetition is repeated in parentheses: `(?:a{2}){3}`; "
-    "counts multiply, up to 1000",
-    "operator": _NOT_IN_RE2,
-    "escape": _NOT_IN_RE2,
-    "": "a special character is taken literally after `\\`",
-}
-"""A part of RE2's message → the hint; the first that fits."""
 PLACEHOLDER = ast.Literal(0)
 """Stands for a value that was faulted already."""
-
-
-def span_of(item: _Tree | Token) -> Span:
-    """Return where a token or a tree stands."""
-    at: Any = item.meta if isinstance(item, Tree) else item
-    if not hasattr(at, "line"):
-        return Span(1, 1, 1, 2)
-    return Span(at.line, at.column, at.end_line, at.end_column)
 
 
 class Expressions:
@@ -72,8 +43,9 @@ class Expressions:
         self.scope = scope
         self.limits = limits
         self.fault = fault
+        self.literals = Literals(limits, fault)
 
-    def deeper(self, depth: int, tree: _Tree) -> int:
+    def deeper(self, depth: int, tree: ParseTree) -> int:
         """Return the depth of what `tree` holds.
 
         Raises
@@ -88,11 +60,11 @@ class Expressions:
 
     # --- guards ---
 
-    def guard(self, tree: _Tree, depth: int = 0) -> ast.Guard:
+    def guard(self, tree: ParseTree, depth: int = 0) -> ast.Guard:
         """Build a guard; a value is a fault."""
         data = str(tree.data)
         if data == "paren":
-            return self.guard(cast(_Tree, tree.children[0]), self.deeper(depth, tree))
+            return self.guard(cast(ParseTree, tree.children[0]), self.deeper(depth, tree))
         if data in ("true", "false"):
             return ast.Truth(data == "true", span=span_of(tree))
         if data == "path" and len(tree.children) == 1:
@@ -102,10 +74,10 @@ class Expressions:
         if data not in GUARDS:
             self._no_guard(tree)
             return ast.Truth(True)
-        make: Callable[[_Tree, int], ast.Guard] = getattr(self, f"_{data}")
+        make: Callable[[ParseTree, int], ast.Guard] = getattr(self, f"_{data}")
         return make(tree, self.deeper(depth, tree))
 
-    def _no_guard(self, tree: _Tree) -> None:
+    def _no_guard(self, tree: ParseTree) -> None:
         hint = "compare it with something: `x == 1`"
         if tree.data == "path":
             value = self.value(tree)
@@ -113,44 +85,44 @@ class Expressions:
                 hint = f"write `{render_value(value, self.scope)} == true` for a boolean"
         self.fault("K008", "this is a value, where a guard is wanted", span_of(tree), hint)
 
-    def _or(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _or(self, tree: ParseTree, depth: int) -> ast.Guard:
         return ast.Or(self._flat(ast.Or, tree, depth), span=span_of(tree))
 
-    def _and(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _and(self, tree: ParseTree, depth: int) -> ast.Guard:
         return ast.And(self._flat(ast.And, tree, depth), span=span_of(tree))
 
-    def _flat(self, sort: Any, tree: _Tree, depth: int) -> tuple[ast.Guard, ...]:
+    def _flat(self, sort: Any, tree: ParseTree, depth: int) -> tuple[ast.Guard, ...]:
         items: list[ast.Guard] = []
         for child in tree.children:
-            node = self.guard(cast(_Tree, child), depth)
+            node = self.guard(cast(ParseTree, child), depth)
             items.extend(node.operands if isinstance(node, sort) else (node,))
         return tuple(items)
 
-    def _not(self, tree: _Tree, depth: int) -> ast.Guard:
-        return ast.Not(self.guard(cast(_Tree, tree.children[0]), depth), span=span_of(tree))
+    def _not(self, tree: ParseTree, depth: int) -> ast.Guard:
+        return ast.Not(self.guard(cast(ParseTree, tree.children[0]), depth), span=span_of(tree))
 
-    def _comparison(self, tree: _Tree, depth: int) -> ast.Guard:
-        left, op, right = cast("tuple[_Tree, Token, _Tree]", tree.children)
+    def _comparison(self, tree: ParseTree, depth: int) -> ast.Guard:
+        left, op, right = cast("tuple[ParseTree, Token, ParseTree]", tree.children)
         return ast.Comparison(
             cast(Any, str(op)), self.value(left, depth), self.value(right, depth),
             span=span_of(tree),
         )  # fmt: skip
 
-    def _membership(self, tree: _Tree, depth: int) -> ast.Guard:
-        value, items = cast("tuple[_Tree, _Tree]", tree.children)
+    def _membership(self, tree: ParseTree, depth: int) -> ast.Guard:
+        value, items = cast("tuple[ParseTree, ParseTree]", tree.children)
         return ast.Membership(
             self.value(value, depth), self._items(items, depth), span=span_of(tree)
         )
 
-    def _matches(self, tree: _Tree, depth: int) -> ast.Guard:
-        value, regex = cast("tuple[_Tree, Token]", tree.children)
-        return ast.Matches(self.value(value, depth), self.regex(regex), span=span_of(tree))
+    def _matches(self, tree: ParseTree, depth: int) -> ast.Guard:
+        value, regex = cast("tuple[ParseTree, Token]", tree.children)
+        return ast.Matches(self.value(value, depth), self.literals.regex(regex), span=span_of(tree))
 
-    def _localhost(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _localhost(self, tree: ParseTree, depth: int) -> ast.Guard:
         return ast.Localhost(span=span_of(tree))
 
-    def _predicate(self, tree: _Tree, depth: int) -> ast.Guard:
-        name, argument = cast("tuple[Token, _Tree]", tree.children)
+    def _predicate(self, tree: ParseTree, depth: int) -> ast.Guard:
+        name, argument = cast("tuple[Token, ParseTree]", tree.children)
         value = self.value(argument, depth)
         if name == "exists" and not isinstance(value, ast.Field | ast.Attribute | ast.Reference):
             self.fault(
@@ -160,9 +132,9 @@ class Expressions:
             value = ast.Field("id")
         return ast.Function(str(name), (value,), span=span_of(tree))
 
-    def _function(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _function(self, tree: ParseTree, depth: int) -> ast.Guard:
         name = cast(Token, tree.children[0])
-        arguments = [cast(_Tree, a) for a in tree.children[1:] if a is not None]
+        arguments = [cast(ParseTree, a) for a in tree.children[1:] if a is not None]
         of_events = any(self._is_guard(argument) for argument in arguments)
         meant = nearest(name.lower(), {word.lower() for word in OPERATORS}, 0.7 if of_events else 1)
         if name not in FUNCTIONS and (of_events or meant is not None):
@@ -181,39 +153,39 @@ class Expressions:
         values = tuple(self.value(argument, depth) for argument in arguments)
         return ast.Function(str(name), values, span=span_of(tree))
 
-    def _is_guard(self, tree: _Tree) -> bool:
+    def _is_guard(self, tree: ParseTree) -> bool:
         """Return whether an argument is a guard, or the name of an event or a step."""
         while tree.data == "paren":
-            tree = cast(_Tree, tree.children[0])
+            tree = cast(ParseTree, tree.children[0])
         named = tree.data == "path" and len(tree.children) == 1
         return tree.data in GUARDS or (named and str(tree.children[0]) in self.scope.declared)
 
-    def _call(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _call(self, tree: ParseTree, depth: int) -> ast.Guard:
         result, target, *arguments = cast("list[Token | None]", tree.children)
         types = tuple(str(a) for a in arguments if a is not None)
         return ast.Call(str(result), str(target), types, span=span_of(tree))
 
-    def _causal(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _causal(self, tree: ParseTree, depth: int) -> ast.Guard:
         guard, anchor, at = self._anchored(tree, depth)
         return ast.Causal(guard, anchor, anchor_span=at, span=span_of(tree))
 
-    def _conc(self, tree: _Tree, depth: int) -> ast.Guard:
+    def _conc(self, tree: ParseTree, depth: int) -> ast.Guard:
         guard, anchor, at = self._anchored(tree, depth)
         return ast.Conc(guard, anchor, anchor_span=at, span=span_of(tree))
 
-    def _anchored(self, tree: _Tree, depth: int) -> tuple[ast.Guard, str, Span | None]:
+    def _anchored(self, tree: ParseTree, depth: int) -> tuple[ast.Guard, str, Span | None]:
         """Build the guard and the anchor of an operator; return also where the anchor stands."""
-        guard, anchor = cast("tuple[_Tree, Token | None]", tree.children)
+        guard, anchor = cast("tuple[ParseTree, Token | None]", tree.children)
         at = None if anchor is None else span_of(anchor)
         return self.guard(guard, depth), str(anchor or ast.PRIOR), at
 
     # --- values ---
 
-    def value(self, tree: _Tree, depth: int = 0, *, lists: bool = False) -> ast.Value:
+    def value(self, tree: ParseTree, depth: int = 0, *, lists: bool = False) -> ast.Value:
         """Build a value; a guard, and a list unless `lists`, is a fault."""
         data = str(tree.data)
         if data == "paren":
-            inner = cast(_Tree, tree.children[0])
+            inner = cast(ParseTree, tree.children[0])
             return self.value(inner, self.deeper(depth, tree), lists=lists)
         if data in GUARDS:
             self._no_value(tree)
@@ -226,10 +198,10 @@ class Expressions:
                 )  # fmt: skip
             items = self._items(tree, self.deeper(depth, tree), lists=lists)
             return ast.ListOf(items, span=span_of(tree))
-        make: Callable[[_Tree, int], ast.Value] = getattr(self, f"_{data}")
+        make: Callable[[ParseTree, int], ast.Value] = getattr(self, f"_{data}")
         return make(tree, depth)
 
-    def _no_value(self, tree: _Tree) -> None:
+    def _no_value(self, tree: ParseTree) -> None:
         message = "this is a guard, where a value is wanted"
         hint = "a guard stands alone: write `g` for `g == true`, `!g` for `g == false`"
         if tree.data == "function":
@@ -240,44 +212,31 @@ class Expressions:
             )
         self.fault("K008", message, span_of(tree), hint)
 
-    def _items(self, tree: _Tree, depth: int, *, lists: bool = False) -> tuple[ast.Value, ...]:
+    def _items(self, tree: ParseTree, depth: int, *, lists: bool = False) -> tuple[ast.Value, ...]:
         items = [c for c in tree.children if c is not None]
         if not items:
             self.fault("K013", "this list is empty", span_of(tree), "write `[1, 2]`")
-        return tuple(self.value(cast(_Tree, item), depth, lists=lists) for item in items)
+        return tuple(self.value(cast(ParseTree, item), depth, lists=lists) for item in items)
 
-    def _string(self, tree: _Tree, depth: int) -> ast.Value:
-        return ast.Literal(self.string(cast(Token, tree.children[0])), span=span_of(tree))
+    def _string(self, tree: ParseTree, depth: int) -> ast.Value:
+        return ast.Literal(self.literals.string(cast(Token, tree.children[0])), span=span_of(tree))
 
-    def _number(self, tree: _Tree, depth: int) -> ast.Value:
-        return ast.Literal(self.number(cast(Token, tree.children[0])), span=span_of(tree))
+    def _number(self, tree: ParseTree, depth: int) -> ast.Value:
+        return ast.Literal(self.literals.number(cast(Token, tree.children[0])), span=span_of(tree))
 
-    def _duration(self, tree: _Tree, depth: int) -> ast.Value:
-        amount, unit = cast("tuple[Token, Token]", tree.children)
-        if unit not in ast.UNIT_NS:
-            meant = UNITS.get(str(unit))
-            hint = f"did you mean `{amount} {meant}`?" if meant else ""
-            self.fault(
-                "K005", f"`{unit}` is no unit of time", span_of(unit),
-                hint or "the units are ns, us, ms, s, min, h and d",
-            )  # fmt: skip
-            unit = Token("NAME", "s")
-        length = ast.Duration(self.number(amount), cast(Any, str(unit)), span=span_of(tree))
-        if length.seconds > sys.float_info.max:
-            self._too_large(span_of(tree))
-            return ast.Duration(0, "s")
-        return length
+    def _duration(self, tree: ParseTree, depth: int) -> ast.Value:
+        return self.literals.duration(tree)
 
-    def _true(self, tree: _Tree, depth: int) -> ast.Value:
+    def _true(self, tree: ParseTree, depth: int) -> ast.Value:
         return ast.Literal(True, span=span_of(tree))
 
-    def _false(self, tree: _Tree, depth: int) -> ast.Value:
+    def _false(self, tree: ParseTree, depth: int) -> ast.Value:
         return ast.Literal(False, span=span_of(tree))
 
-    def _sum(self, tree: _Tree, depth: int) -> ast.Value:
+    def _sum(self, tree: ParseTree, depth: int) -> ast.Value:
         inner = self.deeper(depth, tree)
         ops = tuple(cast(Any, str(op)) for op in tree.children[1::2])
-        first, *others = (self.value(cast(_Tree, child), inner) for child in tree.children[::2])
+        first, *others = (self.value(cast(ParseTree, child), inner) for child in tree.children[::2])
         if isinstance(first, ast.Arithmetic) and (first.ops[0] in "+-") == (ops[0] in "+-"):
             # `(a + b) + c` is `a + b + c`: both are calculated from the left.
             return ast.Arithmetic(
@@ -287,17 +246,17 @@ class Expressions:
 
     _product = _sum
 
-    def _negative(self, tree: _Tree, depth: int) -> ast.Value:
-        inner = cast(_Tree, tree.children[0])
+    def _negative(self, tree: ParseTree, depth: int) -> ast.Value:
+        inner = cast(ParseTree, tree.children[0])
         value = self.value(inner, self.deeper(depth, tree))
         # `-3` is a number; `-(3)` and `-(-3)` are negations.
         if inner.data == "number" and isinstance(value, ast.Literal):
             return ast.Literal(-cast(int, value.value), span=span_of(tree))
         return ast.Negative(value, span=span_of(tree))
 
-    def _path(self, tree: _Tree, depth: int) -> ast.Value:
+    def _path(self, tree: ParseTree, depth: int) -> ast.Value:
         head, span = str(tree.children[0]), span_of(tree)
-        path = tuple(self._part(cast(_Tree, part)) for part in tree.children[1:])
+        path = tuple(self._part(cast(ParseTree, part)) for part in tree.children[1:])
         if head == "data":
             if path:
                 return ast.Attribute(path, span=span)
@@ -330,9 +289,9 @@ class Expressions:
             return ast.ParamRef(name, span=span)
         return ast.Attribute((name,), span=span)
 
-    def _reference(self, head: str, path: tuple[str, ...], tree: _Tree) -> ast.Value:
+    def _reference(self, head: str, path: tuple[str, ...], tree: ParseTree) -> ast.Value:
         span = span_of(tree)
-        first = cast(_Tree, tree.children[1])
+        first = cast(ParseTree, tree.children[1])
         of: ast.Field | ast.Attribute
         if first.data == "part" and path[0] == "data":
             if len(path) == 1:
@@ -355,54 +314,13 @@ class Expressions:
         self.fault("K012", message, span, hint)
         return PLACEHOLDER
 
-    def _part(self, tree: _Tree) -> str:
+    def _part(self, tree: ParseTree) -> str:
         token = cast(Token, tree.children[0])
-        return self.string(token) if tree.data == "key" else str(token)
+        return self.literals.string(token) if tree.data == "key" else str(token)
 
-    # --- tokens ---
-
-    def string(self, token: Token) -> str:
-        """Return the value of a string token."""
-        try:
-            text = cast(str, json.loads(str(token), strict=False))
-            text.encode()
-        except json.JSONDecodeError as error:
-            at = Span(
-                token.line or 1, (token.column or 1) + error.pos - 1,
-                token.line or 1, (token.column or 1) + error.pos + 1,
-            )  # fmt: skip
-            self.fault(
-                "K004", "this escape is not known in a string", at,
-                r'the escapes are \" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits',
-            )  # fmt: skip
-            return ""
-        except UnicodeEncodeError:
-            self.fault(
-                "K004", "half of a surrogate pair is no character", span_of(token),
-                "write both halves, or the character itself",
-            )  # fmt: skip
-            return ""
-        return text
-
-    def name_or_string(self, token: Token) -> str:
-        """Return a node's name, written bare or as a string."""
-        return self.string(token) if token.type == "STRING" else str(token)
-
-    def number(self, token: Token) -> int | float:
-        """Return the value of a number token."""
-        text = str(token)
-        whole = text.isdigit()
-        if len(text) <= DIGITS_MAX:
-            number = int(text) if whole else float(text)
-            if number != float("inf"):
-                return number
-        self._too_large(span_of(token))
-        return 0
-
-    def _too_large(self, span: Span) -> None:
-        self.fault("K004", "this number is too large", span, "numbers end at 10^308")
-
-    def length(self, tree: _Tree, message: str, hint: str) -> ast.Duration | ast.ParamRef | None:
+    def length(
+        self, tree: ParseTree, message: str, hint: str
+    ) -> ast.Duration | ast.ParamRef | None:
         """Build a duration or the name of a parameter; anything else is a fault."""
         if tree.data == "path" and len(tree.children) == 1:
             return ast.ParamRef(str(tree.children[0]), span=span_of(tree))
@@ -413,55 +331,3 @@ class Expressions:
             hint = "a unit is missing; " + hint
         self.fault("K013", message, span_of(tree), hint)
         return None
-
-    def regex(self, token: Token) -> str:
-        """Return a regular expression, compiled once to see that it is one."""
-        text = str(token)[1:-1]
-        regex = _unescaped(text)
-        size = len(regex.encode("utf-8", "surrogatepass"))
-        if size > self.limits.regex_bytes_max:
-            self.fault(
-                "K003", f"this regular expression has {size} bytes; the limit regex_bytes_max "
-                f"is {self.limits.regex_bytes_max}", span_of(token),
-                "split it, or raise the limit with `--limit regex_bytes_max=N`",
-            )  # fmt: skip
-        elif reason := regex_fault(regex, self.limits):
-            self.fault(
-                "K009", f"bad regular expression: {reason}", span_of(token),
-                next(hint for word, hint in _REGEX_HINTS.items() if word in reason),
-            )  # fmt: skip
-        return regex
-
-
-def _unescaped(text: str) -> str:
-    r"""Undo `\/`, which only serves to write a slash between slashes."""
-    parts = []
-    at = 0
-    while at < len(text):
-        width = 2 if text[at] == "\\" else 1
-        part = text[at : at + width]
-        parts.append("/" if part == "\\/" else part)
-        at += width
-    return "".join(parts)
-
-
-def regex_fault(regex: str, limits: Limits) -> str:
-    """Return the fault of a regular expression, or an empty string."""
-    import re2
-
-    options = re2.Options()
-    options.max_mem = limits.regex_memory_max
-    options.log_errors = False
-    try:
-        re2.compile(regex, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        if "too large" in text:
-            return (
-                f"it needs more memory than the limit regex_memory_max, {limits.regex_memory_max}"
-            )
-        return text
-    except UnicodeEncodeError:
-        return "it holds half of a surrogate pair"
-    return ""

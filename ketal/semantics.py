@@ -48,6 +48,7 @@ import re2
 
 from ketal.model import syntax as ast
 from ketal.model.event import Dot, Event, canonical_key, concurrent, happened_before
+from ketal.model.syntax_walks import walk
 
 Scope = tuple[tuple[str, typing.Any], ...]
 Steps = tuple[tuple[str, Dot], ...]
@@ -433,7 +434,7 @@ def _ns(length: ast.Duration) -> Fraction:
 
 
 def _mentions_step(node: ast.Node) -> bool:
-    return any(isinstance(n, ast.Reference) for n in ast.walk(node))
+    return any(isinstance(n, ast.Reference) for n in walk(node))
 
 
 class _Judge:
@@ -472,7 +473,7 @@ class _Judge:
     def _named(self) -> set[str]:
         """Return what the pattern names directly."""
         names = set()
-        for node in ast.walk(self.pattern):
+        for node in walk(self.pattern):
             if isinstance(node, ast.Name | ast.Step):
                 names.add(node.name)
             elif isinstance(node, ast.Edge):
@@ -930,7 +931,7 @@ def _variables(literal: ast.Guard) -> set[_Variable]:
                 (_ARG_TYPES, arguments != ("..",)),
             ]
             return {variable for variable, reads in found if reads}
-    nodes = ast.walk(literal)
+    nodes = walk(literal)
     return {n for n in nodes if isinstance(n, ast.Field | ast.Attribute | ast.Localhost)}
 
 
@@ -987,7 +988,7 @@ def _constants(
     strings: set[str] = set()
     globs: set[str] = set()
     nowhere = _Moment(lambda _: None, False)
-    for node in itertools.chain.from_iterable(map(ast.walk, literals)):
+    for node in itertools.chain.from_iterable(map(walk, literals)):
         match node:
             case ast.Literal() | ast.Duration() | ast.ParamRef():
                 constant = value(node, nowhere)
@@ -1005,7 +1006,7 @@ def _constants(
                 globs |= {*words, *"".join(words), "*".join(words)}
             case ast.Arithmetic():
                 numbers |= {0, 1}
-    if any(isinstance(n, ast.Arithmetic) for g in literals for n in ast.walk(g)):
+    if any(isinstance(n, ast.Arithmetic) for g in literals for n in walk(g)):
         pairs = list(itertools.product(numbers, repeat=2))
         results = [_calculate(op, a, b) for op in _ARITHMETIC for a, b in pairs]
         numbers |= {n for n in results if n is not None}

@@ -10,6 +10,7 @@ from ketal import semantics
 from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.model.event import Event
+from ketal.model.frozen_mapping import ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.syntax import File
 from ketal.model.verdicts import (
@@ -18,7 +19,6 @@ from ketal.model.verdicts import (
     Overflow,
     PatternVerdict,
     RunVerdict,
-    ScopeKey,
     TimedOut,
     Violation,
 )

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from ketal.errors import Span
 from ketal.model import syntax as ast
+from ketal.model.syntax_walks import walk
 
 Finding: TypeAlias = tuple[str, str, str, Span | None, str]
 """Code, severity, message, span and hint."""
@@ -29,13 +30,13 @@ def body_findings(kind: str, body: ast.Body) -> Iterator[Finding]:
     # A lone `not N` is reported below.
     lone = isinstance(body, ast.Sequence) and len(body.items) == 1
     if kind == "find" and nullable(body) and not lone:
-        step = next((n.name for n in ast.walk(body) if isinstance(n, ast.Step)), "A")
+        step = next((n.name for n in walk(body) if isinstance(n, ast.Step)), "A")
         yield (
             "K141", "error", "the body of this find accepts the empty word", body.span,
             f"a match has at least one event: write `{step}+` for `{step}*`, `{step}` for "
             f"`{step}?`",
         )  # fmt: skip
-    for node in ast.walk(body):
+    for node in walk(body):
         if isinstance(node, ast.Repeat):
             yield from _repeat(node)
         elif isinstance(node, ast.Sequence):

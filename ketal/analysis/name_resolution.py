@@ -11,20 +11,24 @@ The one rule: a finding is returned, never raised, and each fault is reported on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
-from ketal.analysis.bodies import Finding, body_findings, in_every_word
+from ketal.analysis.bodies import body_findings, in_every_word
+from ketal.analysis.declared_names import (
+    Declaration,
+    NameFindings,
+    declared_as,
+    names_in,
+    params_among,
+)
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.analysis.statements import (
     did_you_mean,
     first_repeated,
     statement_findings,
-    unknown_param,
 )
-from ketal.analysis.value_kinds import guard_findings
-from ketal.errors import Diagnostic, Span
+from ketal.errors import Diagnostic
 from ketal.model import syntax as ast
-from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.syntax_walks import children, steps_of, walk
 
 _STATEMENTS = frozenset(
     {
@@ -33,8 +37,6 @@ _STATEMENTS = frozenset(
     }
 )  # fmt: skip
 """The words that statements begin with; none of them names a step."""
-
-_Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
 
 
 def resolve(
@@ -67,174 +69,14 @@ def _place(diagnostic: Diagnostic) -> tuple[int, int]:
     return (span.line, span.column) if span else (0, 0)
 
 
-class _Findings:
-    """Collects findings under a pattern's name, each once."""
-
-    def __init__(self, diagnostics: list[Diagnostic], pattern: str = "") -> None:
-        self.found = diagnostics
-        self.name = pattern
-
-    def add(self, finding: Finding) -> None:
-        code, severity, message, span, hint = finding
-        diagnostic = Diagnostic(code, severity, message, span, hint, self.name)
-        if diagnostic not in self.found:
-            self.found.append(diagnostic)
-
-    def error(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
-        self.add((code, "error", message, span, hint))
-
-    def warn(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
-        self.add((code, "warning", message, span, hint))
-
-    def unreserved(self, what: str, name: str, span: Span | None) -> None:
-        if name in ast.RESERVED:
-            self.error(
-                "K106", f"`{name}` is a word of the language and names no {what}", span,
-                "choose another name",
-            )  # fmt: skip
-
-    def declared(
-        self, declarations: list[_Declaration], known: Mapping[str, _Declaration]
-    ) -> dict[str, _Declaration]:
-        """Check the names of declarations; return them with the ones known before."""
-        names = dict(known)
-        for node in declarations:
-            self.unreserved(_what(node), node.name, node.span)
-            if node.name in names:
-                first = names[node.name]
-                where = f" in line {first.span.line}" if first.span else ""
-                self.error(
-                    "K105", f"`{node.name}` is declared twice", node.span,
-                    f"it is {_article(_what(first))}{where}; events, steps and parameters "
-                    "share their names",
-                )  # fmt: skip
-            else:
-                names[node.name] = node
-        return names
-
-    def guard(
-        self, node: ast.Node, names: Mapping[str, _Declaration],
-        registered: Mapping[str, RegisteredGuard],
-    ) -> None:  # fmt: skip
-        """Check every name and every kind in a guard or a value."""
-        events = {name for name, d in names.items() if isinstance(d, ast.EventDecl)}
-        params = _params(names)
-        reported: set[int] = set()
-        for part in ast.walk(node):
-            if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part, names):
-                reported.add(id(part.guard))
-            match part:
-                case ast.Name() if id(part) in reported:
-                    pass
-                case ast.Name(name=name) if name not in events:
-                    self._unknown_event(part, events, names, registered)
-                case ast.Reference(step=step):
-                    self._known_step(step, part.span, names, part)
-                case ast.Causal(anchor=anchor) | ast.Conc(anchor=anchor):
-                    if anchor not in (ast.PRIOR, ast.ALL):
-                        self._known_step(anchor, part.anchor_span or part.span, names)
-                case ast.ParamRef(name=name) if name not in params:
-                    self.add(unknown_param(part, params))
-                case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
-                    self._unknown_guard(part, names, registered)
-        values = {name: declared.value for name, declared in params.items()}
-        for finding in guard_findings(node, values, registered):
-            self.add(finding)
-
-    def _anchor_first(self, node: ast.Causal | ast.Conc, names: Mapping[str, _Declaration]) -> bool:
-        """Report `Causal(A)` with a step for the event; return whether it is such."""
-        inner = node.guard
-        if not isinstance(inner, ast.Name) or node.anchor != ast.PRIOR:
-            return False
-        if not isinstance(names.get(inner.name), ast.StepDecl):
-            return False
-        operator, event = type(node).__name__, _event_of(inner.name, names)
-        written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
-        if any(part is node for part in ast.walk(names[inner.name])):
-            written = f"`{operator}({event})`: without an anchor it is the event taken before"
-        self.error(
-            "K101", f"`{inner.name}` is a step, and `{operator}` looks at an event first",
-            inner.span, f"write {written}",
-        )  # fmt: skip
-        return True
-
-    def _unknown_event(
-        self, node: ast.Name, events: set[str], names: Mapping[str, _Declaration],
-        registered: Mapping[str, RegisteredGuard],
-    ) -> None:  # fmt: skip
-        name = node.name
-        if isinstance(names.get(name), ast.StepDecl):
-            self.error(
-                "K101", f"`{name}` is a step, and guards are made of events", node.span,
-                f"write `{_event_of(name, names)}`, the event that it is of; "
-                f"`{name}.attribute` is a value of its event",
-            )  # fmt: skip
-        elif isinstance(names.get(name), ast.ParamDecl):
-            self.error(
-                "K101", f"`{name}` is a parameter, not a guard", node.span,
-                f"write `{name} == true`",
-            )  # fmt: skip
-        elif name in registered:
-            self.error(
-                "K101", f"`{name}` is a registered guard and is called", node.span,
-                f"write `{name}(…)`",
-            )  # fmt: skip
-        else:
-            hint = did_you_mean(name, events) or (
-                f"declare `event {name} = …;`"
-                if name[:1].isupper()
-                else f"for a boolean attribute write `{name} == true`"
-            )
-            self.error("K101", f"there is no event `{name}`", node.span, hint)
-
-    def _known_step(
-        self, name: str, span: Span | None, names: Mapping[str, _Declaration],
-        reference: ast.Reference | None = None,
-    ) -> None:  # fmt: skip
-        """Check the name of a step in a reference, or in an anchor."""
-        steps = {n for n, d in names.items() if not isinstance(d, ast.ParamDecl)}
-        if name in steps:
-            return
-        hint = did_you_mean(name, steps)
-        if reference is not None:
-            of = reference.of
-            rest = of.name if isinstance(of, ast.Field) else ".".join(of.path)
-            meant = hint.replace("`?", f".{rest}`? If not, an") or "an"
-            hint = f"{meant} attribute of that path is written `data.{name}.{rest}`"
-        self.error(
-            "K102", f"there is no step `{name}`", span,
-            hint or "an anchor is a step, `all` or `prior`",
-        )  # fmt: skip
-
-    def _unknown_guard(
-        self, node: ast.Function, names: Mapping[str, _Declaration],
-        registered: Mapping[str, RegisteredGuard],
-    ) -> None:  # fmt: skip
-        name = node.name
-        if name in names:
-            what = _article(_what(names[name]))
-            self.error(
-                "K104", f"`{name}` is {what} and takes no arguments", node.span,
-                f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
-            )  # fmt: skip
-            return
-        known = {"call", "Causal", "Conc", *FUNCTIONS, *registered}
-        hint = did_you_mean(name, known, 0.7)
-        self.error(
-            "K104", f"there is no guard `{name}`", node.span,
-            hint or "the language has no functions; add a guard with "
-            f'`ketal.register_guard("{name}", function, version="1")`',
-        )  # fmt: skip
-
-
-class _Shared(_Findings):
+class _Shared(NameFindings):
     """The declarations of the file outside of its patterns."""
 
     def __init__(self, file: ast.File, registered: Mapping[str, RegisteredGuard]) -> None:
         super().__init__([])
         self.file = file
         self.registered = registered
-        self.names: dict[str, _Declaration] = {}
+        self.names: dict[str, Declaration] = {}
         self.used: set[str] = set()
 
     def check(self) -> None:
@@ -242,7 +84,7 @@ class _Shared(_Findings):
         for event in self.file.events:
             self.guard(event.guard, self.names, self.registered)
             _check_event(self, event, self.names)
-            self.used |= _names(event.guard)
+            self.used |= names_in(event.guard)
         _check_cycles(self, self.file.events, self.names)
         seen: dict[str, ast.Pattern] = {}
         for pattern in self.file.patterns:
@@ -253,24 +95,24 @@ class _Shared(_Findings):
                 self.error("K105", f"pattern `{pattern.name}` stands twice", pattern.span, where)
 
     def check_use(self) -> None:
-        declarations: list[_Declaration] = [*self.file.params, *self.file.events]
+        declarations: list[Declaration] = [*self.file.params, *self.file.events]
         for node in declarations:
             if node.name not in self.used:
                 code = "K108" if isinstance(node, ast.EventDecl) else "K109"
                 self.warn(
-                    code, f"the shared {_what(node)} `{node.name}` is never used", node.span,
+                    code, f"the shared {declared_as(node)} `{node.name}` is never used", node.span,
                     "no pattern names it",
                 )  # fmt: skip
 
 
-class _PatternNames(_Findings):
+class _PatternNames(NameFindings):
     """One pattern, with the file's shared declarations around it."""
 
     def __init__(self, pattern: ast.Pattern, shared: _Shared) -> None:
         super().__init__(shared.found, pattern.name)
         self.pattern = pattern
         self.shared = shared
-        self.names: dict[str, _Declaration] = {}
+        self.names: dict[str, Declaration] = {}
 
     def check(self) -> None:
         pattern = self.pattern
@@ -283,7 +125,7 @@ class _PatternNames(_Findings):
         self._check_body()
         self._check_alphabet()
         self._check_localhost()
-        for finding in statement_findings(self.pattern, _params(self.names)):
+        for finding in statement_findings(self.pattern, params_among(self.names)):
             self.add(finding)
         self._check_returns()
         self._check_use()
@@ -293,7 +135,7 @@ class _PatternNames(_Findings):
     def _check_body(self) -> None:
         pattern = self.pattern
         steps = {n for n, d in self.names.items() if not isinstance(d, ast.ParamDecl)}
-        for node in ast.walk(pattern.body):
+        for node in walk(pattern.body):
             if isinstance(node, ast.Absent):
                 self._check_absent(node)
             if isinstance(node, ast.Step | ast.Edge):
@@ -348,12 +190,12 @@ class _PatternNames(_Findings):
         parts: list[ast.Node] = [d.guard for d in self.pattern.declarations]
         parts += [n for n in (self.pattern.returns, self.pattern.order) if n is not None]
         parts += [n for n in (self.pattern.window, self.pattern.body) if n is not None]
-        return ast.steps_of(self.pattern.body).union(*(_names(part) for part in parts))
+        return steps_of(self.pattern.body).union(*(names_in(part) for part in parts))
 
     def _check_use(self) -> None:
         mentioned = self._mentioned()
         self.shared.used |= mentioned
-        body = ast.steps_of(self.pattern.body)
+        body = steps_of(self.pattern.body)
         for declaration in self.pattern.declarations:
             name = declaration.name
             if isinstance(declaration, ast.StepDecl) and name not in body:
@@ -398,8 +240,8 @@ class _PatternNames(_Findings):
         if self.pattern.deployment is not None:
             return
         todo = [d.guard for d in self.pattern.declarations]
-        todo += [n.guard for n in ast.walk(self.pattern.body) if isinstance(n, ast.Absent)]
-        named = ast.steps_of(self.pattern.body).union(*(_names(guard) for guard in todo))
+        todo += [n.guard for n in walk(self.pattern.body) if isinstance(n, ast.Absent)]
+        named = steps_of(self.pattern.body).union(*(names_in(guard) for guard in todo))
         seen: set[str] = set()
         while named - seen:
             name = min(named - seen)
@@ -407,8 +249,8 @@ class _PatternNames(_Findings):
             declaration = self.names.get(name)
             if isinstance(declaration, ast.EventDecl):
                 todo.append(declaration.guard)
-                named |= _names(declaration.guard)
-        for node in (n for guard in todo for n in ast.walk(guard)):
+                named |= names_in(declaration.guard)
+        for node in (n for guard in todo for n in walk(guard)):
             if isinstance(node, ast.Localhost):
                 self.error(
                     "K111", "`localhost` has no meaning without a copy for each node",
@@ -419,7 +261,7 @@ class _PatternNames(_Findings):
         returns = self.pattern.returns
         if returns is None:
             return
-        body = ast.steps_of(self.pattern.body)
+        body = steps_of(self.pattern.body)
         always = sorted(in_every_word(self.pattern.body) & set(self.names))
         for item in returns.items:
             self.guard(item.value, self.names, self.shared.registered)
@@ -450,10 +292,10 @@ class _PatternNames(_Findings):
 
 
 def _check_event(
-    findings: _Findings, event: ast.EventDecl, names: Mapping[str, _Declaration]
+    findings: NameFindings, event: ast.EventDecl, names: Mapping[str, Declaration]
 ) -> None:
     """Report what an event declaration cannot read: it is about a single event, not a run."""
-    for node in ast.walk(event.guard):
+    for node in walk(event.guard):
         if isinstance(node, ast.Causal | ast.Conc):
             operator = type(node).__name__
             step = f"{'After' if operator == 'Causal' else 'Beside'}{event.name}"
@@ -472,17 +314,17 @@ def _check_event(
 
 
 def _check_cycles(
-    findings: _Findings, events: tuple[ast.EventDecl, ...], names: Mapping[str, _Declaration]
+    findings: NameFindings, events: tuple[ast.EventDecl, ...], names: Mapping[str, Declaration]
 ) -> None:
     """Report the events that are defined in terms of themselves."""
     for event in events:
-        todo, seen = [*_names(event.guard)], set[str]()
+        todo, seen = [*names_in(event.guard)], set[str]()
         while todo:
             name = todo.pop()
             known = names.get(name)
             if name not in seen and isinstance(known, ast.EventDecl):
                 seen.add(name)
-                todo.extend(_names(known.guard))
+                todo.extend(names_in(known.guard))
         if event.name in seen:
             findings.error(
                 "K116", f"the event `{event.name}` is defined by itself", event.span,
@@ -493,50 +335,9 @@ def _check_cycles(
 # --- small things ---
 
 
-def _names(node: ast.Node) -> set[str]:
-    """Return the declared things that a guard, a value or a body may mention."""
-    names = set()
-    for part in ast.walk(node):
-        match part:
-            case ast.Name(name=name) | ast.ParamRef(name=name):
-                names.add(name)
-            case ast.Reference(step=name) | ast.Causal(anchor=name) | ast.Conc(anchor=name):
-                names.add(name)
-    return names
-
-
 def _outside_references(node: ast.Node) -> Iterator[ast.Node]:
     """Yield a value and its parts, except for the parts of references."""
     yield node
     if not isinstance(node, ast.Reference):
-        for child in ast.children(node):
+        for child in children(node):
             yield from _outside_references(child)
-
-
-def _event_of(step: str, names: Mapping[str, _Declaration]) -> str:
-    """Return the event that a step is of, or a name that stands for it."""
-    seen: set[str] = set()
-    while step not in seen:
-        seen.add(step)
-        declared = names.get(step)
-        if isinstance(declared, ast.EventDecl):
-            return step
-        if not isinstance(declared, ast.StepDecl):
-            break
-        named = [n.name for n in ast.walk(declared.guard) if isinstance(n, ast.Name)]
-        step = named[0] if named else step
-    known = [name for name, d in names.items() if isinstance(d, ast.EventDecl)]
-    return known[0] if len(known) == 1 else "Event"
-
-
-def _params(names: Mapping[str, _Declaration]) -> dict[str, ast.ParamDecl]:
-    return {name: d for name, d in names.items() if isinstance(d, ast.ParamDecl)}
-
-
-def _what(node: _Declaration) -> str:
-    names = {ast.EventDecl: "event", ast.StepDecl: "step", ast.ParamDecl: "parameter"}
-    return names[type(node)]
-
-
-def _article(what: str) -> str:
-    return f"an {what}" if what[0] in "aeiou" else f"a {what}"

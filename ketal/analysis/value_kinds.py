@@ -15,6 +15,7 @@ from ketal.analysis.bodies import Finding
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.model import syntax as ast
 from ketal.model.guard_functions import FUNCTIONS, Kind
+from ketal.model.syntax_walks import walk
 
 Params = Mapping[str, ast.Literal | ast.Duration]
 
@@ -41,7 +42,7 @@ def guard_findings(
     node: ast.Node, params: Params, registered: Mapping[str, RegisteredGuard]
 ) -> Iterator[Finding]:
     """Yield the comparisons, operations and calls that can never be true."""
-    for part in ast.walk(node):
+    for part in walk(node):
         match part:
             case ast.Comparison():
                 yield from _comparison(part, params)

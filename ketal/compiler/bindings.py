@@ -16,6 +16,7 @@ from ketal.compiler.minterms import Theory
 from ketal.compiler.predicates import Atom, Formula
 from ketal.errors import Span
 from ketal.model import syntax
+from ketal.model.syntax_walks import references
 
 
 class Bindings:
@@ -51,15 +52,15 @@ class Bindings:
 
     def unbound_references(self, returns: syntax.Returns | None) -> Iterator[Finding]:
         """Yield each reference to a step that is unbound on some path."""
-        guards = [syntax.references(self.guards[name]) for name in self.steps]
-        nots = [syntax.references(guard) for guard in self.not_guards]
-        returned = [] if returns is None else syntax.references(returns)
-        asked = {r.step for references in (*guards, *nots, returned) for r in references}
+        guards = [references(self.guards[name]) for name in self.steps]
+        nots = [references(guard) for guard in self.not_guards]
+        returned = [] if returns is None else references(returns)
+        asked = {r.step for part in (*guards, *nots, returned) for r in part}
         bound = bound_before(self.positions, self._numbers(asked))
         missing: dict[str, Span | None] = {}
 
-        def need(references: list[syntax.Reference], have: frozenset[int] | None) -> None:
-            for reference in references:
+        def need(wanted: list[syntax.Reference], have: frozenset[int] | None) -> None:
+            for reference in wanted:
                 number = self.numbers.get(reference.step)
                 if have is not None and (number is None or number not in have):
                     missing.setdefault(reference.step, reference.span)

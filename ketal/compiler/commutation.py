@@ -30,6 +30,7 @@ from ketal.compiler.predicates import (
     variables,
 )
 from ketal.model import syntax
+from ketal.model.syntax_walks import walk
 from ketal.operators.topology.domain_order import gives_up
 
 SWAPS_MAX = 200_000
@@ -106,11 +107,21 @@ def ordered_clauses(pattern: syntax.Pattern) -> list[str]:
     """Return the clauses for which even a `find any` needs a release order."""
     counted = pattern.window is not None and isinstance(pattern.window.length, int)
     there = {
-        "`not`": any(isinstance(node, syntax.Absent) for node in syntax.walk(pattern.body)),
+        "`not`": any(isinstance(node, syntax.Absent) for node in walk(pattern.body)),
         "`limit`": pattern.limit is not None,
         "`within … events`": counted,
     }
     return [clause for clause, is_there in there.items() if is_there]
+
+
+def needs_no_order(pattern: syntax.Pattern) -> bool:
+    """Return whether the verdicts need no release order at all."""
+    return (
+        pattern.kind == "find"
+        and pattern.order.kind == "causal"
+        and pattern.strategy == "any"
+        and not ordered_clauses(pattern)
+    )
 
 
 def order_sensitivity(

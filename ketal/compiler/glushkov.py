@@ -21,6 +21,7 @@ from typing import Any
 from ketal.errors import PatternError, pattern_error
 from ketal.model import syntax
 from ketal.model.limits import Limits
+from ketal.model.syntax_walks import walk
 
 EDGES_PER_STATE_MAX = 64
 """Edges of the position automaton, as a multiple of `states_max`."""
@@ -245,7 +246,7 @@ def taken_before(positions: Positions, asked: frozenset[int]) -> list[frozenset[
 
 def anchored(node: syntax.Node) -> list[syntax.Causal | syntax.Conc]:
     """Return the causal operators in a guard."""
-    return [n for n in syntax.walk(node) if isinstance(n, syntax.Causal | syntax.Conc)]
+    return [n for n in walk(node) if isinstance(n, syntax.Causal | syntax.Conc)]
 
 
 def mirrors_possible(positions: Positions, classed: Sequence[int]) -> bool:

@@ -21,7 +21,13 @@ from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, LiveRegisters, Variant
 from ketal.compiler.bindings import Bindings
-from ketal.compiler.commutation import Sensitivity, ambiguities, order_sensitivity, ordered_clauses
+from ketal.compiler.commutation import (
+    Sensitivity,
+    ambiguities,
+    needs_no_order,
+    order_sensitivity,
+)
+from ketal.compiler.coverage import Coverage
 from ketal.compiler.dfa import Deterministic, Guards, determinise
 from ketal.compiler.glushkov import (
     Glushkov,
@@ -37,7 +43,6 @@ from ketal.compiler.predicates import (
     Formula,
     Lowering,
     conjunction,
-    constant_of,
     disjunction,
     registers,
     variables,
@@ -45,7 +50,7 @@ from ketal.compiler.predicates import (
 from ketal.errors import Diagnostic, PatternError, PatternText, Span
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.values import kind
+from ketal.model.syntax_walks import steps_of, walk
 from ketal.operators.order.release_options import nonsense
 from ketal.operators.topology.domain_order import domains_of
 
@@ -81,7 +86,7 @@ class _Compilation:
 
     def _declare_steps(self) -> None:
         """Assign numbers to the steps that the body uses, in declaration order."""
-        used = syntax.steps_of(self.pattern.body)
+        used = steps_of(self.pattern.body)
         guards: dict[str, syntax.Guard] = {}
         spans: dict[str, Span | None] = {}
         for decl in (*self.file.events, *self.pattern.declarations):
@@ -97,15 +102,15 @@ class _Compilation:
     def alphabet(self) -> tuple[str, ...]:
         """Return the names of the events that make the alphabet."""
         own = [d.name for d in self.pattern.events]
-        named = syntax.steps_of(self.pattern.body)
-        named |= {n.name for n in syntax.walk(self.pattern) if isinstance(n, syntax.Name)}
+        named = steps_of(self.pattern.body)
+        named |= {n.name for n in walk(self.pattern) if isinstance(n, syntax.Name)}
         return (*[d.name for d in self.file.events if d.name in named], *own)
 
     # the body
 
     def positions(self) -> tuple[Positions, dict[int, str] | None]:
         body = self.pattern.body
-        self.absents = [n for n in syntax.walk(body) if isinstance(n, syntax.Absent)]
+        self.absents = [n for n in walk(body) if isinstance(n, syntax.Absent)]
         distinct: dict[syntax.Guard, int] = {}
         for absent in self.absents:
             distinct.setdefault(absent.guard, len(distinct))
@@ -118,8 +123,8 @@ class _Compilation:
         return Glushkov(self.numbers, numbers, self.limits).build(body), None
 
     def compile(self, source: PatternText | None) -> CompiledPattern:
-        self._check_scope()
-        self._check_order()
+        self._add(_scope_findings(self.pattern))
+        self._add(_order_findings(self.pattern, self.limits))
         positions, labels = self.positions()
         bindings = Bindings(positions, self.steps, self.guards, self.not_guards)
         self._add(bindings.unbound_references(self.pattern.returns))
@@ -142,7 +147,9 @@ class _Compilation:
         alphabet = disjunction([self.lowering.lower(self.events[name]) for name in self.alphabet()])
         atoms = tuple(self.table.atoms)
         theory = Theory(atoms, self.limits)
-        self._check_covered(formulas, nots, alphabet, theory)
+        coverage = Coverage(self.lowering, theory, alphabet)
+        self._add(coverage.of_steps(self.guards, formulas, self.spans))
+        self._add(coverage.of_nots(self.not_guards, nots))
         self._add(bindings.impossible_relations(formulas, atoms, theory, self.spans))
         groups = self._groups(atoms)
         variants = sorted(
@@ -185,135 +192,9 @@ class _Compilation:
         )
         return self._finish(automaton, alphabet, theory, source)
 
-    def _check_scope(self) -> None:
-        """Refuse a partition key with the name that a copy's node has in the scope."""
-        for of in self.pattern.partition if self.pattern.deployment is not None else ():
-            if (of.name if isinstance(of, syntax.Field) else of.path[-1]) == "node":
-                self.report(
-                    "error",
-                    "K206",
-                    "two parts of the scope are called `node`",
-                    of.span,
-                    "each copy's scope names its node already: leave `node` out",
-                )
-
-    def _check_order(self) -> None:
-        """Refuse options that make no sense together; warn of what `total` cannot know."""
-        order = self.pattern.order
-        if (fault := nonsense(order)) is not None:
-            self.report("error", "K128", fault[0], order.span, fault[1])
-        if self.pattern.topology is not None:
-            try:
-                domains_of(self.pattern.topology, self.limits)
-            except PatternError as error:
-                for d in error.diagnostics:
-                    self.report("error", d.code, d.message, d.span, d.hint)
-        if self._order_free():
-            self._warn_of_no_wait(order)
-        elif order.total and order.nodes is None:
-            self.report(
-                "warning",
-                "K222",
-                "on a stream, `total` without `nodes` cannot know who is still to join",
-                order.span,
-                "declare `nodes = [...]`; a joiner's event whose place has passed is `late`",
-            )
-
-    def _order_free(self) -> bool:
-        """Return whether the verdicts need no release order at all."""
-        p = self.pattern
-        return (
-            p.kind == "find"
-            and p.order.kind == "causal"
-            and p.strategy == "any"
-            and not ordered_clauses(p)
-        )
-
-    def _warn_of_no_wait(self, order: syntax.Order) -> None:
-        """Warn of options of waiting in a pattern whose events never wait."""
-        waiting = {"total", "idle", "overflow"}
-        if order.total or order.idle is not None:
-            waiting.add("nodes")
-        void = [f"`{name}`" for name in order.given if name in waiting]
-        if void:
-            self.report(
-                "warning",
-                "K224",
-                f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
-                f"{'has' if len(void) == 1 else 'have'} no effect on what it finds",
-                order.span,
-                "write `order CausalOrder;`, with `gap` where it is to tell what is lost",
-            )
-
     def _refuse(self) -> None:
         if any(d.severity == "error" for d in self.diagnostics):
             raise PatternError([d for d in self.diagnostics if d.severity == "error"])
-
-    def _check_covered(
-        self, formulas: list[Formula], nots: list[Formula], alphabet: Formula, theory: Theory
-    ) -> None:
-        """Warn of a guard that no offered event can satisfy."""
-        for name, formula in zip(self.steps, formulas, strict=True):
-            if not theory.can_hold(formula):
-                span, hint = self._contradiction(self.guards[name], theory)
-                self.report(
-                    "error",
-                    "K203",
-                    f"no event can satisfy the step `{name}`",
-                    span or self.spans.get(name),
-                    hint,
-                )
-            elif not theory.can_hold(formula, alphabet):
-                self.report(
-                    "error",
-                    "K204",
-                    f"no declared event covers the step `{name}`: it would never be offered one",
-                    self.spans.get(name),
-                    "declare an `event` for what the step is to accept",
-                )
-        for guard, formula in zip(self.not_guards, nots, strict=True):
-            if not theory.can_hold(formula, alphabet):
-                self.report(
-                    "warning",
-                    "K205",
-                    "no declared event covers this `not`: it never bars anything",
-                    guard.span,
-                    "declare an `event` for what it speaks of",
-                )
-
-    def _contradiction(self, guard: syntax.Guard, theory: Theory) -> tuple[Span | None, str]:
-        """Return the part at fault in an unsatisfiable guard, where one part is, and why.
-
-        The place is None where parts contradict each other.
-        """
-        parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
-        never = [part for part in parts if not theory.can_hold(self.lowering.lower(part))]
-        kinds = next((kinds for part in never for kinds in self._mixed(part)), None)
-        if kinds is None:
-            return (never[0].span if never else None), "its conditions contradict each other"
-        return never[0].span, (
-            f"a list holds a {' and a '.join(kinds)}; a comparison of different kinds is unknown, "
-            "so no value is known to be none of them: write a list for each kind, "
-            '`!(x in [1]) || !(x in ["a"])`'
-        )
-
-    def _mixed(self, guard: syntax.Guard, positive: bool = True) -> Iterator[tuple[str, ...]]:
-        """Yield the kinds of each list of several kinds under a negated `in`."""
-        match guard:
-            case syntax.Name(name=name):
-                yield from self._mixed(self.events[name], positive)
-            case syntax.Not(operand=operand):
-                yield from self._mixed(operand, not positive)
-            case syntax.And(operands=operands) | syntax.Or(operands=operands):
-                for part in operands:
-                    yield from self._mixed(part, positive)
-            case syntax.Causal(guard=inner) | syntax.Conc(guard=inner):
-                yield from self._mixed(inner, positive)
-            case syntax.Membership(items=items) if not positive:
-                constants = [c for c in map(constant_of, items) if c is not None]
-                kinds = tuple(dict.fromkeys(map(kind, constants)))
-                if len(kinds) > 1:
-                    yield kinds
 
     def _groups(self, atoms: Sequence[Atom]) -> tuple[int, ...]:
         """Return each step's group: its register where one is kept, else anonymous."""
@@ -335,7 +216,7 @@ class _Compilation:
         window = p.window.length if p.window is not None else None
         window_us = window.microseconds if isinstance(window, syntax.Duration) else None
         window_events = window if isinstance(window, int) else None
-        order_free = self._order_free()
+        order_free = needs_no_order(p)
         sensitive = order_sensitivity(p, automaton, alphabet, theory, order_free)
         if sensitive is not None and not p.order.total:
             # Under `total` there is one order: nothing is left to depend on.
@@ -352,7 +233,7 @@ class _Compilation:
         called = {
             n.name
             for part in (p, *self.file.events)
-            for n in syntax.walk(part)
+            for n in walk(part)
             if isinstance(n, syntax.Function)
         }
         return CompiledPattern(
@@ -379,6 +260,52 @@ class _Compilation:
             limits=self.limits,
             source=source,
         )
+
+
+# --- scope and order ------------------------------------------------------------
+
+
+def _scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
+    """Yield each partition key with the name that a copy's node has in the scope."""
+    for of in pattern.partition if pattern.deployment is not None else ():
+        if (of.name if isinstance(of, syntax.Field) else of.path[-1]) == "node":
+            message = "two parts of the scope are called `node`"
+            hint = "each copy's scope names its node already: leave `node` out"
+            yield "K206", "error", message, of.span, hint
+
+
+def _order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
+    """Yield the options of an order that make no sense together, or have no effect."""
+    order = pattern.order
+    if (fault := nonsense(order)) is not None:
+        yield "K128", "error", fault[0], order.span, fault[1]
+    if pattern.topology is not None:
+        try:
+            domains_of(pattern.topology, limits)
+        except PatternError as error:
+            for d in error.diagnostics:
+                yield d.code, "error", d.message, d.span, d.hint
+    if needs_no_order(pattern):
+        yield from _options_without_effect(order)
+    elif order.total and order.nodes is None:
+        message = "on a stream, `total` without `nodes` cannot know who is still to join"
+        hint = "declare `nodes = [...]`; a joiner's event whose place has passed is `late`"
+        yield "K222", "warning", message, order.span, hint
+
+
+def _options_without_effect(order: syntax.Order) -> Iterator[Finding]:
+    """Yield the options of waiting, in a pattern whose events never wait."""
+    waiting = {"total", "idle", "overflow"}
+    if order.total or order.idle is not None:
+        waiting.add("nodes")
+    void = [f"`{name}`" for name in order.given if name in waiting]
+    if void:
+        message = (
+            f"a `find any` without `not` waits for no event, so {' and '.join(void)} "
+            f"{'has' if len(void) == 1 else 'have'} no effect on what it finds"
+        )
+        hint = "write `order CausalOrder;`, with `gap` where it is to tell what is lost"
+        yield "K224", "warning", message, order.span, hint
 
 
 def _remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str]:

@@ -20,6 +20,7 @@ from ketal.model.attributes import copied
 from ketal.model.event import Event
 from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
+from ketal.model.syntax_walks import children
 from ketal.model.values import (
     Key,
     argument_types,
@@ -248,7 +249,7 @@ def _sources(value: syntax.Node) -> set[str]:
             return {"run"}
         case syntax.Field() | syntax.Attribute():
             return {"event"}
-    return set[str]().union(*map(_sources, syntax.children(value)))
+    return set[str]().union(*map(_sources, children(value)))
 
 
 def compile_equality(

@@ -26,6 +26,7 @@ from ketal.errors import Span, pattern_error
 from ketal.model import syntax
 from ketal.model.guard_functions import FUNCTIONS, PREDICATES, Predicate
 from ketal.model.limits import Limits
+from ketal.model.syntax_walks import references, walk
 from ketal.model.values import Key, kind
 
 Formula = bool | tuple[Any, ...]
@@ -200,7 +201,7 @@ def _references(payload: tuple[Any, ...]) -> Iterator[syntax.Reference]:
     for part in payload:
         for node in part if isinstance(part, tuple) else (part,):
             if isinstance(node, syntax.Node):
-                yield from syntax.references(node)
+                yield from references(node)
 
 
 class Lowering:
@@ -330,7 +331,7 @@ class Lowering:
         """Return the calls that name types, whose absence `run` counts and reports."""
         calls: dict[syntax.Call, None] = {}
         for guard in guards:
-            for node in syntax.walk(guard):
+            for node in walk(guard):
                 if isinstance(node, syntax.Call) and (
                     node.result != "*" or node.arguments != ("..",)
                 ):

@@ -25,9 +25,10 @@ from ketal.engine.find.partial_matches import Live
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
+from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.values import keyed
-from ketal.model.verdicts import COUNTED, NO_SCOPE, FrozenMapping, ScopeKey
+from ketal.model.verdicts import COUNTED
 
 FindRun = ForwardFind | JoinFind
 

@@ -16,13 +16,12 @@ from ketal.engine.losses import NO_DOTS, Key, Losses, first
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, mapping_of
 from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.frozen_mapping import FrozenMapping, ScopeKey
 from ketal.model.verdicts import (
-    FrozenMapping,
     Incomplete,
     Match,
     Overflow,
     RunVerdict,
-    ScopeKey,
     TimedOut,
     Transition,
     Violation,

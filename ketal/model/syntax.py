@@ -11,8 +11,7 @@ to both orders, `{n,m}` to copies) is done by its readers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal as OneOf
 
@@ -490,33 +489,3 @@ class File(Node):
     patterns: tuple[Pattern, ...]
     events: tuple[EventDecl, ...] = ()
     params: tuple[ParamDecl, ...] = ()
-
-
-def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes that `node` is made of, in the order of the text."""
-    for item in fields(node):
-        if item.name == "span":
-            continue
-        value = getattr(node, item.name)
-        for child in value if isinstance(value, tuple) else (value,):
-            if isinstance(child, Node):
-                yield child
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """Yield `node` and every node below it, in the order of the text."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
-
-
-def references(node: Node) -> list[Reference]:
-    """Return the references to steps in a guard, a value or a `return`."""
-    return [n for n in walk(node) if isinstance(n, Reference)]
-
-
-def steps_of(body: Body) -> set[str]:
-    """Return the names of the steps of a body."""
-    return {n.name for n in walk(body) if isinstance(n, Step)} | {
-        n.step for n in walk(body) if isinstance(n, Edge)
-    }

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ketal.compiler.automaton import Automaton, CompiledPattern
 from ketal.errors import SettingError
 from ketal.model import syntax
+from ketal.model.syntax_walks import walk
 from ketal.pictures import svg, text_formats
 from ketal.pictures.graph_data import Graph, GraphEdge, GraphState, Way
 
@@ -101,9 +102,7 @@ class _GuardTexts:
         self.guards = dict(compiled.guards)
         self.guard_text = guard_text
         # The compiler numbers `not` guards as they stand in the body, equal ones once.
-        absent = [
-            n.guard for n in syntax.walk(compiled.pattern.body) if isinstance(n, syntax.Absent)
-        ]
+        absent = [n.guard for n in walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
         self.nots = tuple(map(self._absent, dict.fromkeys(absent)))
         assert len(self.nots) == len(self.automaton.nots), "a `not` guard is numbered otherwise"
 

@@ -22,6 +22,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
+from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 from ketal.operators.membership.incarnations import later_run
 from ketal.operators.membership.members import ATTRIBUTE, Membership
@@ -39,7 +40,7 @@ def reads_clocks(compiled: CompiledPattern) -> bool:
         compiled.causal
         or p.deployment is not None
         or compiled.strategy == "any"  # of mirror images, the first in canonical order
-        or any(isinstance(node, syntax.Causal | syntax.Conc) for node in syntax.walk(p))
+        or any(isinstance(node, syntax.Causal | syntax.Conc) for node in walk(p))
     )
 
 

@@ -36,16 +36,9 @@ from ketal.engine.pattern_run import PatternRun, one
 from ketal.errors import SettingError
 from ketal.model import syntax
 from ketal.model.event import Event, checked_log
+from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
-from ketal.model.verdicts import (
-    NO_SCOPE,
-    FrozenMapping,
-    Match,
-    Overflow,
-    RunVerdict,
-    ScopeKey,
-    Violation,
-)
+from ketal.model.verdicts import Match, Overflow, RunVerdict, Violation
 from ketal.operators.causal_order import canonical
 from ketal.program import Program, checked_program
 

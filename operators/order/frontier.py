@@ -126,7 +126,7 @@ class Frontier(ReleasePolicy):
         heapq.heappush(self._heap, (due, place))
 
     def _due(self, event: Event, time_us: int) -> int:
-        for node, counter in self.store.remembered(event).clock.items():
+        for node, counter in self._remembered(event).clock.items():
             times = self._times.get(node)
             if times is not None and (largest := times.largest(counter)) > time_us:
                 time_us = largest
@@ -151,7 +151,7 @@ class Frontier(ReleasePolicy):
             keys = [key for _, key in self._heap]
             self._heap = []
             self._restore_clocks(keys)
-            due_now = [self._place(key) for key in keys]
+            due_now = [self._place_now(key) for key in keys]
         elif watermark_us is not None:
             restored: set[tuple[str, int]] = set()
             while self._heap and self._heap[0][0] < watermark_us:
@@ -161,9 +161,9 @@ class Frontier(ReleasePolicy):
                 held = self._held(key)
                 due = self._due(held.event, held.time_us)
                 if due < watermark_us:
-                    due_now.append(self._place(key))
+                    due_now.append(self._place_now(key))
                 else:
-                    heapq.heappush(self._heap, (due, self._place(key)))
+                    heapq.heappush(self._heap, (due, self._place_now(key)))
         self._due_now = sorted(due_now, reverse=True)
 
     def _taken(self, key: Key) -> Held:
@@ -184,13 +184,13 @@ class Frontier(ReleasePolicy):
             later = self._due(held.event, held.time_us)
             if later <= due:
                 return self._taken(key)
-            heapq.heappush(self._heap, (later, self._place(key)))
+            heapq.heappush(self._heap, (later, self._place_now(key)))
 
     def _held(self, key: Key) -> Held:
         return self.store.nodes[key[1]].held[key[2]]
 
-    def _place(self, key: Key) -> Key:
-        return self.store.place(self._held(key).event)
+    def _place_now(self, key: Key) -> Key:
+        return self._place(self._held(key).event)
 
     def _restore_clocks(
         self, keys: Iterable[Key], restored: set[tuple[str, int]] | None = None

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.event import Dot, Event
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.node_progress import Held, NodeProgress
-from ketal.operators.order.step import Key, ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 
 
@@ -182,16 +181,6 @@ class HeldEvents:
         fresh.sort()
         return fresh
 
-    def missing_dots(self, count: int) -> list[Dot]:
-        """Return so many of the dots that hold events back; of a long hole its ends."""
-        step = ReleaseStep()
-        for node, progress in sorted(self.nodes.items()):
-            for first, last in progress.missing(progress.needed):
-                if len(step.gaps) >= count:
-                    break
-                step.declare_lost(node, first, last, count)
-        return step.gaps[:count]
-
     def waits_for(self, event: Event, found: dict[Dot, Dot | None]) -> Dot | None:
         """Return a missing dot that an event waits for, or that what it waits for waits for.
 
@@ -223,13 +212,3 @@ class HeldEvents:
         for dot in path:
             found[dot] = missing
         return missing
-
-    # --- clocks ---
-
-    def remembered(self, event: Event) -> Event:
-        """Return an event with its clock as far as it is known."""
-        return event if self.restorer is None else self.restorer.remembered(event)
-
-    def place(self, event: Event) -> Key:
-        """Return an event's place in the canonical order, as far as its clock is known."""
-        return canonical_key(self.remembered(event))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ketal.model.event import Dot, Event
+from ketal.model.event import Dot, Event, canonical_key
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince
@@ -102,3 +102,14 @@ class ReleasePolicy:
     def restore_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
         raise NotImplementedError
+
+    # --- clocks ---
+
+    def _remembered(self, event: Event) -> Event:
+        """Return an event with its clock as far as it is known."""
+        restorer = self.store.restorer
+        return event if restorer is None else restorer.remembered(event)
+
+    def _place(self, event: Event) -> Key:
+        """Return an event's place in the canonical order, as far as its clock is known."""
+        return canonical_key(self._remembered(event))

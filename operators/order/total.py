@@ -45,14 +45,14 @@ class Total(ReleasePolicy):
         self._parked: set[tuple[str, int]] = set()
 
     def _size(self, event: Event) -> int:
-        return sum(self.store.remembered(event).clock.values())
+        return sum(self._remembered(event).clock.values())
 
     # --- arrivals ---
 
     def passed(self, event: Event) -> bool:
         """Return whether the place of an event is before that of the last one released."""
         restorer = self.store.restorer
-        if self._last is None or self.store.place(event) >= self._last:
+        if self._last is None or self._place(event) >= self._last:
             return False
         if restorer is None or self.store.unsettled(event) is None:
             return True
@@ -65,7 +65,7 @@ class Total(ReleasePolicy):
         progress = store.node(event.node)
         before = progress.received, progress.placed, progress.clock_sum
         store.hold(store.arrival(event))
-        key = store.place(event)
+        key = self._place(event)
         if progress.placed != before[1] and self._bound is not None:
             self._bound = None if self._bound[1] == event.node else self._bound
         full = store.count > self.options.held_back_max and not self.options.gives_up
@@ -81,12 +81,12 @@ class Total(ReleasePolicy):
     def restore_held(self, held: Held) -> None:
         """Hold an event of a saved state."""
         self.store.hold(held)
-        heapq.heappush(self._heap, self.store.place(held.event))
+        heapq.heappush(self._heap, self._place(held.event))
 
     def wake(self, held: Held) -> None:
         """Put a parked event back into the order."""
         self._parked.discard(held.event.dot)
-        heapq.heappush(self._heap, self.store.place(held.event))
+        heapq.heappush(self._heap, self._place(held.event))
         self._bound = None
 
     def changed(self) -> None:

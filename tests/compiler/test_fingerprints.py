@@ -25,6 +25,7 @@ from ketal.compiler.automaton import (
 from ketal.compiler.predicates import Atom
 from ketal.grammar import parse
 from ketal.model import syntax
+from ketal.model.syntax_walks import walk
 from ketal.runtime.state.execution_state import _mark
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +69,7 @@ def hashed_nodes() -> list[syntax.Node]:
     for pattern in file.patterns:
         nodes += [pattern.order, pattern.deployment, *pattern.partition]
         nodes += [pattern.topology, pattern.returns]
-    nodes += [node for node in syntax.walk(file) if isinstance(node, syntax.Value)]
+    nodes += [node for node in walk(file) if isinstance(node, syntax.Value)]
     return [node for node in nodes if node is not None]
 
 
@@ -93,7 +94,7 @@ def test_the_fingerprints_of_all_examples_and_of_the_corpus_are_as_they_were() -
 
 
 def test_every_class_that_is_hashed_has_a_tag_of_its_own() -> None:
-    classes = {type(part) for node in hashed_nodes() for part in syntax.walk(node)}
+    classes = {type(part) for node in hashed_nodes() for part in walk(node)}
     assert set(NODE_TAGS) == classes | {Atom, Variant, LiveRegisters}
     assert len(set(NODE_TAGS.values())) == len(NODE_TAGS)
 

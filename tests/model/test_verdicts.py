@@ -20,16 +20,8 @@ import ketal
 from ketal import Dot, Event, Gap, Late, Limits, Match, Monitor, Overflow, Rejected, Transition
 from ketal.engine.scopes import Counts
 from ketal.model import verdicts
-from ketal.model.verdicts import (
-    COUNTED,
-    KINDS,
-    NO_SCOPE,
-    FrozenMapping,
-    PatternVerdict,
-    RunVerdict,
-    Verdict,
-    Violation,
-)
+from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
+from ketal.model.verdicts import COUNTED, KINDS, PatternVerdict, RunVerdict, Verdict, Violation
 from tests.cases import e, line, p
 from tests.runtime.test_monitor import samples
 

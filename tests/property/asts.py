@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ketal.analysis.bodies import nullable
 from ketal.model import syntax as ast
+from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 
 Kind = Literal["number", "string", "boolean"]
@@ -306,8 +307,8 @@ def _returns(draw: st.DrawFn, known: Known, body: ast.Body) -> ast.Returns:
     if draw(st.booleans()):
         return ast.Returns(count=True)
     taken = sorted(
-        {n.name for n in ast.walk(body) if isinstance(n, ast.Step)}
-        | {n.step for n in ast.walk(body) if isinstance(n, ast.Edge)}
+        {n.name for n in walk(body) if isinstance(n, ast.Step)}
+        | {n.step for n in walk(body) if isinstance(n, ast.Edge)}
     )
     own = _fields("string") | _fields("number") | attributes()
     value = st.builds(ast.Reference, st.sampled_from(taken), own) | _leaves("number", Known())

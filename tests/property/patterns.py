@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ketal.model import syntax as ast
+from ketal.model.syntax_walks import walk
 from tests.property.executions import TYPES
 
 FEATURES = frozenset(
@@ -209,7 +210,7 @@ class _Maker:
     def _used_params(
         self, pattern: ast.Pattern, shared: tuple[ast.EventDecl, ...]
     ) -> tuple[ast.ParamDecl, ...]:
-        nodes = [n for root in (pattern, *shared) for n in ast.walk(root)]
+        nodes = [n for root in (pattern, *shared) for n in walk(root)]
         return self.params if any(isinstance(n, ast.ParamRef) for n in nodes) else ()
 
     def _partition(self) -> tuple[ast.Attribute | ast.Field, ...]:

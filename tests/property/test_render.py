@@ -11,6 +11,7 @@ from ketal.analysis.name_resolution import resolve
 from ketal.grammar import format_text, parse, render, render_body, render_guard
 from ketal.grammar.reader import language
 from ketal.model import syntax as ast
+from ketal.model.syntax_walks import walk
 from tests.property.asts import files
 
 quick = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
@@ -36,7 +37,7 @@ def test_the_files_drawn_have_no_errors(file: ast.File) -> None:
 @quick
 @given(files(patterns_max=1))
 def test_guards_and_bodies_render_without_their_file(file: ast.File) -> None:
-    for node in ast.walk(file):
+    for node in walk(file):
         if isinstance(node, ast.StepDecl | ast.EventDecl):
             assert "\n" not in render_guard(node.guard)
     assert "\n" not in render_body(file.patterns[0].body)

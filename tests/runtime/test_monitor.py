@@ -38,7 +38,8 @@ from ketal import (
     Transition,
     Violation,
 )
-from ketal.model.verdicts import FrozenMapping, Gap
+from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.verdicts import Gap
 from tests.cases import CHAIN, FORK, e, line, p
 from tests.driven import Driven
 

@@ -1,0 +1,155 @@
+"""Literals, from lark's tokens: strings, numbers, durations, regular expressions.
+
+The one rule: a literal that is faulty is reported to `fault`, and another of its kind is
+returned for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, cast
+
+from lark import Token
+
+from ketal.errors import Span
+from ketal.grammar.parse_tree import Fault, ParseTree, span_of
+from ketal.model import syntax as ast
+from ketal.model.limits import Limits
+
+UNITS = {
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "S": "s", "m": "min",
+    "mins": "min", "minute": "min", "minutes": "min", "hour": "h", "hours": "h", "hr": "h",
+    "H": "h", "day": "d", "days": "d", "msec": "ms", "millis": "ms", "milliseconds": "ms",
+    "usec": "us", "micros": "us", "microseconds": "us", "nanos": "ns", "nanoseconds": "ns",
+}  # fmt: skip
+DIGITS_MAX = 309
+_NOT_IN_RE2 = "RE2 has no look-around and no backreferences"
+_REGEX_HINTS = {
+    "repetition size": "RE2 repeats up to 1000 times, and counts inside of counts multiply: "
+    "`(a{50}){40}` is 2000",
+    "repetition operator": "a repetition is repeated in parentheses: `(?:a{2}){3}`; "
+    "counts multiply, up to 1000",
+    "operator": _NOT_IN_RE2,
+    "escape": _NOT_IN_RE2,
+    "": "a special character is taken literally after `\\`",
+}
+"""A part of RE2's message → the hint; the first that fits."""
+
+
+class Literals:
+    """Reads literals, within the limits of regular expressions."""
+
+    def __init__(self, limits: Limits, fault: Fault) -> None:
+        self.limits = limits
+        self.fault = fault
+
+    def string(self, token: Token) -> str:
+        """Return the value of a string token."""
+        try:
+            text = cast(str, json.loads(str(token), strict=False))
+            text.encode()
+        except json.JSONDecodeError as error:
+            at = Span(
+                token.line or 1, (token.column or 1) + error.pos - 1,
+                token.line or 1, (token.column or 1) + error.pos + 1,
+            )  # fmt: skip
+            self.fault(
+                "K004", "this escape is not known in a string", at,
+                r'the escapes are \" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits',
+            )  # fmt: skip
+            return ""
+        except UnicodeEncodeError:
+            self.fault(
+                "K004", "half of a surrogate pair is no character", span_of(token),
+                "write both halves, or the character itself",
+            )  # fmt: skip
+            return ""
+        return text
+
+    def name_or_string(self, token: Token) -> str:
+        """Return a node's name, written bare or as a string."""
+        return self.string(token) if token.type == "STRING" else str(token)
+
+    def number(self, token: Token) -> int | float:
+        """Return the value of a number token."""
+        text = str(token)
+        whole = text.isdigit()
+        if len(text) <= DIGITS_MAX:
+            number = int(text) if whole else float(text)
+            if number != float("inf"):
+                return number
+        self._too_large(span_of(token))
+        return 0
+
+    def duration(self, tree: ParseTree) -> ast.Duration:
+        """Return a duration; an unknown unit is a fault."""
+        amount, unit = cast("tuple[Token, Token]", tree.children)
+        if unit not in ast.UNIT_NS:
+            meant = UNITS.get(str(unit))
+            hint = f"did you mean `{amount} {meant}`?" if meant else ""
+            self.fault(
+                "K005", f"`{unit}` is no unit of time", span_of(unit),
+                hint or "the units are ns, us, ms, s, min, h and d",
+            )  # fmt: skip
+            unit = Token("NAME", "s")
+        length = ast.Duration(self.number(amount), cast(Any, str(unit)), span=span_of(tree))
+        if length.seconds > sys.float_info.max:
+            self._too_large(span_of(tree))
+            return ast.Duration(0, "s")
+        return length
+
+    def _too_large(self, span: Span) -> None:
+        self.fault("K004", "this number is too large", span, "numbers end at 10^308")
+
+    def regex(self, token: Token) -> str:
+        """Return a regular expression, compiled once to see that it is one."""
+        text = str(token)[1:-1]
+        regex = _unescaped(text)
+        size = len(regex.encode("utf-8", "surrogatepass"))
+        if size > self.limits.regex_bytes_max:
+            self.fault(
+                "K003", f"this regular expression has {size} bytes; the limit regex_bytes_max "
+                f"is {self.limits.regex_bytes_max}", span_of(token),
+                "split it, or raise the limit with `--limit regex_bytes_max=N`",
+            )  # fmt: skip
+        elif reason := _regex_fault(regex, self.limits):
+            self.fault(
+                "K009", f"bad regular expression: {reason}", span_of(token),
+                next(hint for word, hint in _REGEX_HINTS.items() if word in reason),
+            )  # fmt: skip
+        return regex
+
+
+def _unescaped(text: str) -> str:
+    r"""Undo `\/`, which only serves to write a slash between slashes."""
+    parts = []
+    at = 0
+    while at < len(text):
+        width = 2 if text[at] == "\\" else 1
+        part = text[at : at + width]
+        parts.append("/" if part == "\\/" else part)
+        at += width
+    return "".join(parts)
+
+
+def _regex_fault(regex: str, limits: Limits) -> str:
+    """Return the fault of a regular expression, or an empty string."""
+    import re2
+
+    options = re2.Options()
+    options.max_mem = limits.regex_memory_max
+    options.log_errors = False
+    try:
+        re2.compile(regex, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        if "too large" in text:
+            return (
+                f"it needs more memory than the limit regex_memory_max, {limits.regex_memory_max}"
+            )
+        return text
+    except UnicodeEncodeError:
+        return "it holds half of a surrogate pair"
+    return ""

@@ -1,0 +1,45 @@
+"""What the builders of syntax ask of lark's tree: where a part stands, its subtrees, its word.
+
+The one rule: a tree that lark gave no place stands at the beginning of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from lark import Token, Tree
+
+from ketal.errors import Span
+from ketal.grammar.bare_names import nearest
+
+ParseTree: TypeAlias = Tree[Token]
+Fault: TypeAlias = Callable[..., None]
+"""Reports an error: its code, message, place and hint."""
+
+
+def span_of(item: ParseTree | Token) -> Span:
+    """Return where a token or a tree stands."""
+    at: Any = item.meta if isinstance(item, Tree) else item
+    if not hasattr(at, "line"):
+        return Span(1, 1, 1, 2)
+    return Span(at.line, at.column, at.end_line, at.end_column)
+
+
+def subtrees(tree: ParseTree) -> list[ParseTree]:
+    """Return the children that are no tokens."""
+    return [child for child in tree.children if isinstance(child, Tree)]
+
+
+def bare_word(tree: ParseTree) -> str | None:
+    """Return the word, where an expression is one."""
+    return str(tree.children[0]) if tree.data == "path" and len(tree.children) == 1 else None
+
+
+def report_unknown_word(fault: Fault, what: str, word: Token, choices: tuple[str, ...]) -> None:
+    """Report a word that is none of the choices, with the one that may have been meant."""
+    meant = nearest(word.lower(), {choice.lower() for choice in choices}, 0.6)
+    spelt = next((choice for choice in choices if choice.lower() == meant), None)
+    listed = ", ".join(f"`{choice}`" for choice in choices[:-1]) + f" or `{choices[-1]}`"
+    hint = f"did you mean `{spelt}`?" if spelt else f"write {listed}"
+    fault("K011", f"there is no {what} `{word}`", span_of(word), hint)

@@ -1,0 +1,228 @@
+"""The names that declarations bring in scope, and what guards and values make of them.
+
+The one rule: a name is judged by the declarations where it stands, and each fault is
+reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from ketal.analysis.bodies import Finding
+from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.analysis.statements import did_you_mean, unknown_param
+from ketal.analysis.value_kinds import guard_findings
+from ketal.errors import Diagnostic, Span
+from ketal.model import syntax as ast
+from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.syntax_walks import walk
+
+Declaration: TypeAlias = ast.EventDecl | ast.StepDecl | ast.ParamDecl
+
+
+class NameFindings:
+    """Collects findings under a pattern's name, each once."""
+
+    def __init__(self, diagnostics: list[Diagnostic], pattern: str = "") -> None:
+        self.found = diagnostics
+        self.name = pattern
+
+    def add(self, finding: Finding) -> None:
+        """Add a finding, unless it was added before."""
+        code, severity, message, span, hint = finding
+        diagnostic = Diagnostic(code, severity, message, span, hint, self.name)
+        if diagnostic not in self.found:
+            self.found.append(diagnostic)
+
+    def error(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
+        """Add an error."""
+        self.add((code, "error", message, span, hint))
+
+    def warn(self, code: str, message: str, span: Span | None, hint: str = "") -> None:
+        """Add a warning."""
+        self.add((code, "warning", message, span, hint))
+
+    def unreserved(self, what: str, name: str, span: Span | None) -> None:
+        """Check that a name is no word of the language."""
+        if name in ast.RESERVED:
+            self.error(
+                "K106", f"`{name}` is a word of the language and names no {what}", span,
+                "choose another name",
+            )  # fmt: skip
+
+    def declared(
+        self, declarations: list[Declaration], known: Mapping[str, Declaration]
+    ) -> dict[str, Declaration]:
+        """Check the names of declarations; return them with the ones known before."""
+        names = dict(known)
+        for node in declarations:
+            self.unreserved(declared_as(node), node.name, node.span)
+            if node.name in names:
+                first = names[node.name]
+                where = f" in line {first.span.line}" if first.span else ""
+                self.error(
+                    "K105", f"`{node.name}` is declared twice", node.span,
+                    f"it is {_article(declared_as(first))}{where}; events, steps and parameters "
+                    "share their names",
+                )  # fmt: skip
+            else:
+                names[node.name] = node
+        return names
+
+    def guard(
+        self, node: ast.Node, names: Mapping[str, Declaration],
+        registered: Mapping[str, RegisteredGuard],
+    ) -> None:  # fmt: skip
+        """Check every name and every kind in a guard or a value."""
+        events = {name for name, d in names.items() if isinstance(d, ast.EventDecl)}
+        params = params_among(names)
+        reported: set[int] = set()
+        for part in walk(node):
+            if isinstance(part, ast.Causal | ast.Conc) and self._anchor_first(part, names):
+                reported.add(id(part.guard))
+            match part:
+                case ast.Name() if id(part) in reported:
+                    pass
+                case ast.Name(name=name) if name not in events:
+                    self._unknown_event(part, events, names, registered)
+                case ast.Reference(step=step):
+                    self._known_step(step, part.span, names, part)
+                case ast.Causal(anchor=anchor) | ast.Conc(anchor=anchor):
+                    if anchor not in (ast.PRIOR, ast.ALL):
+                        self._known_step(anchor, part.anchor_span or part.span, names)
+                case ast.ParamRef(name=name) if name not in params:
+                    self.add(unknown_param(part, params))
+                case ast.Function(name=name) if name not in registered and name not in FUNCTIONS:
+                    self._unknown_guard(part, names, registered)
+        values = {name: declared.value for name, declared in params.items()}
+        for finding in guard_findings(node, values, registered):
+            self.add(finding)
+
+    def _anchor_first(self, node: ast.Causal | ast.Conc, names: Mapping[str, Declaration]) -> bool:
+        """Report `Causal(A)` with a step for the event; return whether it is such."""
+        inner = node.guard
+        if not isinstance(inner, ast.Name) or node.anchor != ast.PRIOR:
+            return False
+        if not isinstance(names.get(inner.name), ast.StepDecl):
+            return False
+        operator, event = type(node).__name__, _event_of(inner.name, names)
+        written = f"`{operator}({event}, {inner.name})`: the event, then its anchor"
+        if any(part is node for part in walk(names[inner.name])):
+            written = f"`{operator}({event})`: without an anchor it is the event taken before"
+        self.error(
+            "K101", f"`{inner.name}` is a step, and `{operator}` looks at an event first",
+            inner.span, f"write {written}",
+        )  # fmt: skip
+        return True
+
+    def _unknown_event(
+        self, node: ast.Name, events: set[str], names: Mapping[str, Declaration],
+        registered: Mapping[str, RegisteredGuard],
+    ) -> None:  # fmt: skip
+        name = node.name
+        if isinstance(names.get(name), ast.StepDecl):
+            self.error(
+                "K101", f"`{name}` is a step, and guards are made of events", node.span,
+                f"write `{_event_of(name, names)}`, the event that it is of; "
+                f"`{name}.attribute` is a value of its event",
+            )  # fmt: skip
+        elif isinstance(names.get(name), ast.ParamDecl):
+            self.error(
+                "K101", f"`{name}` is a parameter, not a guard", node.span,
+                f"write `{name} == true`",
+            )  # fmt: skip
+        elif name in registered:
+            self.error(
+                "K101", f"`{name}` is a registered guard and is called", node.span,
+                f"write `{name}(…)`",
+            )  # fmt: skip
+        else:
+            hint = did_you_mean(name, events) or (
+                f"declare `event {name} = …;`"
+                if name[:1].isupper()
+                else f"for a boolean attribute write `{name} == true`"
+            )
+            self.error("K101", f"there is no event `{name}`", node.span, hint)
+
+    def _known_step(
+        self, name: str, span: Span | None, names: Mapping[str, Declaration],
+        reference: ast.Reference | None = None,
+    ) -> None:  # fmt: skip
+        """Check the name of a step in a reference, or in an anchor."""
+        steps = {n for n, d in names.items() if not isinstance(d, ast.ParamDecl)}
+        if name in steps:
+            return
+        hint = did_you_mean(name, steps)
+        if reference is not None:
+            of = reference.of
+            rest = of.name if isinstance(of, ast.Field) else ".".join(of.path)
+            meant = hint.replace("`?", f".{rest}`? If not, an") or "an"
+            hint = f"{meant} attribute of that path is written `data.{name}.{rest}`"
+        self.error(
+            "K102", f"there is no step `{name}`", span,
+            hint or "an anchor is a step, `all` or `prior`",
+        )  # fmt: skip
+
+    def _unknown_guard(
+        self, node: ast.Function, names: Mapping[str, Declaration],
+        registered: Mapping[str, RegisteredGuard],
+    ) -> None:  # fmt: skip
+        name = node.name
+        if name in names:
+            what = _article(declared_as(names[name]))
+            self.error(
+                "K104", f"`{name}` is {what} and takes no arguments", node.span,
+                f"write `{name}`" if isinstance(names[name], ast.EventDecl) else "",
+            )  # fmt: skip
+            return
+        known = {"call", "Causal", "Conc", *FUNCTIONS, *registered}
+        hint = did_you_mean(name, known, 0.7)
+        self.error(
+            "K104", f"there is no guard `{name}`", node.span,
+            hint or "the language has no functions; add a guard with "
+            f'`ketal.register_guard("{name}", function, version="1")`',
+        )  # fmt: skip
+
+
+def names_in(node: ast.Node) -> set[str]:
+    """Return the declared things that a guard, a value or a body may mention."""
+    names = set()
+    for part in walk(node):
+        match part:
+            case ast.Name(name=name) | ast.ParamRef(name=name):
+                names.add(name)
+            case ast.Reference(step=name) | ast.Causal(anchor=name) | ast.Conc(anchor=name):
+                names.add(name)
+    return names
+
+
+def _event_of(step: str, names: Mapping[str, Declaration]) -> str:
+    """Return the event that a step is of, or a name that stands for it."""
+    seen: set[str] = set()
+    while step not in seen:
+        seen.add(step)
+        declared = names.get(step)
+        if isinstance(declared, ast.EventDecl):
+            return step
+        if not isinstance(declared, ast.StepDecl):
+            break
+        named = [n.name for n in walk(declared.guard) if isinstance(n, ast.Name)]
+        step = named[0] if named else step
+    known = [name for name, d in names.items() if isinstance(d, ast.EventDecl)]
+    return known[0] if len(known) == 1 else "Event"
+
+
+def params_among(names: Mapping[str, Declaration]) -> dict[str, ast.ParamDecl]:
+    """Return the parameters among declarations."""
+    return {name: d for name, d in names.items() if isinstance(d, ast.ParamDecl)}
+
+
+def declared_as(node: Declaration) -> str:
+    """Return what a name is declared as, in a word."""
+    names = {ast.EventDecl: "event", ast.StepDecl: "step", ast.ParamDecl: "parameter"}
+    return names[type(node)]
+
+
+def _article(what: str) -> str:
+    return f"an {what}" if what[0] in "aeiou" else f"a {what}"

@@ -1,0 +1,104 @@
+"""Scopes as they stand in verdicts: mappings that cannot be changed.
+
+The one rule: a mapping equals the dict of its items, where the values are of one kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import ItemsView, Iterator, KeysView, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from ketal.model.values import same
+
+ScopeKey = tuple[tuple[str, Any], ...]
+"""A scope: ((name, value), …), partition keys in their order, then `node`."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _packed(value: float) -> Any:
+    # JSON has no infinities: both would be null. No scope's value is a list.
+    return value if math.isfinite(value) else [repr(value)]
+
+
+class FrozenMapping(Mapping[str, Any]):
+    """A mapping that cannot be changed: equal to the dict of its items, and hashable.
+
+    Values of different kinds are not equal: `{"x": 1}` and `{"x": True}` are two
+    scopes.
+
+    Parameters
+    ----------
+    items : tuple of (str, value)
+        What it holds, in this order; the values are hashable.
+    """
+
+    __slots__ = ("_held", "_written")
+    _held: dict[str, Any]
+    _written: tuple[bytes, bytes] | None
+
+    def __init__(self, items: ScopeKey = ()) -> None:
+        _hold(self, dict(items))
+        _write(self, None)
+
+    def written(self) -> tuple[bytes, bytes]:
+        """Return it as a JSON object, and as the list of pairs that ids are made of."""
+        written = self._written
+        if written is None:
+            pairs = [
+                (name, _packed(value) if value.__class__ is float else value)
+                for name, value in self._held.items()
+            ]
+            written = _encode(self._held), _encode(pairs)
+            _write(self, written)
+        return written
+
+    def __getitem__(self, name: str) -> Any:
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names and values."""
+        return self._held.items()
+
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self._held.keys()
+
+    def copy(self) -> dict[str, Any]:
+        """Return a dict of the items."""
+        return self._held.copy()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return same(self._held, dict(other))
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._held.items()))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a FrozenMapping cannot be changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a FrozenMapping cannot be changed")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FrozenMapping, (tuple(self._held.items()),)
+
+    def __repr__(self) -> str:
+        return repr(self._held)
+
+
+_hold = FrozenMapping.__dict__["_held"].__set__
+_write = FrozenMapping.__dict__["_written"].__set__
+NO_SCOPE = FrozenMapping()
+"""The scope of a verdict where there is none."""
