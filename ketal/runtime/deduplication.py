@@ -47,7 +47,7 @@ class Tally:
 
 
 EVICTED_SHARE = 16
-"""Beyond `counters_max` counters beyond holes, one in so many of them is evicted."""
+"""Of more than `counters_max` counters beyond holes, one in so many is evicted at once."""
 
 NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
 SEEN, EVICTED = "seen", "evicted"

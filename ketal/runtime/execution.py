@@ -160,9 +160,7 @@ class Execution:
     def process(
         self, batch: Sequence[Item], place: Callable[[int], str] | None = None
     ) -> list[tuple[int, list[Verdict]]]:
-        """Take a batch, of one or of many; this is the only way in.
-
-        The verdicts are those of its items taken one by one.
+        """Take a batch; return the verdicts of its items, as if they were taken one by one.
 
         Parameters
         ----------

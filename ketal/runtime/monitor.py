@@ -106,7 +106,7 @@ class Monitor:
         return self._handled(self._execution.advance_time(watermark))
 
     def leave(self, node: str) -> list[Verdict]:
-        """Mark a node as gone, so that nothing waits for it; return what that releases."""
+        """Take the leave of a node, so that nothing waits for it; return what that releases."""
         return self.feed(Control("leave", node=node))
 
     def close(self) -> list[Verdict]:

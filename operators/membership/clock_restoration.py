@@ -124,7 +124,7 @@ class Restorer:
             self._incomplete = 0
 
     def restore(self, event: Event) -> Event:
-        """Return a released event with its clock restored; its closure is saved for later ones."""
+        """Return a released event with its clock restored; its closure is held for later ones."""
         node, counter = event.node, event.clock[event.node]
         missing = self._close(event)
         out = self.remembered(event)
@@ -149,7 +149,7 @@ class Restorer:
             self.doubtful += 1
 
     def so_far(self, event: Event) -> Event:
-        """Return the event with its clock restored from what arrived so far; save its closure.
+        """Return the event with its clock restored from what arrived so far; hold its closure.
 
         No entry is too high. What arrives later may raise it, until `restore`.
         """
@@ -184,7 +184,7 @@ class Restorer:
         return lacks and not self.memory.is_final(event.node, clock[event.node])
 
     def _close(self, event: Event) -> list[Dot]:
-        """Compute and save the closure of an event; return the direct causes that it lacks."""
+        """Compute and hold the closure of an event; return the direct causes that it lacks."""
         node, clock = event.node, event.clock
         counter = clock[node]
         self._cut = False

@@ -26,7 +26,7 @@ ATTRIBUTE = "incarnation"
 
 Status = Callable[[Event], str]
 """Returns what an event is, and admits nothing: `new`, `duplicate` (seen, same content),
-`contradiction` (seen, other content), or that it was seen and its content is not kept."""
+`contradiction` (seen, other content), or that it was seen and its content is evicted."""
 
 
 class Incarnations:
