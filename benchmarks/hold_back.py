@@ -23,7 +23,7 @@ from typing import Any
 import ketal
 from ketal.cli.run_command import COLLECT_AFTER
 from ketal.model.event import Event
-from ketal.operators.membership.members import Membership
+from ketal.operators.membership.members import MembershipStage
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
 
@@ -120,7 +120,7 @@ def shrunk(count: int) -> float:
     staying = [event for event in events[middle:] if event.node != "n0"]
     for event in staying:
         event.clock.pop("n0", None)
-    stage = Membership()
+    stage = MembershipStage()
     queue = HoldBackQueue(ReleaseOptions(policy="total", nodes=NAMES[1:]))
     queue.restore_clocks(stage.restorer)
     stage.leave("n0")

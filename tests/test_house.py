@@ -129,7 +129,7 @@ def test_no_module_bears_a_public_name() -> None:
 # --- one name, one thing ------------------------------------------------------
 
 # Packages that were not gone through yet; the oracle has names of its own.
-NOT_YET = ("ketal/engine", "ketal/runtime", "ketal/semantics.py", "operators/membership",
+NOT_YET = ("ketal/engine/find", "ketal/runtime/state/migration.py", "ketal/semantics.py",
            "streaming")  # fmt: skip
 
 

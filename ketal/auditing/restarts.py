@@ -28,7 +28,7 @@ from ketal.auditing.log_model import NONE, AuditedEvent, Everything, causal_orde
 from ketal.errors import EventError
 from ketal.model.event import Control, Event, content
 from ketal.model.limits import Limits
-from ketal.operators.membership.members import ATTRIBUTE, Membership
+from ketal.operators.membership.members import ATTRIBUTE, MembershipStage
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ def _renamed(
     limits: Limits,
 ) -> Restarts:
     """Return the events under the names that `ketal run` gives them."""
-    membership = Membership(limits, clocks_max=max(1, len(events)))
+    membership = MembershipStage(limits, clocks_max=max(1, len(events)))
     known: dict[tuple[str, int], bytes] = {}
 
     def status(event: Event) -> str:
@@ -209,7 +209,7 @@ def _event_of(runs: list[list[AuditedEvent]], counter: int) -> AuditedEvent | No
 
 
 def _named(
-    event: Event, membership: Membership, status: Callable[[Event], str]
+    event: Event, membership: MembershipStage, status: Callable[[Event], str]
 ) -> tuple[Event, list[str]]:
     """Return an event under its name, and the names of the entries that stay ambiguous."""
     names = membership.incarnations.names

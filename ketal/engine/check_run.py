@@ -105,7 +105,7 @@ class CheckRun:
         )
 
     def expected(self) -> tuple[str, ...]:
-        """Return the steps that could come next, in declaration order."""
+        """Return the steps that the automaton allows next, in declaration order."""
         return self.machine.automaton.expected(self.states())
 
     def _refuse(self, seen: Seen) -> Refused:

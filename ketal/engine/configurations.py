@@ -1,4 +1,4 @@
-"""Configurations: the values that a run goes through.
+"""Configurations: the states of a run, as values.
 
 A configuration is a value: a state of the automaton and its live registers (Kaminski and
 Francez, "Finite-memory automata", 1994). What an event makes of it is in
@@ -17,7 +17,7 @@ from ketal.operators.history import History
 
 
 class Known(NamedTuple):
-    """What certain events know together, all of them before some event.
+    """The joint past of certain events, all of them before some event.
 
     `own` is the last counter of each node among them, `others` the join of what
     their clocks say of other nodes than their own.
@@ -27,7 +27,7 @@ class Known(NamedTuple):
     others: dict[str, int]
 
     def after(self, seen: Seen) -> bool:
-        """Return whether one of them comes after `seen`."""
+        """Return whether one of them is after `seen`."""
         node, counter = seen.node, seen.counter
         return self.own.get(node, 0) > counter or self.others.get(node, 0) >= counter
 
@@ -60,7 +60,7 @@ class Seen:
 
     @property
     def known(self) -> dict[int, Known]:
-        """What has been learned of the events before it that break a `not`, by its number."""
+        """The joint past of the events before it that break a `not`, by its number; a cache."""
         if self._known is None:
             self._known = {}
         return self._known

@@ -1,4 +1,4 @@
-"""The copies of a pattern, one for each node under `at every node`, and what each knows.
+"""The copies of a pattern, one for each node under `at every node`, and what each learned of.
 
 A copy is offered an event of another node when its own node learns of it: with the first event
 of the node that has it in its past. Until all copies have learned of an event it is held here.
@@ -88,7 +88,7 @@ class Copies(dict[str, Copy]):
 
     def unlearned(self) -> list[Unlearned]:
         """Return the events that are held, in the order offered."""
-        return sorted((u for line in self._unlearned.values() for u in line.values()), key=_number)
+        return sorted((u for held in self._unlearned.values() for u in held.values()), key=_number)
 
     def learn(self, event: Event) -> list[Unlearned]:
         """Return what the copy of an event's node is to be offered before it, in the order offered.
@@ -113,13 +113,13 @@ class Copies(dict[str, Copy]):
             if other == node or counter <= before:
                 continue
             known[other] = counter
-            line = self._unlearned.get(other)
-            if not line:
+            held = self._unlearned.get(other)
+            if not held:
                 continue
-            if counter - before <= len(line):
-                learned += [line[c] for c in range(before + 1, counter + 1) if c in line]
+            if counter - before <= len(held):
+                learned += [held[c] for c in range(before + 1, counter + 1) if c in held]
             else:
-                learned += [u for c, u in line.items() if before < c <= counter]
+                learned += [u for c, u in held.items() if before < c <= counter]
         learned.sort(key=_number)
         return learned
 
@@ -152,8 +152,8 @@ class Copies(dict[str, Copy]):
         """
         evicted = None
         if self._count >= self._max:
-            line = max(self._unlearned.values(), key=len)
-            evicted = line.pop(next(iter(line))).event
+            held = max(self._unlearned.values(), key=len)
+            evicted = held.pop(next(iter(held))).event
             self._count -= 1
         self._put(Unlearned(event, mask, self.offered))
         return evicted
@@ -185,10 +185,10 @@ class Copies(dict[str, Copy]):
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""
-        held = [u for line in self._unlearned.values() for u in line.values()]
-        assert self._count == len(held) <= self._max
-        for node, line in self._unlearned.items():
-            assert all((node, c) == u.event.dot for c, u in line.items())
+        unlearned = [u for held in self._unlearned.values() for u in held.values()]
+        assert self._count == len(unlearned) <= self._max
+        for node, held in self._unlearned.items():
+            assert all((node, c) == u.event.dot for c, u in held.items())
         numbers = [u.number for u in self.unlearned()]
         assert len(set(numbers)) == len(numbers)
         assert not numbers or numbers[-1] <= self.offered
@@ -196,7 +196,7 @@ class Copies(dict[str, Copy]):
 
 
 class EarliestAfter:
-    """The earliest time among a node's events that come after a counter.
+    """The earliest time among a node's events of counters above a given one.
 
     Only an event with no earlier one after it can be the answer; only those are held, so
     their times rise with their counters.

@@ -1,8 +1,8 @@
 """What a pattern's runs were not offered, and what that makes uncertain.
 
 An event is *missed* that was declared lost, was late or was refused. Of a lost one only the
-dot is known, so it may have belonged to any scope; one that was late or refused says itself
-to which scope it belongs, or to none. So a scope's verdicts are uncertain for the sake of the
+dot is known, so it may have belonged to any scope; of one that was late or refused the
+scope is known, or that it has none. So a scope's verdicts are uncertain for the sake of the
 same events whether all scopes are judged by one, or each in a part of its own.
 
 The rule, in two sentences. A match is uncertain if an event that is missed, and may be of its
@@ -11,10 +11,10 @@ between them; so is a violation, of which all that its scope was offered counts.
 vain is uncertain if any event is missed that may be of its scope, and where there is one order
 may have stood before the end.
 
-At most `most` events are remembered by name, and of each node the lowest counter of those that
+At most `most` events are held by their dots, and of each node the lowest counter of those that
 are evicted, which stands for all of them in every scope.
 
-The one rule: each event that is remembered is in the set of its scope, in that of all scopes,
+The one rule: each event that is held is in the set of its scope, in that of all scopes,
 or of no scope; what is known of its place is in the order of places, once.
 """
 
@@ -34,7 +34,7 @@ from ketal.model.values import keyed
 Key = tuple[int, str, int]
 """A place in canonical order."""
 ScopeName = tuple[Any, ...]
-"""What tells a scope from others, its values as `keyed` has them."""
+"""The values of a scope's key, as `keyed` has them."""
 NAMED_MAX = 100
 """So many events a verdict names at most that it depends on."""
 NO_DOTS: tuple[Dot, ...] = ()
@@ -48,7 +48,7 @@ class Losses:
     Parameters
     ----------
     most : int
-        How many are remembered.
+        How many are held.
     placed : bool
         Whether there is one order, in which a missed event has a place.
     past_matters : bool
@@ -59,7 +59,8 @@ class Losses:
     some : bool
         Whether any event was missed so far.
     awaited : callable, or None
-        Gives the dots that a stream knows of and has not seen, where runs wait for none of them.
+        Returns the dots in the pasts of a stream's events that have not arrived, where runs wait
+        for none of them.
     """
 
     __slots__ = (
@@ -95,7 +96,7 @@ class Losses:
     # --- what is missed ---
 
     def lost(self, dot: Dot, low: Key | None = None) -> int:
-        """Take a dot of which nothing is known but, perhaps, a place that it does not come before.
+        """Mark a dot as lost, of which at most a place is known that it is not before.
 
         Returns
         -------
@@ -109,7 +110,7 @@ class Losses:
         return self._bounded()
 
     def passed(self, event: Event, scope: ScopeName | None) -> int:
-        """Take an event that is not offered, of a scope, of none or (`ANY`) perhaps of several."""
+        """Mark an event as missed: of a scope, of none, or (`ANY`) of any."""
         if self.placed:
             place = canonical_key(event)
             self._place(event.dot, place, place)
@@ -118,7 +119,7 @@ class Losses:
         return self._bounded()
 
     def drop(self, dot: Dot) -> None:
-        """Remove an event that came again; what stands for those that are evicted stays."""
+        """Remove the mark of an event that arrived after all; the evicted ones stay marked."""
         self._remove(dot)
         self._displace(dot)
 
@@ -143,7 +144,7 @@ class Losses:
                 del self._by_scope[scope]
 
     def _bounded(self) -> int:
-        """Forget the oldest of too many."""
+        """Evict the oldest beyond `most`; return how many."""
         count = 0
         while len(self._scopes) > self.most:
             dot = next(iter(self._scopes))
@@ -156,7 +157,7 @@ class Losses:
     # --- where it stood ---
 
     def _place(self, dot: Dot, low: Key, high: Key | None) -> None:
-        """Remember between which places a dot stood; beyond the limit one place for several."""
+        """Record between which places a dot stood; beyond the limit one place for several."""
         self._displace(dot)
         self._places[dot] = low, high
         if high is not None:
@@ -254,7 +255,7 @@ class Losses:
         return [rows, dict(self._evicted), places, self._merged, self.past_matters]
 
     def load(self, value: Any) -> int:
-        """Put what `save` gave into a fresh object; return how many a smaller limit evicts."""
+        """Put what `save` returned into a fresh object; return how many a smaller limit evicts."""
         rows, self._evicted, places, merged, self.past_matters = value
         self.some = bool(rows or self._evicted or places or merged)
         for dot, saved in rows:

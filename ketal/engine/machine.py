@@ -56,11 +56,11 @@ class SubPlan:
 
     def targets(self, bits: int) -> Targets:
         """Return where the event leads, given the truth of `variables`."""
-        found = self._by_bits.get(bits)
-        if found is None:
+        cached = self._by_bits.get(bits)
+        if cached is None:
             held = frozenset(v for v, f in self._residual if evaluate(f, bits))
-            found = self._by_bits[bits] = self._resolve(held) if held else ()
-        return found
+            cached = self._by_bits[bits] = self._resolve(held) if held else ()
+        return cached
 
 
 class Plan(NamedTuple):
@@ -103,7 +103,7 @@ NO_NOTS = NotPlan((), None)
 
 
 class Decided(dict[tuple[int, int], tuple[Configuration, ...] | None]):
-    """What `step` comes to where the mask alone decides it, by (state, mask), as it is met.
+    """What `step` returns where the mask alone decides it, by (state, mask), computed once.
 
     Parameters
     ----------
@@ -251,12 +251,12 @@ class Machine:
     def refusal(self, states: tuple[int, ...], mask: int) -> tuple[tuple[str, ...], str, bool]:
         """Return the steps expected, these as a text, and whether relations alone refuse."""
         at = (states, mask)
-        found = self._refusals.get(at)
-        if found is None:
+        cached = self._refusals.get(at)
+        if cached is None:
             if len(self._refusals) >= PLANS_MAX:
                 self._refusals.clear()
-            found = self._refusals[at] = self._make_refusal(states, mask)
-        return found
+            cached = self._refusals[at] = self._make_refusal(states, mask)
+        return cached
 
     def _make_refusal(
         self, states: tuple[int, ...], mask: int
@@ -296,12 +296,12 @@ class Machine:
     def not_plan(self, state: int, mask: int) -> NotPlan:
         """Return the `not` guards of a state that an event with this mask may break."""
         at = (state, mask)
-        found = self._not_plans.get(at)
-        if found is None:
+        cached = self._not_plans.get(at)
+        if cached is None:
             if len(self._not_plans) >= PLANS_MAX:
                 self._not_plans.clear()
-            found = self._not_plans[at] = self._make_not_plan(state, mask)
-        return found
+            cached = self._not_plans[at] = self._make_not_plan(state, mask)
+        return cached
 
     def _make_not_plan(self, state: int, mask: int) -> NotPlan:
         met = [(n, self.breaks(n, mask)) for n in self.pending[state]]
@@ -313,16 +313,16 @@ class Machine:
     def breaks(self, number: int, mask: int) -> Formula:
         """Return what is left to decide of whether an event with this mask breaks a `not`."""
         at = (number, mask)
-        found = self._breaks.get(at)
-        if found is None:
+        cached = self._breaks.get(at)
+        if cached is None:
             if len(self._breaks) >= PLANS_MAX:
                 self._breaks.clear()
             known = self.local(mask)
             if not self.arrival:
-                # Only what comes after the prior event breaks a `not`.
+                # Only what is after the prior event breaks a `not`.
                 known |= self.relations.known(before=True, concurrent=False)
-            found = self._breaks[at] = simplify(self.automaton.nots[number], known)
-        return found
+            cached = self._breaks[at] = simplify(self.automaton.nots[number], known)
+        return cached
 
     def holds(self, formula: Formula, configuration: Configuration, seen: Seen) -> bool:
         """Return whether what the mask left to decide of a guard holds of an event."""

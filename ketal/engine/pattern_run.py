@@ -20,7 +20,7 @@ from ketal.engine.find.partial_matches import Findings
 from ketal.engine.losses import ANY, Key, Losses, ScopeName, joined
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, Scopes
-from ketal.engine.verdicts import Verdicts
+from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.event import Dot, Event, canonical_key
 from ketal.model.limits import Limits
 from ketal.model.values import keyed
@@ -65,7 +65,7 @@ class PatternRun:
     Attributes
     ----------
     counts : Counts
-        What the runs came to.
+        How many matches, violations and other outcomes the runs had.
     scopes : Scopes
         The live scopes.
     copies : Copies or None
@@ -105,7 +105,7 @@ class PatternRun:
         self.copies = None
         if deployment is not None:
             self.copies = Copies(deployment, limits, timed=self._window_us is not None)
-        self._verdicts = Verdicts(
+        self._verdicts = VerdictBuilder(
             machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
         )
         self._mask = machine.compiled.mask
@@ -233,7 +233,7 @@ class PatternRun:
         dot : Dot
             What is missed; nothing else is known of it.
         low : Key or None
-            A place of canonical order that it does not come before; None: not known.
+            A place of canonical order that it is not before; None: not known.
         """
         self.counts.marks_forgotten += self.losses.lost(dot, low)
 
@@ -247,7 +247,7 @@ class PatternRun:
         self.counts.marks_forgotten += self.losses.passed(event, scope)
 
     def unmiss(self, dot: Dot) -> None:
-        """Take an event that was missed and came again as not missed."""
+        """Remove the loss mark of an event that arrived after all."""
         self.losses.drop(dot)
 
     # --- time and the end ---
@@ -265,7 +265,7 @@ class PatternRun:
             scopes.mark_dirty(scope)
             passed_us, node = watermark_us, None
             if copies is not None and not copies.everything:
-                # A node learns of events after they came: for its copy they have not passed.
+                # A node learns of events after their release: for its copy they have not passed.
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
             run.advance(passed_us, findings := Findings())

@@ -35,7 +35,7 @@ FindRun = ForwardFind | JoinFind
 
 @dataclass(slots=True)
 class Counts:
-    """What a pattern's runs came to."""
+    """How many matches, violations and other outcomes a pattern's runs had."""
 
     matches: int = 0
     violations: int = 0
@@ -82,7 +82,7 @@ class Counts:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One scope: its name, its run, and what the run does not know of itself.
+    """One scope: its name, its run, and the run's state that needs the scope.
 
     Attributes
     ----------
@@ -225,9 +225,9 @@ class Scopes(dict[ScopeName, Scope]):
         return scope
 
     def remove_if_over(self, scope: Scope) -> bool:
-        """Remove a scope that is over, where those go; return whether it was removed.
+        """Remove a scope that is over, if `removes`; return whether it was removed.
 
-        Keys come and go without end (orders, requests): what is over takes no room.
+        New keys appear without end (orders, requests): what is over takes no room.
         """
         if not (self.removes and scope.is_over()):
             return False
@@ -287,7 +287,7 @@ class Scopes(dict[ScopeName, Scope]):
     # --- state ---
 
     def load(self, value: Any) -> None:
-        """Put back the scope that `Scope.save` gave; they come in the order of their numbers."""
+        """Load the scope that `Scope.save` returned; call it in the order of their numbers."""
         key, number, offered, past, reported, timer, run, rows = value
         named = tuple([(attribute, value) for attribute, value in key])
         scope = self._put(tuple([keyed(value) for _, value in named]), named, number)
@@ -297,7 +297,7 @@ class Scopes(dict[ScopeName, Scope]):
         self._load_timer(scope, *timer)
 
     def copy_in(self, other: Scope) -> None:
-        """Put in a copy of a scope of another run of the pattern; both go on by themselves."""
+        """Add a copy of a scope of another run of the pattern; neither changes the other."""
         scope = self._put(other.name, other.key, other.number)
         scope.offered, scope.past, scope.reported = other.offered, other.past, other.reported
         seens = SeenTable()

@@ -46,17 +46,17 @@ class Counters:
         Chunk `n` has the bits of the `SPAN` counters from `n * SPAN` on.
     count : int
         How many there are above `upto`.
-    changed : set of int, or None
+    dirty : set of int, or None
         The dirty chunks, dropped ones too; None without `tracking`.
     """
 
-    __slots__ = ("_lowest", "changed", "chunks", "count")
+    __slots__ = ("_lowest", "chunks", "count", "dirty")
 
     def __init__(self, *, tracking: bool) -> None:
         self.chunks: dict[int, int] = {}
         self._lowest = 0  # No chunk has a number below it.
         self.count = 0
-        self.changed: set[int] | None = set() if tracking else None
+        self.dirty: set[int] | None = set() if tracking else None
 
     def __contains__(self, counter: Any) -> bool:
         return bool(self.chunks.get(counter // SPAN, 0) & _BIT[counter % SPAN])
@@ -74,8 +74,8 @@ class Counters:
             self._begin(number)
         self.chunks[number] |= _BIT[counter % SPAN]
         self.count += 1
-        if self.changed is not None:
-            self.changed.add(number)
+        if self.dirty is not None:
+            self.dirty.add(number)
 
     def _begin(self, number: int) -> None:
         """Add an empty chunk."""
@@ -158,8 +158,8 @@ class Counters:
             gone.append(number)
         for number in gone:
             del self.chunks[number]
-            if self.changed is not None:
-                self.changed.add(number)
+            if self.dirty is not None:
+                self.dirty.add(number)
 
     def packed(self, number: int, upto: int) -> bytes | None:
         """Return the bits of a chunk that are above a counter; None if there are none."""

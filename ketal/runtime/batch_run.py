@@ -31,7 +31,7 @@ class Verdicts:
 
     Iterating does the work; leaving off early leaves the summary so far. To
     show one, in a notebook or by `repr`, does no work and takes no verdict: it
-    says whether the log has been judged, and what came of it.
+    shows whether the log has been judged, and the counts.
     """
 
     def __init__(self, judge: _Judge) -> None:
@@ -52,7 +52,7 @@ class Verdicts:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The summary of INTERFACE, of what has been read so far."""
+        """The summary of what has been read so far, as `ketal run` prints it."""
         return self._judge.summary()
 
     def to_pandas(self) -> Any:
@@ -176,7 +176,7 @@ def run(
     listing : bool
         Whether verdicts are wanted, or the summary only.
     trace : bool
-        Whether to say every transition.
+        Whether to report every transition.
     limits : Limits, optional
         Other limits than those the program was compiled with.
 

@@ -2,9 +2,9 @@
 
 An event is new, a duplicate (same dot, same content: dropped and counted), a
 contradiction (same dot, other content: rejected), late, or refused because a
-limit was reached. The counters of a node that were seen are kept exactly and
-compactly; the content of the last `dots_max` events is kept to tell a
-duplicate from a contradiction (`ketal.runtime.seen_digests`). Beyond that, a known dot
+limit was reached. The counters of a node that were seen are held exactly and
+compactly; the content of the last `dots_max` events is held to distinguish a
+duplicate from a contradiction (`ketal.runtime.seen_digests`). An older dot that was seen
 counts as a duplicate.
 
 The one rule: `read` is the sum of the other counts.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ketal.model import counter_sets as counters
+from ketal.model import counter_sets
 from ketal.model.counter_sets import Counters
 from ketal.model.event import Event, content, digest
 from ketal.model.limits import Limits
@@ -26,7 +26,7 @@ from ketal.runtime.seen_digests import Contents, Row
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the records read; `read` is the sum of the others."""
+    """Counts of the records read, by their outcome; `read` is the sum of the others."""
 
     accepted: int = 0
     duplicates: int = 0
@@ -46,33 +46,44 @@ class Tally:
         return {"read": sum(counts.values()), **counts}
 
 
-GIVEN_UP_SHARE = 16
-"""Where more counters are beyond holes than are kept, one in so many of them is given up."""
+EVICTED_SHARE = 16
+"""Of more than `counters_max` counters beyond holes, one in so many is evicted at once."""
 
 NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
-SEEN, FORGOTTEN = "seen", "forgotten"
+SEEN, EVICTED = "seen", "evicted"
 """What an event is (`Intake.status`)."""
 
 NONE_BEYOND = Counters(tracking=False)
 
 
 class Intake:
-    """The dots that were seen, and the contents of the last of them.
+    """Deduplicates events: the dots that were seen, and the contents of the last of them.
 
     Parameters
     ----------
     limits : Limits
-        `dots_max` contents and `counters_max` counters out of order are kept.
+        `dots_max` contents are held, and `counters_max` counters beyond holes.
     contents_max : int, optional
         More contents than `dots_max`, where all events are in memory anyway.
+
+    Attributes
+    ----------
+    upto : dict of str to int
+        Of each node the counter up to which all were seen, or are evicted.
+    beyond : dict of str to Counters
+        Of each node the counters seen beyond a hole.
+    evicted : dict of str to int
+        Of each node the counter up to which holes were closed without their events.
+    contents : Contents
+        The contents of the last events.
     """
 
     def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
         self.counters_max = limits.counters_max
         self.upto: dict[str, int] = {}
         self.beyond: dict[str, Counters] = {}
-        self.tracking = False  # whether changed chunks of counters are marked dirty
-        self.forgotten: dict[str, int] = {}
+        self.tracking = False  # whether chunks of counters are marked dirty
+        self.evicted: dict[str, int] = {}
         self._beyond_count = 0
         self.contents = Contents(contents_max or limits.dots_max)
 
@@ -82,45 +93,45 @@ class Intake:
         Parameters
         ----------
         events : sequence
-            What arrived.
+            In order of arrival.
         named : bool
-            Whether they are events under their names; else what is no `Event`, or one whose name
-            an attribute says, is not plainly new.
+            Whether they are events under the names of their incarnations; else what is no `Event`,
+            or one whose incarnation an attribute gives, is not plainly new.
         """
-        # What is looked up for one event is kept for all of them.
+        # Looked up once for all events.
         upto, beyond, contents = self.upto, self.beyond, self.contents
-        held, note = contents.held, contents.oldest.append
+        held, add_oldest = contents.held, contents.oldest.append
         number = 0
         for event in events:
             if not named and (event.__class__ is not Event or ATTRIBUTE in event.data):
                 break
             node = event.node
             counter = event.clock[node]
-            before, line = upto.get(node, 0), beyond.get(node)
+            before, node_beyond = upto.get(node, 0), beyond.get(node)
             if counter <= before:
                 break
-            if line is None or not line.count:
+            if node_beyond is None or not node_beyond.count:
                 if counter == before + 1:
                     upto[node] = counter
                 else:
                     self._out_of_order(node, counter)
             else:
                 # `Counters`, in place: what a part of an execution does for every event.
-                at, bit = counter // counters.SPAN, 1 << counter % counters.SPAN
-                chunk = line.chunks.get(at, 0)
+                at, bit = counter // counter_sets.SPAN, 1 << counter % counter_sets.SPAN
+                chunk = node_beyond.chunks.get(at, 0)
                 if chunk & bit:
                     break
                 if not chunk or counter == before + 1 or self._beyond_count >= self.counters_max:
                     self._out_of_order(node, counter)
                 else:
-                    line.chunks[at] = chunk | bit
-                    line.count += 1
+                    node_beyond.chunks[at] = chunk | bit
+                    node_beyond.count += 1
                     self._beyond_count += 1
-                    if line.changed is not None:
-                        line.changed.add(at)
+                    if node_beyond.dirty is not None:
+                        node_beyond.dirty.add(at)
             dot = (node, counter)
             held[dot] = event
-            note(dot)
+            add_oldest(dot)
             number += 1
         if len(held) > contents.most:
             contents.evict()
@@ -129,66 +140,64 @@ class Intake:
     def status(self, event: Event) -> str:
         """Return what an event is, and admit nothing.
 
-        `new`; of one that was seen: a `duplicate` or a `contradiction` of what is kept of it,
-        `seen` where its content is not kept, `forgotten` where even its counter may be another's.
+        `new`; of one that was seen: a `duplicate` or a `contradiction` of the content held,
+        `seen` where its content is evicted, `evicted` where its counter may not have been seen.
         """
         node = event.node
         counter = event.clock[node]
         if counter > self.upto.get(node, 0) and counter not in self.beyond.get(node, NONE_BEYOND):
             return NEW
-        known = self.contents.held.get((node, counter))
-        if known is None and counter == 1:
-            known = self.contents.firsts.get(node)
-        if known is None:
-            return FORGOTTEN if counter <= self.forgotten.get(node, 0) else SEEN
-        if isinstance(known, bytes):
-            return DUPLICATE if known == digest(event) else CONTRADICTION
-        return DUPLICATE if content(known) == content(event) else CONTRADICTION
-
-    def _line(self, node: str) -> Counters:
-        line = self.beyond.get(node)
-        if line is None:
-            line = self.beyond[node] = Counters(tracking=self.tracking)
-        return line
+        stored = self.contents.held.get((node, counter))
+        if stored is None and counter == 1:
+            stored = self.contents.firsts.get(node)
+        if stored is None:
+            return EVICTED if counter <= self.evicted.get(node, 0) else SEEN
+        if isinstance(stored, bytes):
+            return DUPLICATE if stored == digest(event) else CONTRADICTION
+        return DUPLICATE if content(stored) == content(event) else CONTRADICTION
 
     def _out_of_order(self, node: str, counter: int) -> None:
-        self._line(node).add(counter)
+        """Admit a counter beyond a hole, or one that closes it."""
+        if node not in self.beyond:
+            self.beyond[node] = Counters(tracking=self.tracking)
+        self.beyond[node].add(counter)
         self._beyond_count += 1
         if counter == self.upto.get(node, 0) + 1:
-            self._close_up(node)
+            self._close_hole(node)
         if self._beyond_count > self.counters_max:
-            self._give_up()
+            self._evict()
 
-    def _give_up(self) -> None:
+    def _evict(self) -> None:
         """Evict counters: close the lowest holes of the nodes with the most counters beyond holes.
 
-        What would fill them can no longer be told from what was seen. A share of the counters goes
-        at once: a part of an execution has holes for ever, and to find the lowest takes long.
+        An event in one of them is not new any more. A share of the counters is evicted at once: a
+        part of an execution has holes for ever, and to find the lowest takes long.
         """
-        left = self._beyond_count - max(1, self.counters_max // GIVEN_UP_SHARE)
-        lines = [(node, line) for node, line in self.beyond.items() if line.count]
-        for node, line in sorted(lines, key=lambda pair: (-pair[1].count, pair[0])):
+        target = self._beyond_count - max(1, self.counters_max // EVICTED_SHARE)
+        holed = [(node, beyond) for node, beyond in self.beyond.items() if beyond.count]
+        for node, node_beyond in sorted(holed, key=lambda pair: (-pair[1].count, pair[0])):
             # Of each node the same share, rounded up.
-            share = -(-line.count // GIVEN_UP_SHARE)
-            count = min(share, self._beyond_count - left)
-            last = line.place(count, self.upto.get(node, 0))
-            self.upto[node] = self.forgotten[node] = last - 1
-            line.count -= count - 1
+            share = -(-node_beyond.count // EVICTED_SHARE)
+            count = min(share, self._beyond_count - target)
+            last = node_beyond.place(count, self.upto.get(node, 0))
+            self.upto[node] = self.evicted[node] = last - 1
+            node_beyond.count -= count - 1
             self._beyond_count -= count - 1
-            line.drop(last - 1)
-            self._close_up(node)
-            if self._beyond_count <= left:
+            node_beyond.drop(last - 1)
+            self._close_hole(node)
+            if self._beyond_count <= target:
                 return
 
-    def _close_up(self, node: str) -> None:
-        line = self.beyond[node]
+    def _close_hole(self, node: str) -> None:
+        """Raise `upto` of a node as far as the counters beyond it follow."""
+        node_beyond = self.beyond[node]
         before = upto = self.upto.get(node, 0)
-        while upto + 1 in line:
+        while upto + 1 in node_beyond:
             upto += 1
-        line.count -= upto - before
+        node_beyond.count -= upto - before
         self._beyond_count -= upto - before
         self.upto[node] = upto
-        line.drop(upto)
+        node_beyond.drop(upto)
 
     def holes(self, known: dict[str, int] | None = None) -> int:
         """Return how many counters are missing below each node's highest.
@@ -209,10 +218,10 @@ class Intake:
         """Return whether a counter between two others was seen of a node; None: no upper one."""
         first = low + 1
         if first > self.upto.get(node, 0):
-            found = next(self.beyond.get(node, NONE_BEYOND).after(low), None)
-            if found is None:
+            after = next(self.beyond.get(node, NONE_BEYOND).after(low), None)
+            if after is None:
                 return False
-            first = found
+            first = after
         return high is None or first < high
 
     def seen(self, without: Event | None = None) -> dict[str, tuple[int, list[int]]]:
@@ -221,7 +230,7 @@ class Intake:
         Parameters
         ----------
         without : Event, optional
-            An event that is not to count.
+            An event that is left out.
         """
         nodes = sorted({*self.upto, *self.beyond})
         seen = {n: (self.upto.get(n, 0), list(self.beyond_of(n))) for n in nodes}
@@ -236,26 +245,26 @@ class Intake:
 
     def highest(self) -> dict[str, int]:
         """Return the highest counter that was seen of each node."""
-        beyond = {n: line.highest() for n, line in self.beyond.items() if line.count}
+        beyond = {n: beyond.highest() for n, beyond in self.beyond.items() if beyond.count}
         return dict(sorted({**self.upto, **beyond}.items()))
 
     def beyond_of(self, node: str) -> Iterator[int]:
         """Yield the counters of a node that were seen beyond a hole, in order."""
-        line = self.beyond.get(node)
-        return iter(()) if line is None else line.after(self.upto.get(node, 0))
+        node_beyond = self.beyond.get(node)
+        return iter(()) if node_beyond is None else node_beyond.after(self.upto.get(node, 0))
 
     def track(self) -> None:
-        """Mark chunks of counters beyond holes dirty from now on when they change."""
+        """Mark chunks of counters beyond holes dirty from now on."""
         self.tracking = True
-        for line in self.beyond.values():
-            line.changed = set()
+        for node_beyond in self.beyond.values():
+            node_beyond.dirty = set()
 
     def state(self) -> dict[str, Any]:
         """Return what is small of the state: all but counters beyond holes, and contents."""
         return {
             "upto": dict(sorted(self.upto.items())),
-            "beyond": sorted(node for node, line in self.beyond.items() if line.count),
-            "forgotten": dict(sorted(self.forgotten.items())),
+            "beyond": sorted(node for node, beyond in self.beyond.items() if beyond.count),
+            "forgotten": dict(sorted(self.evicted.items())),
             **self.contents.save(),
         }
 
@@ -270,16 +279,16 @@ class Intake:
         Parameters
         ----------
         state : dict
-            What `state` gave.
+            What `state` returned.
         beyond : iterable of (str, int, bytes)
             Chunks of a node's counters beyond holes (`ketal.model.counter_sets`).
         contents : iterable of Row
-            What is kept of the last events.
+            What is held of the last events.
         """
-        self.upto, self.forgotten = state["upto"], state["forgotten"]
+        self.upto, self.evicted = state["upto"], state["forgotten"]
         self.beyond = {node: Counters(tracking=self.tracking) for node in state["beyond"]}
         for node, number, chunk in beyond:
             if node in self.beyond:
                 self.beyond[node].put(number, chunk, self.upto.get(node, 0))
-        self._beyond_count = sum(line.count for line in self.beyond.values())
+        self._beyond_count = sum(beyond.count for beyond in self.beyond.values())
         self.contents.load(state, contents)

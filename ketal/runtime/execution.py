@@ -1,10 +1,10 @@
 """One execution: every record is identified, released to the pattern runs, and counted.
 
-`Admission` says what a record is: new, a duplicate, a contradiction, of which incarnation.
+`Admission` identifies a record: new, a duplicate, a contradiction, of which incarnation.
 What is new goes to a release policy, which decides when the runs of the patterns are offered
-it: `StreamRelease` as it comes or when a hold-back queue releases it, `LogRelease` once the
+it: `StreamRelease` on arrival or when a hold-back queue releases it, `LogRelease` once the
 whole log is read. Drivers feed an execution and act on what it returns: `Monitor` with
-handlers, `run` on a finite log, a streaming job with commits. Time is what watermarks say.
+handlers, `run` on a finite log, a streaming job with commits. Time is that of watermarks.
 
 The one rule: every record ends as a verdict or in a count.
 """
@@ -153,15 +153,13 @@ class Execution:
         place : str
             Where an event was read, for a rejection.
         """
-        found = self.process((item,), (place,).__getitem__ if place else None)
-        return found[0][1] if found else []
+        results = self.process((item,), (place,).__getitem__ if place else None)
+        return results[0][1] if results else []
 
     def process(
         self, batch: Sequence[Item], place: Callable[[int], str] | None = None
     ) -> list[tuple[int, list[Verdict]]]:
-        """Take a batch, of one or of many; this is the only way in.
-
-        What comes of it is what would come of its items one by one.
+        """Take a batch; return the verdicts of its items, as if they were taken one by one.
 
         Parameters
         ----------
@@ -173,7 +171,7 @@ class Execution:
         Returns
         -------
         list of (int, list of Verdict)
-            The number of each item that brought something about, from 0, and its verdicts.
+            The number of each item that has verdicts, from 0, and these.
         """
         out: list[tuple[int, list[Verdict]]] = []
         at, end, together = 0, len(batch), self._together
@@ -181,17 +179,17 @@ class Execution:
         admit, progress = admission.intake.admit, self.progress
         counted = progress.counted
         while at < end:
-            room = 0  # for so many events that need no closer look
+            room = 0  # how many events may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
             some: Any = batch if end == 1 else batch[at : at + (room if together else 1)]
             count = admit(some) if room > 0 else 0
             if count and together:
                 counted.accepted += count
-                found = release.offer(some if count == len(some) else some[:count])
+                offered = release.offer(some if count == len(some) else some[:count])
                 if count == end:
-                    return found
-                out += [(at + number, verdicts) for number, verdicts in found]
+                    return offered
+                out += [(at + number, verdicts) for number, verdicts in offered]
                 at += count
                 continue
             if count:
@@ -204,7 +202,7 @@ class Execution:
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
-        """Take a watermark, a time as an event's: no event with an earlier time will come."""
+        """Take a watermark, a time as an event's: no event with an earlier time is expected."""
         return self.feed(Control("watermark", time=watermark))
 
     def conclude(self) -> Iterator[Verdict]:
@@ -213,7 +211,7 @@ class Execution:
         yield from self.release.remaining()
 
     def _take(self, item: Item, place: str) -> list[Verdict]:
-        """Take what is no event, was seen before, or whose node or name has to be looked at."""
+        """Take one record that is not plainly a new event."""
         if not isinstance(item, Event):
             return self._take_other(item)
         place = place or str(item.dot)  # as it arrived
@@ -228,7 +226,7 @@ class Execution:
         try:
             status, event = admission.take(item)
         except EventError as error:
-            # Looking at it may have begun a membership, which a saved state then has.
+            # `take` may have begun a membership, which a saved state then has.
             self.release.restore_clocks()
             return self._reject(place, error.reason)
         self.release.restore_clocks(event if status is NEW else None)
@@ -254,7 +252,7 @@ class Execution:
         return self.release.control(item)
 
     def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
-        """Hand a new event to the release policy, or say that it is late."""
+        """Pass a new event to the release policy, with a verdict if it is late."""
         late = None
         if self._uses_time and self.passed(event):
             self.progress.counted.late += 1

@@ -1,7 +1,7 @@
 """Handlers: functions of a program's own that a `Monitor` calls with its verdicts.
 
 A handler is for a kind of verdict (`violation`, `match`, …) or for entering a state of an
-automaton (`Pattern.state`), which transitions tell.
+automaton (`Pattern.state`), as transitions report it.
 
 The one rule: a handler that fails is logged and counted, and never raised into the engine.
 """

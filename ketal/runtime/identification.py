@@ -1,16 +1,15 @@
-"""Identification: what a record is, and under which name, before any order or pattern.
+"""Identification: what an event is, and of which incarnation, before any order or pattern.
 
-Each event is judged once for the whole execution: does its node belong there
-(a closed `topology`), which run of its node is it (`A`, `A#2`), was it seen
+Each event is identified once for the whole execution: is its node in a closed
+`topology`, of which incarnation of its node is it (`A`, `A#2`), was it seen
 before? A stream and a finite log ask the same questions of the same records in
 the same order, so they get the same answers.
 
-Most executions have no restart and no node that leaves. Until the first one
-nothing has to be kept for it but what `Intake` keeps anyway; `Membership` begins
-with that when it is needed.
+Most executions have no restart and no node that leaves. Until the first one no state
+is needed but that of `Intake`; `MembershipStage` begins with that when it is needed.
 
-The one rule: an event is named once, on arrival, and every part of ketal knows it
-by that name.
+The one rule: an event is named once, on arrival, and every later part has it under
+that name.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
-from ketal.operators.membership.incarnations import later_run
-from ketal.operators.membership.members import ATTRIBUTE, Membership
+from ketal.operators.membership.incarnation_names import later_run
+from ketal.operators.membership.members import ATTRIBUTE, MembershipStage
 from ketal.operators.topology.domains import nodes_of
 from ketal.runtime.deduplication import CONTRADICTION, NEW, Intake
 from ketal.runtime.seen_digests import Row
@@ -34,7 +33,7 @@ Clock = dict[str, int]
 
 
 def reads_clocks(compiled: CompiledPattern) -> bool:
-    """Return whether what a pattern says depends on clocks, beyond the names of events."""
+    """Return whether a pattern's verdicts depend on clocks, beyond the dots of events."""
     p = compiled.pattern
     return (
         compiled.causal
@@ -52,19 +51,19 @@ class Admission:
     patterns : sequence of CompiledPattern
         The program.
     limits : Limits
-        `dots_max` and `counters_max` bound what is remembered.
+        `dots_max` and `counters_max` bound the state.
     events_max : int, optional
         More than `dots_max`, where all events are in memory anyway.
     beside : sequence of CompiledPattern
-        The program's other patterns, which another admission offers the same events: what
-        all patterns refuse is refused, whichever are here.
+        The program's other patterns, which another admission offers the same events: an event is
+        refused if all patterns of the program refuse it.
 
     Attributes
     ----------
     intake : Intake
-        What was seen.
-    membership : Membership or None
-        Who is there and who left; None while nobody left or started again.
+        The dots and contents that were seen.
+    membership : MembershipStage or None
+        The live nodes; None while no node left or restarted.
     reads_clocks : bool
         Whether some pattern reads clocks, so that a node that leaves matters.
     closed : tuple of (int, frozenset of str)
@@ -81,7 +80,7 @@ class Admission:
     ) -> None:
         self.limits = limits
         self.intake = Intake(limits, contents_max=events_max)
-        self.membership: Membership | None = None
+        self.membership: MembershipStage | None = None
         self.reads_clocks = any(map(reads_clocks, patterns))
         everyone = [*patterns, *beside]
         topologies = [(n, c.pattern.topology) for n, c in enumerate(everyone)]
@@ -94,7 +93,7 @@ class Admission:
         self._clocks_max = events_max or limits.dots_max
         self._first: dict[str, Clock] = {}
 
-    # --- does it belong here ---
+    # --- closed topologies ---
 
     def refusing(self, event: Event) -> list[int]:
         """Return the patterns, by number, whose closed topology lacks the node of an event."""
@@ -111,7 +110,7 @@ class Admission:
             "`topology open` takes in whoever appears"
         )
 
-    # --- which event is it ---
+    # --- deduplication and names ---
 
     def take(self, event: Event) -> tuple[str, Event]:
         """Return what an event is (new, duplicate, …), and the event under its name.
@@ -139,16 +138,16 @@ class Admission:
             return ()
         return self.membership.arrived(event).left
 
-    # --- who is there ---
+    # --- membership ---
 
-    def begun(self, new: Event | None = None) -> Membership:
-        """Return the membership; from now on it is kept, `new` not yet taken in."""
+    def begun(self, new: Event | None = None) -> MembershipStage:
+        """Return the membership, begun without the event `new` if there was none."""
         if self.membership is None:
             intake = self.intake
             highest = intake.highest()
             if new is not None:
                 del highest[new.node]
-            self.membership = Membership(self.limits, clocks_max=self._clocks_max)
+            self.membership = MembershipStage(self.limits, clocks_max=self._clocks_max)
             self.membership.begin(
                 intake.contents.clocks(),
                 firsts=intake.contents.first_contents(),
@@ -165,10 +164,10 @@ class Admission:
         if event.node not in self._first and later_run(event.node) is not None:
             self.begun(event)
             return True
-        gone = self._dropped(event)
-        if gone:
-            self.begun().restorer.retire(gone)
-        return bool(gone)
+        dropped = self._dropped(event)
+        if dropped:
+            self.begun().restorer.retire(dropped)
+        return bool(dropped)
 
     def _dropped(self, event: Event) -> set[str]:
         """Return the nodes whose entry a new event shows dropped by its node.
@@ -184,16 +183,16 @@ class Admission:
             return set()
         if first.keys() == clock.keys() and counter >= max(first.values()):
             return set()
-        gone = {name for name in first.keys() - clock.keys() if first[name] < counter}
+        dropped = {name for name in first.keys() - clock.keys() if first[name] < counter}
         lower = {n: first.get(n) for n in clock if first.get(n, counter + 1) > counter}
         # Whatever was seen of the node before its first event with an entry lacks the entry.
         between = self.intake.seen_between
-        gone.update(name for name, upto in lower.items() if between(node, counter, upto))
+        dropped.update(name for name, upto in lower.items() if between(node, counter, upto))
         self._first[node] = {**first, **dict.fromkeys(lower, counter)}
-        return gone
+        return dropped
 
     def control(self, control: Control) -> Control:
-        """Take a control event; return it under the names of the incarnations it is about."""
+        """Apply a control event; return it under the names of incarnations."""
         if not self.reads_clocks or control.kind not in ("join", "leave", "view"):
             return control
         membership = self.begun()
@@ -206,7 +205,7 @@ class Admission:
         return Control(control.kind, node=names(control.node)[-1])
 
     def look_back(self) -> None:
-        """Record the entries of the clocks that are kept: the program before read none."""
+        """Record the entries of the clocks held: the program before did not read them."""
         if self.membership is None and self.reads_clocks and not self._first:
             for node, counter, clock in self.intake.contents.clocks():
                 first = self._first.setdefault(node, {})
@@ -218,7 +217,7 @@ class Admission:
     # --- state ---
 
     def state(self) -> dict[str, Any]:
-        """Return what is small of the state: contents and clocks are recorded apart."""
+        """Return what is small of the state: contents and clocks are saved apart."""
         membership = self.membership
         return {
             "intake": self.intake.state(),
@@ -244,7 +243,7 @@ class Admission:
         Parameters
         ----------
         state : dict
-            What `state` gave.
+            What `state` returned.
         beyond, contents : iterable
             As `Intake.restore` takes them.
         clocks : iterable of iterables
@@ -253,7 +252,7 @@ class Admission:
             What `first` was.
         """
         if state["membership"] is not None:
-            self.membership = Membership.restored(state["membership"], clocks, self.limits)
+            self.membership = MembershipStage.restored(state["membership"], clocks, self.limits)
         self.intake.restore(state["intake"], beyond, contents)
         self._first = dict(first)
 

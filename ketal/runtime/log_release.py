@@ -3,10 +3,10 @@
 Whatever the order of the file, events are offered in canonical order; a hole in the counters
 holds nothing back. For a pattern whose order has a `gap` holes are lost events, as at the
 end of a stream. A pattern with a `mode` is judged over every linear extension, and one
-under `order arrival` beside others in the order of the file; their verdicts come with the
-events that completed them.
+under `order arrival` beside others in the order of the file; their verdicts are yielded with
+the events that completed them.
 
-The one rule: verdicts come in the canonical order of the events that completed them.
+The one rule: verdicts are in the canonical order of the events that completed them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ketal.model.limits import Limits
 from ketal.model.values import base_node
 from ketal.model.verdicts import Gap, Late, Match, RunVerdict, Verdict, Violation
 from ketal.operators.causal_order import canonical
-from ketal.operators.membership.incarnations import restarted
+from ketal.operators.membership.incarnation_names import restarted
 from ketal.operators.membership.members import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.operators.order.step import Key, ReleaseStep
@@ -36,14 +36,14 @@ from ketal.runtime.possibly_definitely import in_mode
 
 
 class LogRelease:
-    """Keeps the events of a finite log, and offers them once all are read.
+    """Holds the events of a finite log, and offers them once all are read.
 
     Parameters
     ----------
     runs : sequence of PatternRun
         The patterns.
     admission : Admission
-        Knows what was seen and who is a member.
+        The dots that were seen, and the membership.
     limits : Limits
         `lost_max` bounds the lost dots that are named.
     name : str
@@ -65,16 +65,16 @@ class LogRelease:
         self._limits = limits
         self._name = name
         self._events: list[Event] = []
-        self._late: list[Event] = []  # not offered, but what they knew is known of them
+        self._late: list[Event] = []  # not offered, but in the pasts of others
         self._steps: list[Event | int] = []  # events and watermarks, as they were read
         self._gaps = self._impossible = self._doubtful = 0
         self._counters: dict[str, list[int]] | None = None  # of each node, sorted
-        self._known: tuple[int, dict[str, int]] = 0, {}  # of so many events
+        self._referred: tuple[int, dict[str, int]] = 0, {}  # of so many events
 
     # --- while the log is read ---
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
-        """Keep new events."""
+        """Hold new events."""
         self._events += events
         self._steps += events
         return []
@@ -82,7 +82,7 @@ class LogRelease:
     def take(
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Keep a new event; return that it is late, if it is."""
+        """Hold a new event; return its verdict if it is late."""
         if self._admission.membership is not None:
             self._admission.arrived(event)
         if late is not None:
@@ -93,18 +93,18 @@ class LogRelease:
         return []
 
     def retake(self, event: Event) -> list[Verdict] | None:
-        """Take an event that came again: None, no queue had refused it."""
+        """Return None for an event seen before: no queue refuses one."""
         return None
 
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
         """Do nothing: clocks are restored when all events are known."""
 
     def control(self, control: Control) -> list[Verdict]:
-        """Take a control event: nothing waits for who is there."""
+        """Take a control event: nothing waits for a node."""
         return []
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Keep a watermark for the patterns under `order arrival`."""
+        """Hold a watermark for the patterns under `order arrival`."""
         self._steps.append(watermark_us)
         return []
 
@@ -162,14 +162,14 @@ class LogRelease:
                     run.counts.strangers += 1
                 else:
                     yield from one(run.process((event,)))
-        self._known = len(self._events), known
+        self._referred = len(self._events), known
         for number, run in enumerate(self._runs):
             for verdicts in arrival.get(number, {}).values():
                 yield from verdicts
             yield from run.close()
 
     def _ahead(self, event: Event, known: dict[str, int]) -> bool:
-        """Return whether an event knows of one with a later place in canonical order.
+        """Return whether an event has one with a later place in canonical order in its past.
 
         If the clocks are those of an execution, canonical order respects
         happened-before; where it does not, a clock is impossible.
@@ -179,7 +179,7 @@ class LogRelease:
         event : Event
             One whose clock goes beyond `known` by more than itself.
         known : dict of str to int
-            The counters that this event and those before it know of, to be raised.
+            The highest counters in the clocks of the events before; raised to this event's.
         """
         ahead = False
         for node, counter in event.clock.items():
@@ -202,18 +202,18 @@ class LogRelease:
 
     def _highest(self) -> dict[str, int]:
         """Return the highest counter of each node that a clock refers to."""
-        count, known = self._known
+        count, known = self._referred
         if count != len(self._events):
             known = {}
             for event in self._events:
                 for node, counter in event.clock.items():
                     if counter > known.get(node, 0):
                         known[node] = counter
-            self._known = len(self._events), known
+            self._referred = len(self._events), known
         return known
 
     def _restore(self) -> None:
-        """Put back the entries that clocks lost when a node left (`docs/membership.md`)."""
+        """Restore the entries that clocks lost when a node left (`docs/membership.md`)."""
         membership = self._admission.membership
         if membership is None:
             left = restarted({event.node for event in self._events})
@@ -230,7 +230,7 @@ class LogRelease:
         self._steps = [s if isinstance(s, int) else whole[s.dot] for s in self._steps]
 
     def _lost(self) -> Iterator[Gap]:
-        """Tell each run which dots its order has lost; yield each once."""
+        """Mark the dots that each run's order has lost; yield each once."""
         named: set[Dot] = set()
         lost_under: dict[Any, tuple[list[Dot], dict[Dot, Key]]] = {}
         for run in self._runs:
@@ -253,7 +253,7 @@ class LogRelease:
     def _lost_under(
         self, order: syntax.Order, topology: syntax.Topology | None
     ) -> tuple[list[Dot], dict[Dot, Key]]:
-        """Return the dots that an order has lost, and places that some do not come before."""
+        """Return the dots that an order has lost, and places that some are not before."""
         if order.gap is None:
             return [], {}
         known = [*self._events, *self._late]
@@ -269,37 +269,37 @@ class LogRelease:
         return step.gaps, lows
 
     def _doubted(self, verdict: RunVerdict, lost: tuple[Dot, ...]) -> RunVerdict:
-        """Return what a `mode` says of every order: any loss might have changed that."""
+        """Return a verdict of a `mode` as uncertain if any event was lost."""
         if not lost or not isinstance(verdict, Match | Violation):
             return verdict
         return msgspec.structs.replace(verdict, certain=False, depends_on=lost)
 
     def _in_every_order(self, run: PatternRun, number: int) -> dict[Dot | None, list[Verdict]]:
-        """Return what some, or every, linear extension gives (`mode`), by its last event."""
-        found: dict[Dot | None, list[Verdict]] = {}
+        """Return the verdicts of some, or every, linear extension, by their last events."""
+        by_event: dict[Dot | None, list[Verdict]] = {}
         known = [e for e in self._events if number not in self._admission.refusing(e)]
         run.counts.strangers = len(self._events) - len(known)
         lost = run.losses.dots() if run.losses.past_matters else ()
         for last, verdict in in_mode(run, known):
             doubted = self._doubted(verdict, lost)
-            found.setdefault(None if last is None else last.dot, []).append(doubted)
+            by_event.setdefault(None if last is None else last.dot, []).append(doubted)
         if lost:
             run.counts.uncertain = run.counts.matches + run.counts.violations
-        return found
+        return by_event
 
     def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
-        """Return what a run under `order arrival` finds, by the event that completed it."""
-        found: dict[Dot | None, list[Verdict]] = {}
+        """Return the verdicts of a run under `order arrival`, by the events that completed them."""
+        by_event: dict[Dot | None, list[Verdict]] = {}
         for step in self._steps:
             if isinstance(step, int):
                 verdicts = run.advance(step)
                 if verdicts:
-                    found.setdefault(None, []).extend(verdicts)
+                    by_event.setdefault(None, []).extend(verdicts)
             else:
                 verdicts = one(run.process((step,)))
                 if verdicts:
-                    found.setdefault(step.dot, []).extend(verdicts)
-        return found
+                    by_event.setdefault(step.dot, []).extend(verdicts)
+        return by_event
 
 
 def _least_times_us(events: Sequence[Event]) -> list[int]:

@@ -91,12 +91,12 @@ class Monitor:
                 for _, verdicts in self._execution.process(events[begin : begin + BATCH_EVENTS]):
                     out += verdicts
             return out
-        for event in events:  # It may be alive: nothing waits for what comes after it.
+        for event in events:  # A live stream: each is judged before the next is read.
             out += self.feed(event)
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
-        """Say that no event with an earlier time will come; return what that ends.
+        """Take a watermark: no event with an earlier time is expected; return what that ends.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Monitor:
         return self._handled(self._execution.advance_time(watermark))
 
     def leave(self, node: str) -> list[Verdict]:
-        """Say that a node left, so that nothing waits for it; return what that releases."""
+        """Take the leave of a node, so that nothing waits for it; return what that releases."""
         return self.feed(Control("leave", node=node))
 
     def close(self) -> list[Verdict]:

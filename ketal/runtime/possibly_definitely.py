@@ -1,9 +1,9 @@
-"""`possibly` and `definitely`: is the verdict in some, or in every, linear extension? (DESIGN 4)
+"""`possibly` and `definitely`: is the verdict in some, or in every, linear extension?
 
 The linear extensions of an execution are the paths through the lattice of its
 consistent cuts (Cooper and Marzullo, "Consistent detection of global
-predicates", 1991). What a pattern has come to at a cut is the state of its runs
-there; two paths that meet in one cut with one state go on alike, so each pair
+predicates", 1991). At a cut a pattern has the state of its runs
+there; two paths that meet in one cut with one state have the same continuations, so each pair
 of cut and state is visited once. Only states without a verdict are followed:
 the verdict is possible if some step out of one brings it, and definite if none
 of them reaches the end.
@@ -11,7 +11,7 @@ of them reaches the end.
 `mode possibly` and `mode definitely` in a pattern ask the same of each scope
 (`in_mode`). What a scope's run is offered orders no other scope, so its lattice
 is that of its own events, and where each node has a copy, of the node's events,
-by which it learns of others.
+with which it learns of others.
 
 The one rule: the answer is exact, or `cuts_max` is named.
 """
@@ -75,8 +75,8 @@ def definitely(program: Program, log: Any, *, limits: Limits | None = None) -> b
     return _Lattice(checked_program(program).one, log, limits).explore()[1]
 
 
-class _Scopes(PatternRun):
-    """Finds which events each scope is offered, and offers them to nobody."""
+class _ScopeEvents(PatternRun):
+    """Collects which events each scope is offered, and offers them to no run."""
 
     def __init__(self, compiled: CompiledPattern, limits: Limits) -> None:
         super().__init__(compiled, limits, listing=False)
@@ -93,7 +93,7 @@ def _listed_returns(compiled: CompiledPattern) -> syntax.Returns | None:
 
 
 def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | None, RunVerdict]]:
-    """Yield what a pattern with a `mode` says of a finite execution, and count it.
+    """Yield the verdicts of a pattern with a `mode` on a finite execution, and count them.
 
     Of each scope that is one verdict at most. Where every linear extension gives
     one, it is that of the canonical one; else that of the extension that gives one
@@ -110,10 +110,10 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
     ------
     (Event or None, verdict)
         With the event that is the last of the verdict in canonical order; None for
-        an overflow (`cuts_max`), which says that a scope was not judged.
+        an overflow (`cuts_max`), where a scope was not judged.
     """
     execution = canonical(events)
-    scopes = _Scopes(run.compiled, run.limits)
+    scopes = _ScopeEvents(run.compiled, run.limits)
     scopes.process(execution)
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
         setattr(run.counts, name, getattr(scopes.counts, name))
@@ -142,20 +142,20 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
         returns = run.compiled.pattern.returns
         listed = limit is None or run.counts.matches <= limit
         if run.listing and listed and not (returns is not None and returns.count):
-            said = verdict.events if isinstance(verdict, Match) else (verdict.event,)
-            yield execution[max(place[dot] for dot in said)], verdict
+            named = verdict.events if isinstance(verdict, Match) else (verdict.event,)
+            yield execution[max(place[dot] for dot in named)], verdict
 
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """What a pattern has come to at a cut; equal states are one object.
+    """The state of a pattern's runs at a cut; equal states are one object.
 
     Attributes
     ----------
     key : hashable
-        What tells it from other states.
+        Equal for equal states only.
     run : PatternRun
-        A run in this state, of which copies go on.
+        A run in this state, which is copied for each next event.
     steps : dict of (int, int) to _State or None
         Where events lead, by their place and number; None where one brings the verdict.
     """
@@ -194,19 +194,19 @@ class _Lattice:
         self.scope = None if scope is None else FrozenMapping(scope)
         self.execution = execution
         self.compiled = compiled
-        # `return count` and `limit` say what is listed of the answer, not what is asked.
+        # `return count` and `limit` change what is listed of the answer, not the answer.
         plain = replace(compiled.pattern, returns=_listed_returns(compiled), limit=None)
         self._listed = compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
         self.limits = Limits.given(limits, compiled.limits)
         self.events = canonical({event.dot: event for event in checked_log(log)}.values())
         self.nodes = sorted({event.node for event in self.events})
-        self.lines: dict[str, list[Event]] = {node: [] for node in self.nodes}
+        self.by_node: dict[str, list[Event]] = {node: [] for node in self.nodes}
         for event in self.events:
-            self.lines[event.node].append(event)
-        for line in self.lines.values():
-            line.sort(key=lambda event: event.counter)
-        self._counters = {n: [e.counter for e in line] for n, line in self.lines.items()}
-        self._needs = [self._needed(self.lines[node]) for node in self.nodes]
+            self.by_node[event.node].append(event)
+        for own in self.by_node.values():
+            own.sort(key=lambda event: event.counter)
+        self._counters = {n: [e.counter for e in own] for n, own in self.by_node.items()}
+        self._needs = [self._needed(self.by_node[node]) for node in self.nodes]
         self._states: dict[Any, _State] = {}
 
     def answer(self, definitely: bool) -> Match | Violation | None:
@@ -225,7 +225,7 @@ class _Lattice:
         return self._last
 
     def overflow(self) -> Overflow:
-        """Say that the scope was not judged."""
+        """Return the overflow of a scope that was not judged."""
         return Overflow(
             pattern=self.compiled.name,
             fingerprint=self.compiled.fingerprint,
@@ -271,29 +271,29 @@ class _Lattice:
         return possible, possible and not level
 
     def _ready(self, cut: Cut) -> list[int]:
-        """Return the places of the nodes whose next event has all that it knows in the cut."""
+        """Return the places of the nodes whose next event has all of its past in the cut."""
         return [
             place
             for place, needs in enumerate(self._needs)
             if cut[place] < len(needs) and all(cut[p] >= n for p, n in needs[cut[place]])
         ]
 
-    def _needed(self, line: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
+    def _needed(self, own: Sequence[Event]) -> list[tuple[tuple[int, int], ...]]:
         """Return, for each event of a node, what it needs beyond what the one before it needs.
 
         That is how many events of other nodes are to be in a cut before it, by the places of the
         nodes. A hole in the counters holds nothing back.
         """
         needed: list[tuple[tuple[int, int], ...]] = []
-        known: dict[int, int] = {}
-        for event in line:
+        before: dict[int, int] = {}
+        for event in own:
             needs = {
                 place: bisect_right(self._counters[node], event.clock.get(node, 0))
                 for place, node in enumerate(self.nodes)
                 if node != event.node
             }
-            needed.append(tuple((p, n) for p, n in needs.items() if n > known.get(p, 0)))
-            known = {p: max(n, known.get(p, 0)) for p, n in needs.items()}
+            needed.append(tuple((p, n) for p, n in needs.items() if n > before.get(p, 0)))
+            before = {p: max(n, before.get(p, 0)) for p, n in needs.items()}
         return needed
 
     def _step(self, state: _State, place: int, number: int) -> _State | None:
@@ -302,7 +302,7 @@ class _Lattice:
         if event not in state.steps:
             run = self._fresh(state.run.machine)
             run.copy_from(state.run)
-            decided = self._verdict(run, self.lines[self.nodes[place]][number])
+            decided = self._verdict(run, self.by_node[self.nodes[place]][number])
             state.steps[event] = None if decided else self._interned(run)
         return state.steps[event]
 
@@ -341,7 +341,7 @@ class _Lattice:
                 return True
         return False
 
-    # --- what tells states apart ---
+    # --- the keys of states ---
 
     def _key(self, run: PatternRun) -> Any:
         scopes = []
@@ -363,7 +363,7 @@ class _Lattice:
         return tuple(sorted(scopes)), self._learning(run)
 
     def _learning(self, run: PatternRun) -> Any:
-        """Return what the copies of nodes know, and what they may yet learn, in its order."""
+        """Return what the copies of nodes learned of, and what they may yet, in its order."""
         if run.copies is None:
             return ()
         copies: Mapping[str, Copy] = run.copies

@@ -1,10 +1,10 @@
-"""Digests of the last events' contents, which tell a duplicate from a contradiction.
+"""Digests of the last events' contents, which distinguish a duplicate from a contradiction.
 
 Of an event that was admitted the event is held; of one that was loaded, a digest and the clock.
-Of each node's first event the digest is held for good: it tells a restart from a duplicate
+Of each node's first event the digest is never evicted: it distinguishes a restart from a duplicate
 (`ketal.operators.membership.incarnations`).
 
-The one rule: of the last `most` events and of no other something is held.
+The one rule: of the last `most` events, and of no other but first ones, a content is held.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ WHOLE_CLOCK_ENTRIES = 8
 
 
 class Contents:
-    """What is held of the last events.
+    """The contents, and clocks, of the last events.
 
     Parameters
     ----------
     most : int
-        Of how many.
+        How many.
 
     Attributes
     ----------
     held : dict of (str, int) to (Event or bytes)
-        By node and counter, as they came; a digest instead of an event that was loaded.
+        By node and counter, in order of arrival; a digest instead of an event that was loaded.
     oldest : deque of (str, int)
         Its keys.
     firsts : dict of str to bytes
@@ -61,26 +61,26 @@ class Contents:
         oldest, held, clocks = self.oldest, self.held, self._clocks
         for _ in range(len(oldest) - self.most):
             dot = oldest.popleft()
-            known = held.pop(dot)
+            stored = held.pop(dot)
             self.evicted += 1
             if dot[1] == 1:
-                self.firsts[dot[0]] = _digest_of(known)
+                self.firsts[dot[0]] = _digest_of(stored)
             if clocks:
                 clocks.pop(dot, None)
 
     def clocks(self) -> Iterator[tuple[str, int, Clock]]:
-        """Yield node, counter and clock of what is held, as it came."""
-        for dot, known in self.held.items():
-            clock = self._clock(dot, known)
+        """Yield node, counter and clock of the events held, in order of arrival."""
+        for dot, stored in self.held.items():
+            clock = self._clock(dot, stored)
             if clock is not None:
                 yield *dot, clock
 
-    def _clock(self, dot: tuple[str, int], known: Event | bytes) -> Clock | None:
-        return self._clocks.get(dot) if isinstance(known, bytes) else known.clock
+    def _clock(self, dot: tuple[str, int], stored: Event | bytes) -> Clock | None:
+        return self._clocks.get(dot) if isinstance(stored, bytes) else stored.clock
 
     def first_contents(self) -> dict[str, bytes]:
         """Return the digest of each node's event of counter 1, where it was seen."""
-        held = {node: _digest_of(known) for (node, c), known in self.held.items() if c == 1}
+        held = {node: _digest_of(stored) for (node, c), stored in self.held.items() if c == 1}
         return {**self.firsts, **held}
 
     # --- state ---
@@ -91,18 +91,18 @@ class Contents:
 
     @property
     def taken(self) -> int:
-        """How many were taken in, those that were evicted since included."""
+        """How many were added, those that were evicted since included."""
         return self.evicted + len(self.held)
 
     def newest(self, since: int) -> list[Row]:
-        """Return the rows of those that were taken in after the first `since`, as they came."""
+        """Return the rows of those that were added after the first `since`, in order of arrival."""
         count = self.taken - max(since, self.evicted)
         held = list(itertools.islice(reversed(self.held.items()), count))
         held.reverse()
-        return [(*dot, _digest_of(known), self._clock(dot, known)) for dot, known in held]
+        return [(*dot, _digest_of(stored), self._clock(dot, stored)) for dot, stored in held]
 
     def load(self, value: dict[str, Any], rows: Iterable[Row]) -> None:
-        """Put what `save` gave, and the rows that `newest` gave, into a fresh object."""
+        """Load what `save` and `newest` returned into a fresh object."""
         self.firsts, self.evicted = value["firsts"], value["evicted"]
         for node, counter, content_digest, clock in rows:
             dot = (node, counter)
@@ -120,8 +120,8 @@ class Contents:
         assert not any((node, 1) in self.held for node in self.firsts)
 
 
-def _digest_of(known: Event | bytes) -> bytes:
-    return known if isinstance(known, bytes) else digest(known)
+def _digest_of(stored: Event | bytes) -> bytes:
+    return stored if isinstance(stored, bytes) else digest(stored)
 
 
 def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
@@ -137,11 +137,11 @@ def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
     names: dict[str, int] = {}
     codes = [names.setdefault(node, len(names)) for node, _, _, _ in rows]
     digests = b"".join([row[2] for row in rows])
-    written = _encode(list(_changed(rows))) if clocks else b""
+    written = _encode(list(_differences(rows))) if clocks else b""
     return [list(names), codes, [counter for _, counter, _, _ in rows], digests, written]
 
 
-def _changed(rows: Iterable[Row]) -> Iterator[Any]:
+def _differences(rows: Iterable[Row]) -> Iterator[Any]:
     """Yield clocks, a large one as what differs from the last large one of its node."""
     last: dict[str, Clock] = {}
     for node, _, _, clock in rows:
@@ -150,18 +150,18 @@ def _changed(rows: Iterable[Row]) -> Iterator[Any]:
         else:
             before = last.get(node, {})
             last[node] = clock
-            changed = {name: c for name, c in clock.items() if before.get(name) != c}
-            yield changed, sorted(before.keys() - clock.keys())
+            difference = {name: c for name, c in clock.items() if before.get(name) != c}
+            yield difference, sorted(before.keys() - clock.keys())
 
 
 def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
-    """Yield what `save_rows` wrote of events, with their clocks where those are of interest."""
+    """Yield the rows that `save_rows` returned, with their clocks if these are wanted."""
     names, codes, counters, digests, clocks_written = written
-    known: Iterator[Clock | None] = itertools.repeat(None, len(codes))
+    loaded: Iterator[Clock | None] = itertools.repeat(None, len(codes))
     if clocks and clocks_written:
-        known = _clocks_of(names, codes, clocks_written)
+        loaded = _clocks_of(names, codes, clocks_written)
     places = range(0, len(digests), DIGEST_BYTES)
-    for code, counter, place, clock in zip(codes, counters, places, known, strict=True):
+    for code, counter, place, clock in zip(codes, counters, places, loaded, strict=True):
         yield names[code], counter, digests[place : place + DIGEST_BYTES], clock
 
 
@@ -171,9 +171,9 @@ def _clocks_of(names: Sequence[str], codes: Sequence[int], written: bytes) -> It
         if one is None or isinstance(one, dict):
             yield one
         else:
-            changed, dropped = one
+            difference, dropped = one
             node = names[code]
-            clock = {**last.get(node, {}), **changed}
+            clock = {**last.get(node, {}), **difference}
             for name in dropped:
                 del clock[name]
             last[node] = clock

@@ -1,11 +1,11 @@
-"""The clocks of the last events, for what reads them again (DESIGN 5, 9).
+"""The clocks of the last events, and their closures once those are computed.
 
-Restoring a clock and naming an incarnation both look back at other events'
-clocks. One clock a node is not enough: a message in flight makes known an event
-that is not its sender's latest.
+To restore a clock and to name an incarnation both need other events' clocks. The last clock
+of each node is not enough: a message in flight has an event in its past that is not its
+sender's latest.
 
-The one rule: at most `clocks_max` clocks are kept, and what was given up is
-known, node by node.
+The one rule: at most `clocks_max` clocks are held, and of each node the highest counter that
+was evicted is.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from typing import Any
 Clock = dict[str, int]
 
 
-def _changed(before: Clock, clock: Clock) -> Clock:
+def _difference(before: Clock, clock: Clock) -> Clock:
+    """Return the entries of a clock that another lacks, or has with other counters."""
     return {name: counter for name, counter in clock.items() if before.get(name) != counter}
 
 
-class _Line:
-    """The kept events of one node, by counter.
+class _NodeClocks:
+    """The events of one node, by counter, in columns.
 
-    A closure is None until it is asked for; then `final` says whether it can still grow.
+    A closure is None until it is computed; `final` is whether it cannot grow any more.
     """
 
     __slots__ = ("clocks", "closures", "counters", "final")
@@ -37,7 +38,7 @@ class _Line:
         self.final: list[bool] = []
 
     def put(self, counter: int, clock: Clock) -> int | None:
-        """Put an event in its place; return the place, None if it was there."""
+        """Insert an event by its counter; return its place, None if it was there."""
         at = len(self.counters)
         if at and self.counters[-1] >= counter:
             at = bisect_left(self.counters, counter)
@@ -50,35 +51,34 @@ class _Line:
         return at
 
     def find(self, counter: int) -> int | None:
+        """Return the place of an event, None if it is not there."""
         at = bisect_left(self.counters, counter)
         return at if at < len(self.counters) and self.counters[at] == counter else None
 
-    def without(self, counters: set[int]) -> None:
-        kept = [i for i, counter in enumerate(self.counters) if counter not in counters]
-        self.counters = [self.counters[i] for i in kept]
-        self.clocks = [self.clocks[i] for i in kept]
-        self.closures = [self.closures[i] for i in kept]
-        self.final = [self.final[i] for i in kept]
+    def remove(self, counters: set[int]) -> None:
+        """Remove the events of some counters."""
+        places = [i for i, counter in enumerate(self.counters) if counter not in counters]
+        self.counters = [self.counters[i] for i in places]
+        self.clocks = [self.clocks[i] for i in places]
+        self.closures = [self.closures[i] for i in places]
+        self.final = [self.final[i] for i in places]
 
 
 class ClockMemory:
-    """The clocks of the last events, and their closures once they are released.
-
-    One clock a node is not enough: a message in flight makes known an event
-    that is not the sender's latest.
+    """The clocks of the last events, and their closures once those are computed.
 
     Parameters
     ----------
     clocks_max : int
-        How many are kept; the oldest eighth, by arrival, goes at once.
+        How many are held; the oldest eighth, by arrival, is evicted at once.
 
     Attributes
     ----------
     evicted : dict of str to int
-        Of each node, the highest counter that was given up.
-    changed : dict of (str, int) to bool, or None
-        The events that came, went or were closed since someone asked for that, and
-        whether they came.
+        Of each node, the highest counter that was evicted.
+    dirty : dict of (str, int) to bool, or None
+        The events that arrived, were evicted or were given a closure since the last save, and
+        whether they arrived; None where that is not tracked.
 
     Notes
     -----
@@ -88,116 +88,114 @@ class ClockMemory:
     def __init__(self, clocks_max: int) -> None:
         self.clocks_max = clocks_max
         self.evicted: dict[str, int] = {}
-        self._lines: dict[str, _Line] = {}
+        self._nodes: dict[str, _NodeClocks] = {}
         self._oldest: deque[tuple[str, int]] = deque()
-        self.changed: dict[tuple[str, int], bool] | None = None
+        self.dirty: dict[tuple[str, int], bool] | None = None
 
-    @classmethod
-    def of(cls, clocks_max: int, arrivals: Iterable[tuple[str, int, Clock]] = ()) -> ClockMemory:
-        """Return a memory of distinct events (node, counter, clock), as they arrived."""
-        self = cls(clocks_max)
-        lines: dict[str, dict[int, Clock]] = {}
+    def begin(self, arrivals: Iterable[tuple[str, int, Clock]]) -> None:
+        """Load distinct events (node, counter, clock), in order of arrival, into a fresh memory."""
+        by_node: dict[str, dict[int, Clock]] = {}
         for node, counter, clock in arrivals:
-            lines.setdefault(node, {})[counter] = clock
+            by_node.setdefault(node, {})[counter] = clock
             self._oldest.append((node, counter))
-        for node, clocks in lines.items():
-            line = self._lines[node] = _Line()
-            line.counters = sorted(clocks)
-            line.clocks = [clocks[counter] for counter in line.counters]
-            line.closures = [None] * len(clocks)
-            line.final = [False] * len(clocks)
-        if len(self._oldest) > clocks_max:
-            self._evict(len(self._oldest) - clocks_max)
-        return self
+        for node, clocks in by_node.items():
+            columns = self._nodes[node] = _NodeClocks()
+            columns.counters = sorted(clocks)
+            columns.clocks = [clocks[counter] for counter in columns.counters]
+            columns.closures = [None] * len(clocks)
+            columns.final = [False] * len(clocks)
+        if len(self._oldest) > self.clocks_max:
+            self._evict(len(self._oldest) - self.clocks_max)
 
     def __len__(self) -> int:
         return len(self._oldest)
 
     def items(self) -> Iterator[tuple[str, int, Clock]]:
-        """Yield node, counter and clock of the events, as they arrived."""
+        """Yield node, counter and clock of the events, in order of arrival."""
         for node, counter in self._oldest:
             clock = self.get(node, counter)
-            assert clock is not None, "what is in the queue is in its line"
+            assert clock is not None, "what is in the queue is in its columns"
             yield node, counter, clock
 
     def put(self, node: str, counter: int, clock: Clock) -> None:
-        """Keep the clock of an event that arrived; nothing if it is kept already."""
-        line = self._lines.get(node)
-        if line is None:
-            line = self._lines[node] = _Line()
-        if line.put(counter, clock) is None:
+        """Add the clock of an event that arrived; nothing if it is there already."""
+        columns = self._nodes.get(node)
+        if columns is None:
+            columns = self._nodes[node] = _NodeClocks()
+        if columns.put(counter, clock) is None:
             return
         self._oldest.append((node, counter))
-        if self.changed is not None:
-            self.changed.pop((node, counter), None)
-            self.changed[node, counter] = True
+        if self.dirty is not None:
+            self.dirty.pop((node, counter), None)
+            self.dirty[node, counter] = True
         if len(self._oldest) > self.clocks_max:
             self._evict(max(1, self.clocks_max // 8))
 
     def _evict(self, count: int) -> None:
-        gone: dict[str, set[int]] = {}
+        """Evict the oldest, so many."""
+        evicted: dict[str, set[int]] = {}
         for _ in range(count):
             node, counter = self._oldest.popleft()
-            gone.setdefault(node, set()).add(counter)
-            if self.changed is not None:
-                self.changed[node, counter] = False
-        for node, counters in gone.items():
+            evicted.setdefault(node, set()).add(counter)
+            if self.dirty is not None:
+                self.dirty[node, counter] = False
+        for node, counters in evicted.items():
             self.evicted[node] = max(self.evicted.get(node, 0), *counters)
-            self._lines[node].without(counters)
+            self._nodes[node].remove(counters)
 
     def close(
         self, node: str, counter: int, clock: Clock, closure: Clock, *, final: bool = True
     ) -> None:
-        """Keep the closure of an event; `final` says that it will not grow any more."""
-        line = self._lines.get(node)
-        at = None if line is None else line.find(counter)
+        """Set the closure of an event; `final` is whether it cannot grow any more."""
+        columns = self._nodes.get(node)
+        at = None if columns is None else columns.find(counter)
         if at is None:
             self.put(node, counter, clock)
-            line = self._lines[node]
-            at = line.find(counter)
-        if at is not None and line is not None:
-            line.closures[at] = closure
-            line.final[at] = final
-            if self.changed is not None:
-                self.changed.setdefault((node, counter), False)
+            columns = self._nodes[node]
+            at = columns.find(counter)
+        if at is not None and columns is not None:
+            columns.closures[at] = closure
+            columns.final[at] = final
+            if self.dirty is not None:
+                self.dirty.setdefault((node, counter), False)
 
     def get(self, node: str, counter: int) -> Clock | None:
         """Return the clock that an event arrived with."""
-        line = self._lines.get(node)
-        at = None if line is None else line.find(counter)
-        return None if line is None or at is None else line.clocks[at]
+        columns = self._nodes.get(node)
+        at = None if columns is None else columns.find(counter)
+        return None if columns is None or at is None else columns.clocks[at]
 
     def closure(self, node: str, counter: int) -> Clock | None:
-        """Return the closure of an event, as far as it is known."""
-        line = self._lines.get(node)
-        at = None if line is None else line.find(counter)
-        return None if line is None or at is None else line.closures[at]
+        """Return the closure of an event as computed last, None if it was not."""
+        columns = self._nodes.get(node)
+        at = None if columns is None else columns.find(counter)
+        return None if columns is None or at is None else columns.closures[at]
 
     def is_final(self, node: str, counter: int) -> bool:
-        """Return whether the closure of an event is known and will not grow any more."""
-        line = self._lines.get(node)
-        at = None if line is None else line.find(counter)
-        return line is not None and at is not None and line.final[at]
+        """Return whether the closure of an event is computed and cannot grow any more."""
+        columns = self._nodes.get(node)
+        at = None if columns is None else columns.find(counter)
+        return columns is not None and at is not None and columns.final[at]
 
     def below(self, node: str, counter: int) -> tuple[int, Clock, Clock | None] | None:
         """Return counter, clock and closure of the node's last event before `counter`."""
-        line = self._lines.get(node)
-        at = 0 if line is None else bisect_left(line.counters, counter)
-        if line is None or not at:
+        columns = self._nodes.get(node)
+        at = 0 if columns is None else bisect_left(columns.counters, counter)
+        if columns is None or not at:
             return None
-        return line.counters[at - 1], line.clocks[at - 1], line.closures[at - 1]
+        return columns.counters[at - 1], columns.clocks[at - 1], columns.closures[at - 1]
 
     def reached(self, node: str, counter: int) -> int:
-        """Return the highest counter up to `counter` that is kept of a node; 0 for none."""
-        line = self._lines.get(node)
-        at = 0 if line is None else bisect_right(line.counters, counter)
-        return 0 if line is None or not at else line.counters[at - 1]
+        """Return the highest counter up to `counter` that is held of a node; 0 for none."""
+        columns = self._nodes.get(node)
+        at = 0 if columns is None else bisect_right(columns.counters, counter)
+        return 0 if columns is None or not at else columns.counters[at - 1]
 
     def above(self, node: str, counter: int) -> Clock | None:
         """Return the clock of the node's first event after `counter`."""
-        line = self._lines.get(node)
-        at = 0 if line is None else bisect_right(line.counters, counter)
-        return None if line is None or at == len(line.counters) else line.clocks[at]
+        columns = self._nodes.get(node)
+        at = 0 if columns is None else bisect_right(columns.counters, counter)
+        return None if columns is None or at == len(columns.counters) else columns.clocks[at]
 
     def rows(self, dots: Iterable[tuple[str, int]] | None = None) -> list[Any]:
         """Return events as plain data; each clock as what differs from its node's last.
@@ -205,33 +203,33 @@ class ClockMemory:
         Parameters
         ----------
         dots : iterable of (str, int), optional
-            Some that are kept, in order of arrival; default all.
+            Some that are held, in order of arrival; default all.
         """
         rows = []
         last: dict[str, Clock] = {}
         for node, counter in self._oldest if dots is None else dots:
-            line = self._lines[node]
-            at = line.find(counter)
-            assert at is not None, "what is in the queue is in its line"
-            clock, closure, before = line.clocks[at], line.closures[at], last.get(node, {})
+            columns = self._nodes[node]
+            at = columns.find(counter)
+            assert at is not None, "what is in the queue is in its columns"
+            clock, closure, before = columns.clocks[at], columns.closures[at], last.get(node, {})
             # In the order of the clock, not of a set: a snapshot depends on no hash.
-            raised = closure if closure is None else _changed(clock, closure)
+            raised = closure if closure is None else _difference(clock, closure)
             dropped = sorted(before.keys() - clock.keys())
-            fixed = line.final[at]
-            rows.append([node, counter, _changed(before, clock), dropped, raised, fixed])
+            fixed = columns.final[at]
+            rows.append([node, counter, _difference(before, clock), dropped, raised, fixed])
             last[node] = clock
         return rows
 
     def has(self, node: str, counter: int) -> bool:
-        """Return whether the clock of an event is kept."""
-        line = self._lines.get(node)
-        return line is not None and line.find(counter) is not None
+        """Return whether the clock of an event is held."""
+        columns = self._nodes.get(node)
+        return columns is not None and columns.find(counter) is not None
 
-    def take_on(self, rows: Iterable[Any]) -> None:
-        """Keep the events that `rows` gave."""
+    def load(self, rows: Iterable[Any]) -> None:
+        """Add the events that `rows` returned."""
         last: dict[str, Clock] = {}
-        for node, counter, changed, dropped, raised, fixed in rows:
-            clock = {**last.get(node, {}), **changed}
+        for node, counter, difference, dropped, raised, fixed in rows:
+            clock = {**last.get(node, {}), **difference}
             for name in dropped:
                 del clock[name]
             self.put(node, counter, clock)
@@ -240,10 +238,10 @@ class ClockMemory:
                 closure = {**clock, **raised} if raised else clock
                 self.close(node, counter, clock, closure, final=fixed)
 
-    def gave_up(self, evicted: Mapping[str, int]) -> None:
-        """Hear what was given up of each node; the last of what is restored.
+    def load_evicted(self, evicted: Mapping[str, int]) -> None:
+        """Load `evicted` of a saved memory, after all of its rows.
 
-        A smaller limit than that of the saved state evicts, as arrivals would.
+        A smaller limit than that of the saved memory evicts more, as arrivals would.
         """
         for node, counter in evicted.items():
             self.evicted[node] = max(counter, self.evicted.get(node, 0))

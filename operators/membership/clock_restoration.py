@@ -1,8 +1,8 @@
-"""Clocks that shrink when a node leaves, and how they are restored (DESIGN 5).
+"""Clocks that shrink when a node leaves, and how they are restored.
 
 The clocks of "Implementation of causal control operators to detect distributed
-events" (section IV.C) lose the entry of a node when it leaves. The log still
-says what was known. The **closure** of an event e of node m is the entry-wise
+events" (section IV.C) lose the entry of a node when it leaves. What they knew follows from
+the other clocks. The **closure** of an event e of node m is the entry-wise
 maximum of e's clock and of the closures of the events that e directly knows,
 which are its predecessor on m and, for each entry Q: c of its clock, the event
 Q@c. A **restored clock** is the clock with the closure's entries of the nodes
@@ -42,28 +42,28 @@ from ketal.operators.membership.clock_memory import Clock, ClockMemory
 
 
 class Restorer:
-    """Restores the clocks of events that are handed over in their order of release.
+    """Restores the clocks of events, which are passed in their order of release.
 
     Parameters
     ----------
     memory : ClockMemory
-        The closures of what was released.
+        The clocks of the last events, and the closures of those released.
     retired : set of str
         The nodes that left; shared, and added to by `retire` only. A node counts as
         retired, too, once another node drops its entry: between two events of one
         node, neighbours by counter, an entry disappears for no other reason, and the
-        announcement may come later than the clocks it explains.
+        `leave` may arrive later than the clocks that lack the entry.
     entries_max : int
         How many entries a restored clock may have.
 
     Attributes
     ----------
     raised : int
-        Events that were given another clock.
+        Events whose clock was raised.
     doubtful : int
-        Events whose clock may still be too low, because an event that they
-        directly know was never released (lost, or declared lost), and events that
-        were offered or released with a clock that was found to be too low later.
+        Events whose clock may still be too low, because an event that they directly know was
+        never released (lost, or declared lost), and events that were offered or released
+        before their clock was raised.
     beyond : int
         The same, because a limit (`clocks_max`, `entries_max`) was reached.
     """
@@ -85,7 +85,7 @@ class Restorer:
         self._cut = False  # whether the last closure lacks entries for which there was no room
 
     def begin(self, highest: Mapping[str, int]) -> None:
-        """Take in how far each node had come before anybody left."""
+        """Load the highest counter of each node, before any node left."""
         self._last = dict(highest)
 
     @property
@@ -106,16 +106,16 @@ class Restorer:
         ]
 
     def load(self, state: list[Any]) -> None:
-        """Take over a state that `state` gave."""
+        """Load what `state` returned."""
         self.raised, self.doubtful, self.beyond, last, released, doubted, low, incomplete = state
         self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
         self._low, self._incomplete = dict(low), incomplete
 
     def retire(self, names: Iterable[str]) -> None:
-        """Restore the entries of nodes that left from now on.
+        """Restore the entries of nodes that left, from now on.
 
-        What was released before with an entry that is too low is in doubt, and so is what
-        was released before all of its past had come.
+        What was released before with an entry that is too low is doubtful, and so is what
+        was released before all of its past had arrived.
         """
         fresh = set(names) - self.retired
         if fresh:
@@ -124,7 +124,7 @@ class Restorer:
             self._incomplete = 0
 
     def restore(self, event: Event) -> Event:
-        """Return an event that is released with its clock restored; remember it for later ones."""
+        """Return a released event with its clock restored; its closure is held for later ones."""
         node, counter = event.node, event.clock[event.node]
         missing = self._close(event)
         out = self.remembered(event)
@@ -141,15 +141,15 @@ class Restorer:
         return out
 
     def found_low(self, event: Event) -> None:
-        """Hear that an event was offered with a lower clock than `restore` now gave it."""
+        """Count an event as doubtful: it was offered with a lower clock than `restore` returned."""
         node, counter = event.node, event.clock[event.node]
         if counter > self._doubted.get(node, 0):
-            # Another queue may find it once more, and it may be in doubt already.
+            # Another queue may report it once more, and it may be doubtful already.
             self._doubted[node] = counter
             self.doubtful += 1
 
     def so_far(self, event: Event) -> Event:
-        """Return the event with its clock restored as far as is known now, and remember that.
+        """Return the event with its clock restored from what arrived so far; hold its closure.
 
         No entry is too high. What arrives later may raise it, until `restore`.
         """
@@ -162,29 +162,29 @@ class Restorer:
         return event if closure is None else self.read(event, closure)
 
     def low(self, event: Event, arrived: Event | None = None) -> bool:
-        """Return whether the clock, as it was restored, may lack something of a node that left.
+        """Return whether a restored clock's entry of a node that left may be too low.
 
-        A clock that came with an entry for the node was not shrunk. One without may
-        lack it as long as its past is not all there: events of the node that left,
-        and of those that knew of it, may still be in flight.
+        A clock that arrived with an entry for the node was not shrunk. One without may
+        lack it as long as its past has not all arrived: events of the node that left,
+        and of those that have it in their pasts, may still be in flight.
 
         Parameters
         ----------
         event : Event
-            With its clock as it was restored.
+            With its clock restored.
         arrived : Event, optional
-            As it came; default as it was restored.
+            As it arrived; default with its clock restored.
         """
         clock, last = event.clock, self._last
         others = [n for n in self.retired if n != event.node]
         if any(clock.get(n, 0) < last.get(n, 0) for n in others):
             return True
-        came = clock if arrived is None else arrived.clock
-        lacks = any(n not in came for n in others)
+        shrunk = clock if arrived is None else arrived.clock
+        lacks = any(n not in shrunk for n in others)
         return lacks and not self.memory.is_final(event.node, clock[event.node])
 
     def _close(self, event: Event) -> list[Dot]:
-        """Keep the closure of an event; return what is missing to it."""
+        """Compute and hold the closure of an event; return the direct causes that it lacks."""
         node, clock = event.node, event.clock
         counter = clock[node]
         self._cut = False
@@ -213,7 +213,7 @@ class Restorer:
     def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot], bool]:
         """Return the closure of a clock, which direct causes are missing, and whether it may grow.
 
-        What came while nobody had left has its whole clock, and no closure.
+        What arrived before any node left has its whole clock, and no closure.
         """
         memory = self.memory
         missing: list[Dot] = []
@@ -222,18 +222,18 @@ class Restorer:
         below = memory.below(node, counter)
         before: Clock = {}
         if below is not None:
-            at, came, closed = below
-            before = closed or came
+            at, arrived, closed = below
+            before = closed or arrived
             closure = self._joined(closure, before, node)
             growing = closed is not None and not memory.is_final(node, at)
-            if not came.keys() <= clock.keys():
-                self.retire(came.keys() - clock.keys())
+            if not arrived.keys() <= clock.keys():
+                self.retire(arrived.keys() - clock.keys())
         above = memory.above(node, counter)
         if above is not None and not clock.keys() <= above.keys():
             self.retire(clock.keys() - above.keys())
         if counter > 1 and (below is None or at < counter - 1):
             missing.append(Dot(node, counter - 1))
-        # What the predecessor knew is in its closure, so only news are looked up.
+        # The predecessor's past is in its closure, so only entries that rose are looked up.
         for other, known in clock.items():
             if known > before.get(other, 0) and other != node:
                 learned = memory.closure(other, known)
@@ -254,7 +254,7 @@ class Restorer:
             return closure
         room = self.entries_max - len(closure)
         if len(higher) > room and len(higher.keys() - closure.keys()) > room:
-            # By name, so that what is given up depends on no hash.
+            # By name, so that what is dropped depends on no hash.
             fresh = sorted(higher.keys() - closure.keys())[max(0, room) :]
             for name in fresh:
                 del higher[name]
@@ -277,37 +277,37 @@ class Restorer:
 def in_question(
     memory: ClockMemory, seen: Mapping[str, tuple[int, list[int]]]
 ) -> list[tuple[str, int, Clock]]:
-    """Return the events kept whose clock may have to be raised, as they arrived.
+    """Return the events held whose clock may have to be raised, in order of arrival.
 
-    Those of whose past not everything was seen; those that show less than an event
-    that they directly know, before anybody was said to have left; and what comes
-    after any of these. The clocks of all others are whole.
+    Those of whose past not everything was seen; those whose clock is not at least that of an
+    event that they directly know; and those that have any of these in their pasts. The clocks
+    of all others are whole.
 
     Parameters
     ----------
     memory : ClockMemory
     seen : mapping of str to (int, list of int)
         Of each node the counter up to which all was seen, and those seen beyond; what
-        is kept and not in there is passed over.
+        is held and not in there is left out.
     """
     upto = {node: upto for node, (upto, _) in seen.items()}
-    kept = [
+    seen_events = [
         (node, counter, clock)
         for node, counter, clock in memory.items()
         if node in seen and (counter <= upto[node] or counter in seen[node][1])
     ]
     first: dict[str, int] = {}
-    for node, counter, clock in kept:
+    for node, counter, clock in seen_events:
         whole = all(c <= upto.get(n, 0) for n, c in clock.items())
-        if not whole or _shows_less(memory, node, counter, clock):
+        if not whole or _is_shrunk(memory, node, counter, clock):
             first[node] = min(counter, first.get(node, counter))
     if not first:
         return []
-    return [item for item in kept if any(item[2].get(n, 0) >= c for n, c in first.items())]
+    return [item for item in seen_events if any(item[2].get(n, 0) >= c for n, c in first.items())]
 
 
-def _shows_less(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
-    """Return whether a clock lacks what one of the events shows that it directly knows."""
+def _is_shrunk(memory: ClockMemory, node: str, counter: int, clock: Clock) -> bool:
+    """Return whether a clock lacks what is in the clock of an event that it directly knows."""
     before = memory.get(node, counter - 1) or {}
     known = [before]
     known += [memory.get(n, c) or {} for n, c in clock.items() if c > before.get(n, 0)]
@@ -318,45 +318,45 @@ def present_order(events: Iterable[Event]) -> list[Event]:
     """Return distinct events in an order that respects program order and the entries present.
 
     The canonical order of shrunk clocks does not: a clock that loses an entry
-    has a smaller sum than its causes. Clocks that know each other in a circle
-    are no execution; there the least event in canonical order goes first.
+    has a smaller sum than its causes. Clocks with each other in their
+    pasts are no execution; there the least event in canonical order goes first.
     """
-    lines: dict[str, list[Event]] = {}
+    by_node: dict[str, list[Event]] = {}
     for event in events:
-        lines.setdefault(event.node, []).append(event)
-    for line in lines.values():
+        by_node.setdefault(event.node, []).append(event)
+    for remaining in by_node.values():
         # From the end, so that the next one is popped.
-        line.sort(key=lambda e: e.counter, reverse=True)
+        remaining.sort(key=lambda e: e.counter, reverse=True)
     waiting: dict[str, list[tuple[int, str]]] = {}
     out: list[Event] = []
-    ready = sorted(lines, reverse=True)
+    ready = sorted(by_node, reverse=True)
     while True:
         while ready:
             node = ready.pop()
-            while lines[node]:
-                block = _blocked(lines, lines[node][-1])
+            while by_node[node]:
+                block = _blocked(by_node, by_node[node][-1])
                 if block is not None:
                     heapq.heappush(waiting.setdefault(block[0], []), (block[1], node))
                     break
-                out.append(lines[node].pop())
+                out.append(by_node[node].pop())
                 queue = waiting.get(node)
-                ahead = lines[node][-1].counter if lines[node] else None
+                ahead = by_node[node][-1].counter if by_node[node] else None
                 while queue and (ahead is None or queue[0][0] < ahead):
                     ready.append(heapq.heappop(queue)[1])
-        heads = [line[-1] for line in lines.values() if line]
+        heads = [remaining[-1] for remaining in by_node.values() if remaining]
         if not heads:
             return out
         first = min(heads, key=canonical_key)
-        out.append(lines[first.node].pop())
+        out.append(by_node[first.node].pop())
         waiting = {}
-        ready = sorted((node for node, line in lines.items() if line), reverse=True)
+        ready = sorted((node for node, remaining in by_node.items() if remaining), reverse=True)
 
 
-def _blocked(lines: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
-    """Return an entry of the event that names an event which is still to come."""
+def _blocked(by_node: dict[str, list[Event]], event: Event) -> tuple[str, int] | None:
+    """Return an entry of the event that names one which is not in the order yet."""
     for node, counter in event.clock.items():
-        line = lines.get(node)
-        if line and node != event.node and line[-1].counter <= counter:
+        remaining = by_node.get(node)
+        if remaining and node != event.node and remaining[-1].counter <= counter:
             return node, counter
     return None
 
@@ -396,7 +396,7 @@ def restored_with_doubts(
     Returns
     -------
     list of Event
-        In the order given. Nodes whose entry was dropped without a word count as
+        In the order given. Nodes whose entry was dropped without a control event count as
         having left, wherever in the log that was.
     int
         How many of the clocks may still be too low.

@@ -1,17 +1,17 @@
-"""Who takes part in an execution, and the clocks that shrink and restart with it (DESIGN 5).
+"""Membership: the nodes that take part in an execution, as events change it.
 
-Nodes come, go and start again. Three questions follow, each with a class:
+Nodes join, leave and restart. Three questions follow, each with a class:
 
-- **Who is live?** `Membership` keeps the view: a node joins by appearing, by
+- **Which nodes are live?** `MembershipStage` has the view: a node joins with its first event, by
   `ketal.join` or `ketal.view`, and leaves by `ketal.leave`, by a view without
-  it, by idle time, or because a later incarnation of it appears.
-- **What did an event know?** `Restorer` (`ketal.operators.membership.clock_restoration`) restores
-  the entries that clocks lost when a node left.
-- **Which run of the node was it?** `Incarnations`
+  it, by idle time, or with the first event of a later incarnation of it.
+- **What is in an event's past?** `Restorer` (`ketal.operators.membership.clock_restoration`)
+  restores the entries that clocks lost when a node left.
+- **Which incarnation of its node is an event of?** `Incarnations`
   (`ketal.operators.membership.incarnations`) names the second run of A `A#2`.
 
 The one rule: on an execution in which no entry was dropped and no node
-restarted, an event passes as the very object that it was.
+restarted, an event is returned as the same object.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from ketal.operators.membership.clock_restoration import (
     present_order,
     restored_with_doubts,
 )
-from ketal.operators.membership.incarnations import ATTRIBUTE, Incarnations, Status, name_of
+from ketal.operators.membership.incarnation_names import name_of
+from ketal.operators.membership.incarnations import ATTRIBUTE, Incarnations, Status
 
 __all__ = [
     "ATTRIBUTE",
     "Change",
     "ClockMemory",
     "Incarnations",
-    "Membership",
+    "MembershipStage",
     "Restorer",
     "Status",
     "dropped",
@@ -48,40 +49,39 @@ __all__ = [
 
 
 class Change(NamedTuple):
-    """Who joined and who left, each in order."""
+    """The nodes that joined and those that left, each in order."""
 
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
 
 
-class Membership:
+class MembershipStage:
     """The stage between Intake and the ordering queue: view, incarnations, clocks.
 
     Parameters
     ----------
     limits : Limits
-        `dots_max` clocks are kept, `clock_entries_max` entries of each.
+        `dots_max` clocks are held, `clock_entries_max` entries of each.
     clocks_max : int, optional
-        Keep so many clocks instead.
+        How many clocks are held instead.
 
     Notes
     -----
-    Of each event, in turn: `rename` as it arrives; `arrived` if Intake says that
-    it is new; `so_far` for what is judged at once; `restore` when it is released,
-    before it is offered or sorted.
+    Of each event, in turn: `rename` as it arrives; `arrived` if it is new; `so_far` if it is
+    judged at once; `restore` when it is released, before it is offered or sorted.
     """
 
     def __init__(self, limits: Limits = DEFAULT, *, clocks_max: int | None = None) -> None:
         self.limits = limits
         self.retired: set[str] = set()
-        memory = ClockMemory(clocks_max or limits.dots_max)
-        self.incarnations = Incarnations(memory, self.retired)
-        self.restorer = Restorer(memory, self.retired, limits.clock_entries_max)
+        self.memory = ClockMemory(clocks_max or limits.dots_max)
+        self.incarnations = Incarnations(self.memory, self.retired)
+        self.restorer = Restorer(self.memory, self.retired, limits.clock_entries_max)
         self.rename = self.incarnations.rename
         self.so_far = self.restorer.so_far
         self.restore = self.restorer.restore
         self._live: set[str] = set()
-        self._gone: set[str] = set()
+        self._left: set[str] = set()
 
     def begin(
         self,
@@ -90,10 +90,10 @@ class Membership:
         firsts: Mapping[str, bytes],
         highest: Mapping[str, int],
     ) -> None:
-        """Take in what arrived while every node was there in its first incarnation.
+        """Load what arrived while every node was live in its first incarnation.
 
-        Until someone leaves, drops an entry or starts again there is nothing to do
-        here, so a driver may begin with this stage only then.
+        Until a node leaves, drops an entry or restarts there is nothing to do here, so a driver
+        may begin with this stage only then.
 
         Parameters
         ----------
@@ -104,12 +104,11 @@ class Membership:
         highest : mapping of str to int
             The highest counter of each node.
         """
-        memory = ClockMemory.of(self.incarnations.memory.clocks_max, arrivals)
-        self.incarnations.memory = self.restorer.memory = memory
+        self.memory.begin(arrivals)
         self.incarnations.begin(firsts, highest)
         self.restorer.begin(highest)
         for node in highest:
-            self._appear(node)
+            self._join_by_event(node)
 
     @property
     def live(self) -> list[str]:
@@ -121,39 +120,39 @@ class Membership:
         return node in self._live
 
     def arrived(self, event: Event) -> Change:
-        """Take note of a distinct event; its node joins by appearing.
+        """Record a new event; its node joins with its first one.
 
-        An event of a node that was said to have left was in flight: only a
-        `join`, a `view` or a new incarnation brings the node back. A node that
-        left by idle time is back.
+        An event of a node that left was in flight: only a `join`, a `view` or a new
+        incarnation makes the node live again. A node that left by idle time is live again.
         """
         node = event.node
         self.incarnations.arrived(event)
-        self.incarnations.memory.put(node, event.clock[node], event.clock)
-        if node in self._live or node in self._gone:
+        self.memory.put(node, event.clock[node], event.clock)
+        if node in self._live or node in self._left:
             return Change()
-        return self._appear(node)
+        return self._join_by_event(node)
 
-    def _appear(self, node: str) -> Change:
+    def _join_by_event(self, node: str) -> Change:
+        """Make a node live with an event of it; earlier incarnations leave."""
         names = self.incarnations.names(self.incarnations.base(node))
         if node in names[:-1]:
             # A late event of an earlier incarnation, which is over.
-            self._gone.add(node)
+            self._left.add(node)
             self.restorer.retire((node,))
             return Change((), (node,))
         if node not in names:
             names = [node]
-        over = [name for name in names[:-1] if name not in self._gone]
+        over = [name for name in names[:-1] if name not in self._left]
         # Entries of both incarnations may be missing where a clock has room for one.
         self.restorer.retire(names if len(names) > 1 else ())
-        self._gone.update(over)
+        self._left.update(over)
         left = tuple(sorted(self._live.intersection(over)))
         self._live.difference_update(over)
         self._live.add(node)
         return Change((node,), left)
 
     def control(self, control: Control) -> Change:
-        """Take a `join`, `leave` or `view`; anything else changes nothing."""
+        """Apply a `join`, `leave` or `view`; any other control event changes nothing."""
         if control.kind == "join" and control.node is not None:
             return self.join(control.node)
         if control.kind == "leave" and control.node is not None:
@@ -163,25 +162,25 @@ class Membership:
         return Change()
 
     def join(self, node: str) -> Change:
-        """Say that a node takes part; of one that restarted, its latest incarnation."""
+        """Make a node live; of one that restarted, its latest incarnation."""
         latest = self.incarnations.names(node)[-1]
-        self._gone.discard(latest)
+        self._left.discard(latest)
         if latest in self._live:
             return Change()
         self._live.add(latest)
         return Change((latest,))
 
     def leave(self, node: str) -> Change:
-        """Mark a node as gone, in whichever incarnation it is live."""
+        """Remove a node, in whichever incarnation it is live."""
         names = self.incarnations.names(node)
         left = sorted(self._live.intersection(names))
         self.restorer.retire(names)
-        self._gone.update(names)
+        self._left.update(names)
         self._live.difference_update(left)
         return Change((), tuple(left))
 
     def view(self, members: Iterable[str]) -> Change:
-        """Say who takes part: nobody else does. The view that came last is in force."""
+        """Replace the live nodes by these members; the view read last is in force."""
         latest = {self.incarnations.names(member)[-1] for member in members}
         joined: list[str] = []
         left: list[str] = []
@@ -193,24 +192,18 @@ class Membership:
 
     @property
     def in_doubt(self) -> int:
-        """How many events may have been judged with another clock than they have."""
+        """How many events may have been judged with a clock that is too low or misread."""
         return self.restorer.in_doubt + self.incarnations.doubtful
-
-    @property
-    def memory(self) -> ClockMemory:
-        """The clocks of the last events."""
-        return self.restorer.memory
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain data, the clocks of the memory apart (`ClockMemory.rows`)."""
-        r = self.restorer
         return {
             "live": sorted(self._live),
-            "gone": sorted(self._gone),
+            "gone": sorted(self._left),
             "retired": sorted(self.retired),
-            "evicted": dict(r.memory.evicted),
+            "evicted": dict(self.memory.evicted),
             "incarnations": self.incarnations.state(),
-            "restored": r.state(),
+            "restored": self.restorer.state(),
         }
 
     @classmethod
@@ -219,17 +212,15 @@ class Membership:
         state: Mapping[str, Any],
         clocks: Iterable[Iterable[Any]],
         limits: Limits = DEFAULT,
-    ) -> Membership:
-        """Return a stage with a state that `state` gave, and tables of `ClockMemory.rows`."""
+    ) -> MembershipStage:
+        """Return a stage with a state that `state` returned, and tables of `ClockMemory.rows`."""
         self = cls(limits)
         self._live = set(state["live"])
-        self._gone = set(state["gone"])
+        self._left = set(state["gone"])
         self.retired.update(state["retired"])
-        memory = ClockMemory(limits.dots_max)
         for rows in clocks:
-            memory.take_on(rows)
-        memory.gave_up(state["evicted"])
-        self.incarnations.memory = self.restorer.memory = memory
+            self.memory.load(rows)
+        self.memory.load_evicted(state["evicted"])
         self.incarnations.load(state["incarnations"])
         self.restorer.load(state["restored"])
         return self

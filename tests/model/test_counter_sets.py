@@ -22,7 +22,7 @@ def test_counters_are_those_that_were_added(counters: set[int], upto: int) -> No
     for counter in sorted(counters):
         line.add(counter)
     assert line.count == len(counters)
-    assert line.changed == {counter // SPAN for counter in counters}
+    assert line.dirty == {counter // SPAN for counter in counters}
     assert list(line) == sorted(counters)
     for number, counter in enumerate(line.after(upto), 1):
         assert line.place(number, upto) == counter

@@ -19,7 +19,7 @@ from ketal.operators.causal_order import canonical
 from ketal.operators.membership.members import (
     ClockMemory,
     Incarnations,
-    Membership,
+    MembershipStage,
     Restorer,
     name_of,
     obvious_restored,
@@ -55,7 +55,7 @@ class Stage:
     ) -> None:
         self.seen = Seen()
         self.options = options
-        self.stage = Membership(limits or Limits())
+        self.stage = MembershipStage(limits or Limits())
         self.queue = MarkedQueue(**options)
         self.queue.restore_clocks(self.stage.restorer)
 
@@ -95,7 +95,7 @@ class Stage:
 
         state = self.stage.state(), self.stage.memory.rows(), self.queue.state(number)
         stage, clocks, queue = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
-        self.stage = Membership.restored(stage, [clocks], self.stage.limits)
+        self.stage = MembershipStage.restored(stage, [clocks], self.stage.limits)
         self.queue = MarkedQueue(**self.options)
         self.queue.restore_clocks(self.stage.restorer)
         self.queue.restore(queue, table)
@@ -246,7 +246,7 @@ def test_a_clock_that_is_intransitive_is_no_concern_where_nobody_left() -> None:
 
 
 def test_a_lost_event_leaves_a_doubt_until_all_is_known() -> None:
-    stage = Membership()
+    stage = MembershipStage()
     stage.leave("n1")
     log = [e("n1@1", "a"), e("n3@1", "b", "n2:4"), e("n3@2", "c", "n1:1 n2:4")]
     for event in log:
@@ -257,7 +257,7 @@ def test_a_lost_event_leaves_a_doubt_until_all_is_known() -> None:
 
 def test_a_clock_in_doubt_is_counted_once() -> None:
     """Released with the doubt or found too low later, by however many queues, restored or not."""
-    stage = Membership()
+    stage = MembershipStage()
     stage.leave("n1")
     released, later = e("n3@1", "b", "n2:4"), e("n3@2", "c", "n1:1 n2:4")
     for event in (released, later):
@@ -300,7 +300,7 @@ def test_a_restored_clock_has_at_most_clock_entries_max_entries() -> None:
 def test_what_is_judged_at_once_is_restored_as_far_as_is_known() -> None:
     for seed in range(20):
         run = simulate(random.Random(seed), restarts=False)
-        stage = Membership()
+        stage = MembershipStage()
         for name in run.left:
             stage.leave(name)
         for event, true in zip(run.stamped, run.true, strict=True):
@@ -356,7 +356,7 @@ def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
 
 def test_an_event_whose_place_has_passed_is_late_when_that_is_known() -> None:
     """n2 dropped n1, which left; until what it knew is there its place is not known."""
-    stage = Membership()
+    stage = MembershipStage()
     queue = MarkedQueue(policy="total", nodes=("n2", "n3"))
     queue.restore_clocks(stage.restorer)
     out: list[str] = []
@@ -576,8 +576,8 @@ def test_zero_and_large_numbers_are_names_too() -> None:
     assert stage.take(e("A@1", "d"))[0] == "contradiction"
 
 
-def test_a_restart_is_told_however_long_ago_the_first_event_was() -> None:
-    stage = Membership(Limits(dots_max=8))
+def test_a_restart_is_detected_however_long_ago_the_first_event_was() -> None:
+    stage = MembershipStage(Limits(dots_max=8))
     contents: dict[Any, bytes] = {}
 
     def status(event: Event) -> str:
@@ -619,7 +619,7 @@ def test_names_that_the_program_gives_are_names() -> None:
 
 
 def test_nodes_join_by_appearing_by_join_and_by_view() -> None:
-    stage = Membership()
+    stage = MembershipStage()
     assert stage.control(Control("join", node="n9")).joined == ("n9",)
     assert stage.arrived(e("n1@1", "a")).joined == ("n1",)
     assert stage.arrived(e("n1@2", "a")).joined == ()
@@ -631,7 +631,7 @@ def test_nodes_join_by_appearing_by_join_and_by_view() -> None:
 
 
 def test_an_event_in_flight_brings_nobody_back() -> None:
-    stage = Membership()
+    stage = MembershipStage()
     stage.arrived(e("n1@1", "a"))
     assert stage.leave("n1").left == ("n1",)
     assert stage.leave("n1").left == (), "who is gone does not leave again"
@@ -670,6 +670,7 @@ def test_snapshot_and_restore_after_every_event_change_nothing(
             assert whole.stage.leave(base(leaves[place])) == again.stage.leave(base(leaves[place]))
         assert again.taken(event) == whole.taken(event)
         again.snapshot()
+        again.stage.incarnations.table.validate_state()
         assert again.stage.state() == whole.stage.state()
         assert again.stage.memory.rows() == whole.stage.memory.rows()
 

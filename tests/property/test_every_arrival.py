@@ -18,7 +18,7 @@ import ketal
 from ketal import semantics
 from ketal.model.event import Control, Event
 from ketal.model.verdicts import Match
-from ketal.operators.membership.incarnations import name_of
+from ketal.operators.membership.incarnation_names import name_of
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.property.memberships import Clock, base, number

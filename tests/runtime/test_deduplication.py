@@ -8,7 +8,7 @@ import pytest
 
 from ketal.model.event import Event
 from ketal.model.limits import Limits
-from ketal.runtime.deduplication import DUPLICATE, FORGOTTEN, NEW, SEEN, Intake
+from ketal.runtime.deduplication import DUPLICATE, EVICTED, NEW, SEEN, Intake
 
 KEPT = 160
 
@@ -25,11 +25,11 @@ def test_holes_for_ever_are_given_up_a_share_at_once() -> None:
         for node in "ab":
             assert intake.admit((event(node, counter),)) == 1
             assert sum(line.count for line in intake.beyond.values()) <= KEPT
-        given_up += intake.forgotten != before
-        before = dict(intake.forgotten)
+        given_up += intake.evicted != before
+        before = dict(intake.evicted)
     assert 0 < given_up <= 2 * 2_000 // (KEPT // 16)
     for node in "ab":
-        gone = intake.forgotten[node]
+        gone = intake.evicted[node]
         # What is above is known as exactly as ever.
         assert 3_998 - gone >= KEPT * 0.8
         for counter in range(gone + 1, 3_998):
@@ -38,7 +38,7 @@ def test_holes_for_ever_are_given_up_a_share_at_once() -> None:
             assert intake.admit((one,)) == new
             assert intake.status(one) == (DUPLICATE if new else SEEN)
         assert intake.admit((event(node, gone),)) == 0
-        assert intake.status(event(node, gone)) == FORGOTTEN
+        assert intake.status(event(node, gone)) == EVICTED
     assert intake.holes() == 0
 
 
@@ -48,7 +48,7 @@ def test_many_nodes_lose_a_share_each() -> None:
         for node in range(41):
             intake.admit((event(f"n{node}", counter),))
     assert KEPT * 0.8 < sum(line.count for line in intake.beyond.values()) <= KEPT
-    assert set(intake.forgotten.values()) == {2}
+    assert set(intake.evicted.values()) == {2}
 
 
 @pytest.mark.parametrize("apart", [2, 16, 1_000])
@@ -57,16 +57,16 @@ def test_what_is_given_up_is_the_lowest_however_far_apart_counters_are(apart: in
     intake = Intake(Limits(counters_max=KEPT, dots_max=1))
     seen: set[int] = set()
     for counter in sorted(chance.sample(range(2, apart * 500), 400)):
-        before = intake.forgotten.get("a", 0)
+        before = intake.evicted.get("a", 0)
         seen.add(counter)
         intake.admit((event("a", counter),))
-        if intake.forgotten.get("a", 0) != before:
+        if intake.evicted.get("a", 0) != before:
             # The next one of those that were kept is seen; what is below it is not told apart.
-            upto = intake.forgotten["a"] + 1
+            upto = intake.evicted["a"] + 1
             assert upto in seen
             seen = {one for one in seen if one >= upto}
             share = KEPT // 16
             assert KEPT - share <= len(seen) <= KEPT
         kept = {one for one in seen if one > intake.upto.get("a", 0)}
         assert list(intake.beyond_of("a")) == sorted(kept)
-    assert intake.forgotten
+    assert intake.evicted

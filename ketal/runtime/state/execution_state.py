@@ -1,10 +1,10 @@
 """The state of an execution: a snapshot in one piece, or records and which of them are dirty.
 
-`ketal.runtime.state.records` writes the parts of an execution as records; here these are put
-together with what names the program, so that a state is restored under the program that it
-is of, or, where that is asked for, taken over by another one (`ketal.runtime.state.migration`).
+`ketal.runtime.state.records` encodes the parts of an execution as records; here the program's
+fingerprints are added, so that a state is restored under its own program, or, where that is
+asked for, under another one (`ketal.runtime.state.migration`).
 
-The one rule: records, with every later change put in, restore what was there at the last one.
+The one rule: records, with every later change applied, restore the state of the last one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ketal.runtime.stream_release import StreamRelease
 
 @dataclass(slots=True)
 class Progress:
-    """How far an execution has come.
+    """The counts and the watermark of an execution.
 
     Attributes
     ----------
     counted : Tally
-        What became of the records when they were read.
+        The outcomes of the records when they were read.
     watermark_us : int or None
         The time that the execution has passed, in microseconds; None where it is not known.
     closed : bool
@@ -53,7 +53,7 @@ class SavedState:
     Parameters
     ----------
     program : Program
-        What is to go on from it.
+        The program to restore it under.
     state : bytes, or mapping of bytes to bytes
         A snapshot, or records.
     changed : bool
@@ -68,11 +68,11 @@ class SavedState:
     execution : str
         The execution's name.
     unchanged : list of str
-        The patterns that are as they were.
+        The patterns that did not change.
     changed : bool
-        Whether another program takes it over.
+        Whether it is restored under another program.
     tracked : bool
-        Whether changes from it are wanted: of records they are, of a snapshot not.
+        Whether changes since it are wanted: of records they are, of a snapshot not.
 
     Raises
     ------
@@ -164,7 +164,7 @@ class ExecutionState:
         self._progress = progress
         self._recorder: Recorder | None = None  # once changes are tracked
         self._replaced: tuple[bytes, ...] = ()  # the records of the program before
-        self._about: dict[str, Any] | None = None  # what the records say of the program
+        self._about: dict[str, Any] | None = None  # the record `program`
 
     def snapshot(self) -> bytes:
         """Return the state in one piece."""
@@ -188,15 +188,15 @@ class ExecutionState:
         Returns
         -------
         dict of bytes to (bytes or None)
-            The records that are new or other than before; None for one that is gone. All
-            records, the first time that they are asked for.
+            The records that are new or have another value; None for one that is removed. The
+            first time, all records.
         """
         if self._recorder is None:
             return {**dict.fromkeys(self._replaced), **self.records()}
         return self._changes(self._recorder)
 
     def restore(self, saved: SavedState) -> None:
-        """Put a saved state into the execution, which is fresh.
+        """Load a saved state into the execution, which is fresh.
 
         Raises
         ------

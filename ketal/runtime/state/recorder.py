@@ -1,10 +1,11 @@
-"""The recorder: which records of a monitor's state changed since they were last saved.
+"""The recorder: which records of an execution's state are dirty.
 
-It is the one place that knows what is dirty. Parts that cannot be compared cheaply mark what
-changes (`Scopes.dirty`, the counters beyond holes, the clocks of a membership), and only while
-a recorder tracks them; all else is compared with what was saved last.
+Parts that cannot be compared cheaply mark what is dirty (`Scopes.dirty`, the counters beyond
+holes, `ClockMemory.dirty`), and only while a recorder tracks them; all else is compared with
+what was saved last.
 
-The one rule: records, with changes put in, load what was there at the last change.
+The one rule: the records of the first save, with all later changes applied, load the state of
+the last one.
 """
 
 from __future__ import annotations
@@ -26,27 +27,28 @@ from ketal.runtime.seen_digests import Contents, Row, load_rows, save_rows
 from ketal.runtime.state.records import Changes, Records, encode_record
 
 SEEN_SPAN = 128
-"""Contents in one chunk: the last one is written again until it is full."""
+"""Contents in one chunk; the last one is saved again until it is full."""
 CLOCKS_SPAN = 64
-"""Clocks in one chunk, which is written again when one of them is closed."""
+"""Clocks in one chunk, which is saved again when one of them is given a closure."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Sections:
-    """Small records, written when they differ from what was written last."""
+class _SmallRecords:
+    """Small records, saved when they differ from what was saved last."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, bytes] = {}
 
     def put(self, key: bytes, body: Any, out: Changes) -> None:
+        """Add a record to the changes if it differs."""
         value = encode_record(body)
         if self._last.get(key) != value:
             out[key] = self._last[key] = value
 
     def loaded(self, records: Records) -> None:
-        """Mark as saved what there are records of."""
+        """Mark what was loaded as saved."""
         self._last = {
             "/".join((kind, *rest)).encode(): value
             for kind in ("program", "core", "queue", "pattern")
@@ -54,7 +56,7 @@ class _Sections:
         }
 
 
-class _Rows(Generic[K, V]):
+class _RowRecords(Generic[K, V]):
     """A dict whose new keys come last, a record each.
 
     Parameters
@@ -62,81 +64,81 @@ class _Rows(Generic[K, V]):
     prefix : str
         How the keys of its records begin.
     write : callable
-        Gives plain data of a key and its value.
+        Returns a key and its value as plain data.
     """
 
     def __init__(self, prefix: str, write: Callable[[K, V], Any]) -> None:
         self._prefix = prefix
         self._write = write
-        self._known: dict[K, tuple[int, V]] = {}
+        self._saved: dict[K, tuple[int, V]] = {}
         self._next = 0
 
     def _key(self, number: int) -> bytes:
         return f"{self._prefix}/{number}".encode()
 
     def changes(self, held: Mapping[K, V], out: Changes) -> None:
-        """Write what is new or has another value, and remove what is gone."""
-        known, last = self._known, -1
+        """Save what is new or has another value; remove the records of keys that are not held."""
+        saved, last = self._saved, -1
         for key, value in held.items():
-            at = known.get(key)
+            at = saved.get(key)
             if at is not None and at[0] > last:
                 last, before = at
                 if before is value:
                     continue
             else:
-                if at is not None:  # It went and came again, so its place is another one.
+                if at is not None:  # Removed and added again, so its place is another one.
                     out[self._key(at[0])] = None
                 last = self._next
                 self._next += 1
-            known[key] = (last, value)
+            saved[key] = (last, value)
             out[self._key(last)] = encode_record(self._write(key, value))
-        if len(known) > len(held):
-            for key in [key for key in known if key not in held]:
-                out[self._key(known.pop(key)[0])] = None
+        if len(saved) > len(held):
+            for key in [key for key in saved if key not in held]:
+                out[self._key(saved.pop(key)[0])] = None
 
     def loaded(self, numbers: Sequence[int], held: Mapping[K, V]) -> None:
-        """Mark as saved what there are records of."""
-        self._known = {k: (n, v) for n, (k, v) in zip(numbers, held.items(), strict=True)}
+        """Mark what was loaded as saved."""
+        self._saved = {k: (n, v) for n, (k, v) in zip(numbers, held.items(), strict=True)}
         self._next = max(numbers, default=-1) + 1
 
 
-class _Held:
-    """The events that queues hold, a record each; the numbers of those that go are used again."""
+class _HeldRecords:
+    """The events that queues hold, a record each; numbers of released events are used again."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int, Event]] = {}
+        self._saved: dict[int, tuple[int, Event]] = {}
         self._free: list[int] = []
-        self._named: dict[int, int] = {}
+        self._numbers_now: dict[int, int] = {}
         self.out: Changes = {}
 
     def number(self, event: Event) -> int:
-        """Return the number of an event, writing it if it is new."""
+        """Return the number of an event, saving it if it is new."""
         at = id(event)
-        number = self._named.get(at)
+        number = self._numbers_now.get(at)
         if number is None:
-            known = self._known.get(at)
-            if known is None:
-                number = heapq.heappop(self._free) if self._free else len(self._known)
-                self._known[at] = (number, event)
+            saved = self._saved.get(at)
+            if saved is None:
+                number = heapq.heappop(self._free) if self._free else len(self._saved)
+                self._saved[at] = (number, event)
                 self.out[b"held/%d" % number] = encode_record(save_event(event))
             else:
-                number = known[0]
-            self._named[at] = number
+                number = saved[0]
+            self._numbers_now[at] = number
         return number
 
     def finish(self) -> Changes:
-        """Return what changed, when every event that is held has been named."""
-        if len(self._named) < len(self._known):
-            for at in [at for at in self._known if at not in self._named]:
-                number, _ = self._known.pop(at)
+        """Return the changes, after `number` was called for every event that is held."""
+        if len(self._numbers_now) < len(self._saved):
+            for at in [at for at in self._saved if at not in self._numbers_now]:
+                number, _ = self._saved.pop(at)
                 heapq.heappush(self._free, number)
                 self.out[b"held/%d" % number] = None
-        out, self.out, self._named = self.out, {}, {}
+        out, self.out, self._numbers_now = self.out, {}, {}
         return out
 
     def loaded(self, events: Mapping[int, Event]) -> list[Any]:
-        """Mark as saved what there are records of; return the events by number."""
-        self._known = {id(event): (number, event) for number, event in events.items()}
+        """Mark the events that were loaded as saved; return them by number."""
+        self._saved = {id(event): (number, event) for number, event in events.items()}
         table: list[Any] = [None] * (max(events, default=-1) + 1)
         for number, event in events.items():
             table[number] = event
@@ -144,8 +146,8 @@ class _Held:
         return table
 
 
-class _Seen:
-    """The contents of the last events, in chunks by how many came before them."""
+class _ContentRecords:
+    """The contents of the last events, in chunks by order of arrival."""
 
     def __init__(self) -> None:
         self._upto = 0
@@ -153,12 +155,12 @@ class _Seen:
         self._begin(0)
 
     def _begin(self, number: int) -> None:
-        """Begin a chunk, of which `number` is the first."""
+        """Begin a chunk with the content of this number."""
         self._start = number
         self._rows: list[Row] = []
 
     def changes(self, contents: Contents, clocks: bool, out: Changes) -> None:
-        """Write the contents that are new and not yet gone again."""
+        """Save the contents that are new and not evicted; remove the chunks that are."""
         rows = contents.newest(self._upto)
         number = contents.taken - len(rows)
         if number != self._upto:
@@ -182,27 +184,27 @@ class _Seen:
     def loaded(
         self, chunks: Iterable[tuple[int, Any]], evicted: int, *, clocks: bool
     ) -> Iterator[Row]:
-        """Yield what `Intake.load` takes."""
+        """Yield the contents of chunks that were loaded, as `Intake.restore` takes them."""
         for chunk, (start, *written) in chunks:
             rows = list(load_rows(written, clocks=clocks))
             self._chunks.append(chunk)
             self._upto = start + len(rows)
             if self._upto % SEEN_SPAN:
-                # It goes on, if it is the last one.
+                # The next content belongs to it, if it is the last one.
                 self._begin(start)
                 self._rows += rows
             yield from rows[max(0, evicted - start) :]
 
 
-class _Beyond:
+class _CounterRecords:
     """The counters seen beyond holes, in chunks of bits (`ketal.model.counter_sets`).
 
     Parameters
     ----------
     intake : Intake
-        What notes which chunks change.
+        Marks the chunks that change as dirty.
     tracking : bool
-        Whether it is to.
+        Whether it does.
     """
 
     def __init__(self, intake: Intake, *, tracking: bool) -> None:
@@ -213,25 +215,25 @@ class _Beyond:
             intake.track()
 
     def changes(self, out: Changes) -> None:
-        """Write the chunks that changed since the last time; the first time, all."""
-        for node, line in sorted(self._intake.beyond.items()):
-            changed, upto = line.changed, self._intake.upto.get(node, 0)
-            for number in sorted(line.chunks if self._whole else changed or ()):
-                bits = line.packed(number, upto)
+        """Save the chunks that are dirty; the first time, all."""
+        for node, counters in sorted(self._intake.beyond.items()):
+            dirty, upto = counters.dirty, self._intake.upto.get(node, 0)
+            for number in sorted(counters.chunks if self._whole else dirty or ()):
+                bits = counters.packed(number, upto)
                 key = f"beyond/{number}/{node}".encode()
                 out[key] = None if bits is None else encode_record([node, number, bits])
-            if self._tracking and changed:
-                changed.clear()
+            if self._tracking and dirty:
+                dirty.clear()
         self._whole = not self._tracking
 
     def loaded(self, bodies: Iterable[Any]) -> Iterator[tuple[str, int, bytes]]:
-        """Yield the chunks of which there are records, as `Intake.load` takes them."""
+        """Yield the chunks that were loaded, as `Intake.restore` takes them."""
         self._whole = not self._tracking
         yield from bodies
 
 
-class _Clocks:
-    """The clocks of the last events, once a membership keeps them, in chunks by arrival."""
+class _ClockRecords:
+    """The clocks of the last events, once there is a membership, in chunks by arrival."""
 
     def __init__(self) -> None:
         self._memory: ClockMemory | None = None
@@ -240,22 +242,22 @@ class _Clocks:
         self._next = 0
 
     def changes(self, memory: ClockMemory | None, tracking: bool, out: Changes) -> None:
-        """Write the chunks in which something changed."""
+        """Save the chunks in which a clock is dirty."""
         if memory is None:
             return
-        changed = memory.changed
-        if memory is not self._memory or changed is None:
+        dirty = memory.dirty
+        if memory is not self._memory or dirty is None:
             self._memory = memory
-            changed = {(node, counter): True for node, counter, _ in memory.items()}
+            dirty = {(node, counter): True for node, counter, _ in memory.items()}
         if tracking:
-            memory.changed = {}
+            memory.dirty = {}
         touched: dict[int, None] = {}
-        for dot, came in changed.items():
+        for dot, arrived in dirty.items():
             there, number = memory.has(*dot), self._numbers.get(dot)
             if number is not None:
                 chunk = number // CLOCKS_SPAN
                 touched[chunk] = None
-                if there and not came:
+                if there and not arrived:
                     continue
                 del self._chunks[chunk][number], self._numbers[dot]
             if there:
@@ -274,33 +276,33 @@ class _Clocks:
         return chunk
 
     def loaded(self, chunks: Iterable[tuple[int, Any]]) -> Iterator[Any]:
-        """Yield the tables of which there are records."""
+        """Yield the chunks that were loaded, as `ClockMemory.load` takes them."""
         for chunk, rows in chunks:
-            # What was given up left its number behind; which one it was does not matter.
+            # Numbers of evicted clocks are free; which ones they were does not matter.
             for number, row in enumerate(rows, chunk * CLOCKS_SPAN):
                 self._add(number, (row[0], row[1]))
             self._next = (chunk + 1) * CLOCKS_SPAN
             yield rows
 
-    def loaded_into(self, memory: ClockMemory | None) -> None:
-        """Mark as saved the clocks of a membership that was loaded."""
+    def loaded_memory(self, memory: ClockMemory | None) -> None:
+        """Mark the clocks of a membership that was loaded as saved."""
         self._memory = memory
         if memory is not None:
-            memory.changed = {}
+            memory.dirty = {}
 
 
-class _Pattern:
+class _PatternRecords:
     """The records of one pattern's runs."""
 
     def __init__(self, run: PatternRun) -> None:
         self.run = run
         self.name = run.compiled.name
-        self._unlearned: _Rows[int, Unlearned] = _Rows(
+        self._unlearned: _RowRecords[int, Unlearned] = _RowRecords(
             f"unlearned/{self.name}", lambda _, unlearned: unlearned.save()
         )
 
     def changes(self, tracking: bool, out: Changes) -> None:
-        """Write the scopes that are dirty, without tracking all, and the events held."""
+        """Save the scopes that are dirty, all without tracking, and the events held for copies."""
         scopes, prefix = self.run.scopes, f"scope/{self.name}/".encode()
         dirty: Mapping[int, Scope | None]
         if tracking:
@@ -314,7 +316,7 @@ class _Pattern:
             self._unlearned.changes(held, out)
 
     def load(self, records: Records, tracking: bool) -> None:
-        """Put the records of the pattern into its run."""
+        """Load the records of the pattern into its run."""
         rows = [
             (number, Unlearned.load(body))
             for number, body in records.numbered("unlearned", self.name)
@@ -332,7 +334,7 @@ class _Pattern:
 
 
 class Recorder:
-    """Says of a state, again and again, what changed.
+    """Returns the records of a state, and later those that changed.
 
     Parameters
     ----------
@@ -341,8 +343,8 @@ class Recorder:
     runs : sequence of PatternRun
         Whose state it is.
     tracking : bool
-        Whether the parts are to take note of what changes from the first call on; without, it
-        may be asked once, and leaves no trace in them.
+        Whether the parts mark what is dirty from the first call on; without, `changes` is
+        called once, and changes nothing in them.
     """
 
     def __init__(
@@ -356,15 +358,19 @@ class Recorder:
         self.admission = admission
         self.queues = queues
         self.tracking = tracking
-        self._patterns = [_Pattern(run) for run in runs]
-        self._sections = _Sections()
-        self._seen = _Seen()
-        self._beyond = _Beyond(admission.intake, tracking=tracking)
-        self._clocks = _Clocks()
-        self._first: _Rows[str, Clock] = _Rows("first", lambda node, first: [node, first])
-        self._held = _Held()
-        self._told: _Rows[tuple[str, Dot], None] = _Rows("told", lambda at, _: [at[0], [*at[1]]])
-        self._refused: dict[str, _Rows[Dot, None]] = {}
+        self._patterns = [_PatternRecords(run) for run in runs]
+        self._sections = _SmallRecords()
+        self._seen = _ContentRecords()
+        self._beyond = _CounterRecords(admission.intake, tracking=tracking)
+        self._clocks = _ClockRecords()
+        self._first: _RowRecords[str, Clock] = _RowRecords(
+            "first", lambda node, first: [node, first]
+        )
+        self._held = _HeldRecords()
+        self._reported: _RowRecords[tuple[str, Dot], None] = _RowRecords(
+            "told", lambda at, _: [at[0], [*at[1]]]
+        )
+        self._refused: dict[str, _RowRecords[Dot, None]] = {}
         if tracking:
             for run in runs:
                 run.scopes.dirty = None  # The first call gives all.
@@ -377,7 +383,7 @@ class Recorder:
         program : Any
             What the state is of, as plain data.
         core : dict
-            What the monitor itself knows.
+            The monitor's own state.
         """
         out: Changes = {}
         put = self._sections.put
@@ -393,7 +399,7 @@ class Recorder:
             put(f"queue/{queue.name}".encode(), queue.state(self._held.number), out)
             self._refused_of(queue.name).changes(queue.refused, out)
         out.update(self._held.finish())
-        self._told.changes(self.queues.reports.once, out)
+        self._reported.changes(self.queues.reports.once, out)
         for pattern in self._patterns:
             put(f"pattern/{pattern.name}".encode(), pattern.run.save(), out)
             pattern.changes(self.tracking, out)
@@ -402,27 +408,27 @@ class Recorder:
     def _core(self, core: dict[str, Any]) -> dict[str, Any]:
         return {**core, "admission": self.admission.state(), "queues": self.queues.counts()}
 
-    def _refused_of(self, name: str) -> _Rows[Dot, None]:
+    def _refused_of(self, name: str) -> _RowRecords[Dot, None]:
         if name not in self._refused:
-            self._refused[name] = _Rows(f"refused/{name}", lambda dot, _: [*dot])
+            self._refused[name] = _RowRecords(f"refused/{name}", lambda dot, _: [*dot])
         return self._refused[name]
 
     def load(self, records: Records, membered: Callable[[], None]) -> None:
-        """Put a state into parts that are fresh.
+        """Load a state into fresh parts.
 
         Parameters
         ----------
         records : Records
             The state.
         membered : callable
-            Called once it is known who is there, before the queues are restored.
+            Called when the membership is restored, before the queues are.
         """
         self.load_admission(records, membered)
         self._load_queues(records, records.one("core")["queues"])
         self.load_patterns(records, [pattern.name for pattern in self._patterns])
 
     def load_admission(self, records: Records, membered: Callable[[], None]) -> None:
-        """Put back what was seen, and who is there; the arguments are those of `load`."""
+        """Load the admission, which has the membership; the arguments are those of `load`."""
         state = records.one("core")
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
@@ -440,10 +446,10 @@ class Recorder:
         membered()
         membership = self.admission.membership
         if self.tracking:
-            self._clocks.loaded_into(None if membership is None else membership.memory)
+            self._clocks.loaded_memory(None if membership is None else membership.memory)
 
     def load_patterns(self, records: Records, names: Collection[str]) -> None:
-        """Put back the runs of some patterns, of which there are records."""
+        """Load the runs of some patterns, of which there are records."""
         for pattern in self._patterns:
             if pattern.name in names:
                 pattern.load(records, self.tracking)
@@ -456,6 +462,6 @@ class Recorder:
             state = records.one("queue", queue.name)
             queue.restore(state, table, [dot for _, dot in refused])
             self._refused_of(queue.name).loaded([number for number, _ in refused], queue.refused)
-        told = list(records.numbered("told"))
-        self.queues.restore(counts, {(what, Dot(*dot)): None for _, (what, dot) in told})
-        self._told.loaded([number for number, _ in told], self.queues.reports.once)
+        reported = list(records.numbered("told"))
+        self.queues.restore(counts, {(kind, Dot(*dot)): None for _, (kind, dot) in reported})
+        self._reported.loaded([number for number, _ in reported], self.queues.reports.once)

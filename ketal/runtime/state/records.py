@@ -1,7 +1,7 @@
 """Records: the state of a monitor in pieces, in one format.
 
 A state is a mapping of keys to values, both bytes, as a changelog holds it: Kafka Streams
-keeps its stores so, and a record that is gone is a tombstone. What grows with the number of
+keeps its stores so, and a removed record is a tombstone. What grows with the number of
 events or of scopes is spread over many records, so that a commit writes what is new and no
 more; the rest is a few small ones, written when they differ from what was written last.
 
@@ -9,10 +9,10 @@ more; the rest is a few small ones, written when they differ from what was writt
 key                         value
 ==========================  ========================================================
 ``program``                 each part of each pattern; the text of all
-``core``                    tally, watermark, counters of nodes, who is there
+``core``                    tally, watermark, counters of nodes, membership
 ``queue/P``                 the hold-back queue whose first pattern by name is P
 ``held/N``                  an event that a queue holds
-``refused/P/N``, ``told/N``  what a queue had no room for; what was reported once
+``refused/P/N``, ``told/N``  what a queue had no room for; what was reported already
 ``pattern/P``               counts of a pattern, copies of it
 ``scope/P/N``               scope N of a pattern, with its own events
 ``unlearned/P/N``           an event held for copies
@@ -22,9 +22,9 @@ key                         value
 ==========================  ========================================================
 
 A value is msgpack: the format and a body, which is JSON where it has an integer of more than
-64 bits. Numbers are in the order in which things came up, so that the order in which records
+64 bits. Numbers are in the order of creation, so that the order in which records
 are read does not matter. No key begins with ``job/``, ``old/`` or ``draining``: those are of
-whoever keeps the records.
+whatever stores the records.
 
 The one rule: the body of a record that was encoded is read back as it was.
 """
@@ -46,7 +46,7 @@ OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
 
 Changes = dict[bytes, bytes | None]
-"""Of each record what it is now; None where there is none any more."""
+"""The new value of each record; None where it is removed."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -64,12 +64,12 @@ class Records:
     Parameters
     ----------
     records : mapping of bytes to bytes
-        What `ketal.runtime.state.recorder` gave, with later changes put in.
+        What `ketal.runtime.state.recorder` returned, with later changes applied.
 
     Raises
     ------
     StateError
-        If one is damaged, of another format, or of no kind that there is.
+        If one is damaged, of another format, or of an unknown kind.
     """
 
     KINDS = (

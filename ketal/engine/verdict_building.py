@@ -1,4 +1,4 @@
-"""Verdicts: what is reported of the findings of a pattern's runs, and how they are counted.
+"""Verdict building: the verdicts of the findings of a pattern's runs, and their counts.
 
 The one rule: a finding is counted whether or not it is listed, and one that a lost event could
 change is counted as uncertain.
@@ -28,8 +28,8 @@ from ketal.model.verdicts import (
 )
 
 
-class Verdicts:
-    """Makes the verdicts of one pattern over one execution.
+class VerdictBuilder:
+    """Builds the verdicts of one pattern over one execution.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class Verdicts:
     # --- a find ---
 
     def of_find(self, scope: Scope, findings: Findings, event: Event | None) -> list[RunVerdict]:
-        """Return the verdicts of what an event, or without one the time, brought about."""
+        """Return the verdicts of what an event, or without one a watermark, completed or ended."""
         out: list[RunVerdict] = []
         if self.trace:
             steps = self.machine.automaton.steps
@@ -219,7 +219,7 @@ class Verdicts:
     # --- what they have in common ---
 
     def overflow(self, limit: str, given_up: str, scope: ScopeKey, event: Event) -> Overflow:
-        """Return, and count, what is given up for a limit."""
+        """Return, and count, the overflow of a limit by an event."""
         self.counts.overflows += 1
         common = self._common(mapping_of(scope), _time(event))
         return Overflow(limit=limit, given_up=given_up, event=event.dot, **common)
@@ -227,7 +227,7 @@ class Verdicts:
     def _limit_reached(
         self, scope: Scope, limit: str, given_up: str, times: int, event: Event | None
     ) -> list[RunVerdict]:
-        """Count what was given up for a limit; the first time in a scope is a verdict."""
+        """Count the overflows of a limit; the first one in a scope is a verdict."""
         self.counts.overflows += times
         if limit in scope.reported:
             return []
@@ -254,10 +254,10 @@ class Verdicts:
     # --- what makes them uncertain ---
 
     def _between(self, scope: Scope, low: Key | None, high: Key) -> tuple[Dot, ...]:
-        """Return what a scope missed that may have stood between two places (None: the beginning).
+        """Return the dots that a scope missed, perhaps between two places (None: the beginning).
 
         A node's copy is offered what the node learned of in another order: there all that
-        may have come before now stand between.
+        may be before the present place count as between.
         """
         if self.learned_at is not None:
             low, high = None, self.learned_at

@@ -1,0 +1,202 @@
+"""Entries of other nodes' clocks: which incarnation of a restarted node each one means.
+
+`A: c` in a clock of B is read as B's last event read it, until it goes backwards, or a cause
+of B's event has an entry of a later incarnation, or c is more than the old incarnation ever
+counted. An entry that has not moved has nothing new to say. Between incarnations that are
+possible, the one whose event c has arrived and is within the clock is taken; where that is not
+exactly one, the event is rejected. One that had B's event in its past by then is not possible:
+a cause does not know its effect.
+
+The one rule: an entry that fits two incarnations is rejected with a reason, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ketal.errors import EventError
+from ketal.model.event import Dot, Event
+from ketal.operators.membership.clock_memory import Clock, ClockMemory
+from ketal.operators.membership.incarnation_names import IncarnationTable
+
+
+class EntryResolver:
+    """Resolves the entries of clocks to incarnations.
+
+    Parameters
+    ----------
+    table : IncarnationTable
+        The incarnations of each node.
+    memory : ClockMemory
+        The clocks of the events that have arrived, under the names of their incarnations.
+    retired : set of str
+        The nodes that left: their entries may be missing in later clocks.
+
+    Attributes
+    ----------
+    doubtful : int
+        Events of restarted nodes that arrived after an entry that may have meant them was
+        resolved to another incarnation.
+    """
+
+    def __init__(self, table: IncarnationTable, memory: ClockMemory, retired: set[str]) -> None:
+        self.table = table
+        self.memory = memory
+        self.retired = retired
+        self.doubtful = 0
+        # Of each incarnation the highest counter that another node's entry was resolved to, and
+        # the events of a latest one that had not arrived when an entry was resolved to an earlier.
+        self._resolved: dict[str, int] = {}
+        self._unseen: set[tuple[str, int]] = set()
+
+    def incarnations_of(self, event: Event, own: str) -> dict[str, str]:
+        """Return the incarnation that each entry of a restarted node refers to.
+
+        Parameters
+        ----------
+        event : Event
+            As it arrived.
+        own : str
+            The incarnation that it is an event of.
+
+        Returns
+        -------
+        dict of str to str
+            By entry; without the event's own, and without those of nodes of which the clock
+            names an incarnation itself.
+
+        Raises
+        ------
+        EventError
+            If an entry fits several incarnations, or none.
+        """
+        clock, names = event.clock, self.table.names
+        return {
+            base: self._incarnation(base, event, own)
+            for base in clock.keys() & self.table.numbers.keys()
+            if base != event.node and not any(n in clock for n in names(base) if n != base)
+        }
+
+    def arrived(self, event: Event) -> None:
+        """Record the entries of a new event, and count it if an entry that meant it was misread."""
+        node = event.node
+        self.doubtful += self._misread(node, event.clock[node])
+        for name in event.clock.keys() & self.table.bases.keys():
+            if name != node:
+                self._resolved[name] = max(event.clock[name], self._resolved.get(name, 0))
+
+    def _misread(self, node: str, counter: int) -> bool:
+        """Return whether an entry that may have meant a new event was resolved to another."""
+        if node not in self.table.bases:
+            return False
+        if (node, counter) in self._unseen:
+            self._unseen.remove((node, counter))
+            return True
+        names = self.table.names(self.table.bases[node])
+        later = names[names.index(node) + 1 :]
+        return any(self._resolved.get(name, 0) >= counter for name in later)
+
+    def fits(self, event: Event) -> bool:
+        """Return whether an event's clock lies between those of its neighbours on its node."""
+        below = self.memory.below(event.node, event.counter)
+        above = self.memory.above(event.node, event.counter)
+        return (below is None or self._within(below[1], event.clock)) and (
+            above is None or self._within(event.clock, above)
+        )
+
+    def _within(self, smaller: Clock, larger: Clock) -> bool:
+        """Return whether one clock is at most another, entries of retired nodes aside."""
+        return all(
+            larger.get(name, 0) >= counter
+            for name, counter in smaller.items()
+            if name in larger or (name not in self.retired and name not in self.table.bases)
+        )
+
+    def _incarnation(self, base: str, event: Event, own: str) -> str:
+        """Return the incarnation that an entry of another node refers to."""
+        counter, names = event.clock[base], self.table.names(base)
+        stored = self.memory.get(own, event.counter)
+        if stored is not None:
+            # A duplicate is read as the first copy was.
+            return next((name for name in names if name in stored), base)
+        before = self.memory.below(own, event.counter)
+        low = 0
+        if before is not None:
+            # A closure has entries of more incarnations; whether an entry moved, and which way, is
+            # seen in the clock as it arrived: an entry there can be older than the closure's.
+            _, clock, closure = before
+            for at, name in enumerate(names):
+                if clock.get(name) == counter:
+                    return name
+                if name in (closure or clock):
+                    low = at + (counter < clock.get(name, 0))
+            if low == len(names):
+                return names[-1]  # Backwards, without a restart: no concern of this stage.
+        low = max(low, self._first_by_causes(names, event, counter))
+        return self._only_possible(base, names[low:], event, own)
+
+    def _first_by_causes(self, names: list[str], event: Event, counter: int) -> int:
+        """Return the place of the first incarnation that the event's causes leave possible."""
+        low = 0
+        for node, known in event.clock.items():
+            cause = None if node in self.table.numbers else self.memory.get(node, known)
+            if cause is not None and node != event.node:
+                for at, name in enumerate(names):
+                    if name in cause:
+                        low = max(low, at + (counter < cause[name]))
+        return min(low, len(names) - 1)
+
+    def _is_effect(self, name: str, counter: int, event: Event, own: str) -> bool:
+        """Return whether an incarnation had the event in its past by a counter."""
+        last = self.memory.below(name, counter + 1)
+        return last is not None and last[1].get(own, 0) >= event.counter
+
+    def _only_possible(self, base: str, names: list[str], event: Event, own: str) -> str:
+        """Return the only incarnation that an entry can mean, of those named.
+
+        Raises
+        ------
+        EventError
+            If it is not exactly one.
+        """
+        counter, bases = event.clock[base], self.table.bases
+        seen, unseen = [], []
+        for name in names:
+            if self._is_effect(name, counter, event, own):
+                continue
+            clock = self.memory.get(name, counter)
+            if clock is None:
+                if name == names[-1] or counter <= self.table.highest.get(name, 0):
+                    unseen.append(name)
+            # Entries of restarted nodes have no names yet, so they are not compared.
+            elif self._within({n: c for n, c in clock.items() if n not in bases}, event.clock):
+                seen.append(name)
+        if seen and names[-1] in unseen:
+            latest = (names[-1], counter)
+            self._unseen.add(latest)
+            if len(self._unseen) > self.memory.clocks_max:
+                self._unseen = {latest}
+                self.doubtful += 1
+        possible = seen or unseen
+        if len(possible) != 1:
+            which = " or ".join(str(Dot(name, counter)) for name in possible) or "no known event"
+            raise EventError(
+                f"{base} restarted, and the entry {base}: {counter} may be {which}; "
+                f"name the incarnation in the clock, as {names[-1]}",
+                place=str(event.dot),
+            )
+        return possible[0]
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain data, that of the table and of the memory apart."""
+        return {
+            "doubtful": self.doubtful,
+            "read": dict(sorted(self._resolved.items())),
+            "unseen": sorted(self._unseen),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Load what `state` returned."""
+        self.doubtful, self._resolved = state["doubtful"], dict(state["read"])
+        self._unseen = {(name, counter) for name, counter in state["unseen"]}

@@ -1,0 +1,146 @@
+"""Names of incarnations: which runs of each node there are, and how far each has counted.
+
+A node whose counter begins at 1 again is a new incarnation: `A`, `A#2`, …. To everything
+later, incarnations are nodes.
+
+The one rule: each incarnation of a node that has several is in `bases`, with its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ketal.errors import EventError
+from ketal.model.event import Event
+from ketal.model.values import base_node
+
+
+def name_of(base: str, number: int) -> str:
+    """Return the name of an incarnation: `A` for the first, `A#2`, `A#3`, …."""
+    return base if number == 1 else f"{base}#{number}"
+
+
+def later_run(name: str) -> tuple[str, int] | None:
+    """Return node and number of a later incarnation's name: `A#2` gives (`A`, 2), `A` none."""
+    base = base_node(name)
+    number = int(name[len(base) + 1 :]) if base != name else 1
+    return (base, number) if number > 1 and name_of(base, number) == name else None
+
+
+def restarted(names: Iterable[str]) -> set[str]:
+    """Return the incarnations of nodes of which a later one is named: `A#2` gives `A` and `A#2`."""
+    runs = {name: run[0] for name in names if (run := later_run(name)) is not None}
+    return {*runs, *runs.values()}
+
+
+class IncarnationTable:
+    """The incarnations of each node that has several, by number.
+
+    Parameters
+    ----------
+    incarnations_max : int
+        How many incarnations of restarted nodes there may be.
+
+    Attributes
+    ----------
+    highest : dict of str to int
+        The highest counter of each incarnation.
+    numbers : dict of str to list of int
+        The incarnations of each node that restarted or numbers its incarnations, in order.
+    numbered : set of str
+        The nodes whose programs number their incarnations.
+    bases : dict of str to str
+        The node of each incarnation in `numbers`.
+    """
+
+    def __init__(self, incarnations_max: int) -> None:
+        self.incarnations_max = incarnations_max
+        self.highest: dict[str, int] = {}
+        self.numbers: dict[str, list[int]] = {}
+        self.numbered: set[str] = set()
+        self.bases: dict[str, str] = {}
+        self._named_runs: dict[str, set[int]] = {}  # of nodes whose programs write `A#2`
+
+    def begin(self, highest: Mapping[str, int]) -> None:
+        """Load the highest counters of an execution in which no node restarted yet."""
+        self.highest = dict(highest)
+        for name in highest:
+            self._add_named(name)
+
+    def names(self, base: str) -> list[str]:
+        """Return the incarnations of a node, earliest first; itself where there is one."""
+        numbers = self.numbers.get(base, (1,))
+        if base in self._named_runs:
+            numbers = sorted({*numbers, *self._named_runs[base]})
+        return [name_of(base, number) for number in numbers]
+
+    def base(self, name: str) -> str:
+        """Return the node of an incarnation in the table; any other name unchanged."""
+        base = base_node(name)
+        return base if base in self._named_runs else self.bases.get(name, name)
+
+    @property
+    def restarts(self) -> int:
+        """How many restarts were detected by a counter of 1, of nodes that number none."""
+        return sum(
+            len(numbers) - 1 for node, numbers in self.numbers.items() if node not in self.numbered
+        )
+
+    def count(self, name: str, counter: int) -> None:
+        """Raise the highest counter of an incarnation to that of a new event."""
+        if counter > self.highest.get(name, 0):
+            if name not in self.highest:
+                self._add_named(name)
+            self.highest[name] = counter
+
+    def add(self, base: str, number: int, event: Event, *, with_first: bool) -> None:
+        """Add an incarnation of a node, with `with_first` its first one too.
+
+        Raises
+        ------
+        EventError
+            If there are `incarnations_max` already; it names the event.
+        """
+        if len(self.bases) >= self.incarnations_max:
+            raise EventError(
+                f"one more restart of {base}; limit incarnations_max is {self.incarnations_max}",
+                place=str(event.dot),
+            )
+        numbers = self.numbers.get(base, [1] if with_first else [])
+        self.numbers[base] = sorted({*numbers, number})
+        for one in self.numbers[base]:
+            self.bases[name_of(base, one)] = base
+
+    def _add_named(self, name: str) -> None:
+        """Add an incarnation that the program named itself; no entry is read as it for that."""
+        run = None if name in self.bases else later_run(name)
+        if run is not None:
+            self._named_runs.setdefault(run[0], set()).add(run[1])
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        return {
+            "highest": dict(self.highest),
+            "numbers": {base: list(numbers) for base, numbers in self.numbers.items()},
+            "numbered": sorted(self.numbered),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Load what `state` returned into a fresh table."""
+        self.numbers = {base: list(numbers) for base, numbers in state["numbers"].items()}
+        self.numbered = set(state["numbered"])
+        self.bases = {
+            name_of(base, number): base
+            for base, numbers in self.numbers.items()
+            for number in numbers
+        }
+        self.begin(state["highest"])
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        assert self.bases == {
+            name_of(base, number): base
+            for base, numbers in self.numbers.items()
+            for number in numbers
+        }
