@@ -27,6 +27,7 @@ from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tal
 from ketal.runtime.identification import Admission
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.pattern_queues import came_late, overflowed
+from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
 
@@ -56,6 +57,9 @@ class Execution:
         whether an event is late or refused is decided for all of them.
     release : {StreamRelease, LogRelease}
         When the runs are offered what is new.
+    retiring : Program, optional
+        The patterns of a stream that changed or are gone, as they were: each has a time window,
+        and finishes what it has under way (`ketal.runtime.retirement`).
 
     Attributes
     ----------
@@ -64,6 +68,8 @@ class Execution:
     release : StreamRelease or LogRelease
     progress : Progress
         The parts that it is made of.
+    retiring : RetiringRelease or None
+        Of the patterns that retire.
     state : ExecutionState
         What is saved, and what of it is dirty.
 
@@ -83,6 +89,7 @@ class Execution:
         name: str = "",
         beside: Sequence[CompiledPattern] = (),
         release: type[StreamRelease] | type[LogRelease] = StreamRelease,
+        retiring: Program | None = None,
     ) -> None:
         self.program = checked_program(program)
         self.limits = Limits.given(limits, program.compiled[0].limits)
@@ -97,8 +104,13 @@ class Execution:
             program.compiled, self.limits, events_max=events_max, beside=beside
         )
         self.release = release(self.runs, self.admission, self.limits, name)
+        self.retiring: RetiringRelease | None = None
+        if retiring is not None:
+            assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
+            self.retiring = RetiringRelease(retiring, self.admission, limits, name)
+            self.release.retiring = self.retiring
         self.progress = Progress()
-        parts = self.admission, self.release, self.runs, self.progress
+        parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
         everyone = [*program.compiled, *beside]
         self._uses_time = any(c.window_us is not None for c in everyone)
@@ -125,9 +137,9 @@ class Execution:
         changed : bool
             Whether the program may be another than that of the state. What was seen, who is a
             member and what is held back stays; a pattern that changed begins without runs
-            (`ketal.runtime.state.migration`).
+            (`ketal.runtime.state.migration`), and may be put among `retiring`.
         **options
-            As for `Execution`.
+            As for `Execution`; what was retiring goes on, unless the program changed.
 
         Raises
         ------
@@ -137,7 +149,8 @@ class Execution:
             If it is of another program, and `changed` is false; it says what changed.
         """
         saved = SavedState(checked_program(program), state, changed=changed)
-        execution = cls(program, **{"name": saved.execution, **options})
+        own = {"name": saved.execution, "retiring": saved.retiring}
+        execution = cls(program, **{**own, **options})
         execution.state.restore(saved)
         return execution
 
@@ -221,7 +234,8 @@ class Execution:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
         refusing = admission.refusing(item) if admission.closed else ()
-        if refusing and (reason := admission.refusal(item, refusing)):
+        reason = admission.refusal(item, refusing) if refusing else ""
+        if reason and not (self.retiring is not None and self.retiring.has_place(item)):
             return self._reject(place, reason)
         try:
             status, event = admission.take(item)
@@ -230,6 +244,10 @@ class Execution:
             self.release.restore_clocks()
             return self._reject(place, error.reason)
         self.release.restore_clocks(event if status is NEW else None)
+        if reason:  # of the patterns that do not retire
+            assert self.retiring is not None
+            own = self.retiring.take_identified(event, event, None, ()) if status is NEW else []
+            return own + self._reject(place, reason)
         if status is not NEW:
             return self._not_new(event, status, place)
         here = len(self.runs)
@@ -293,6 +311,16 @@ class Execution:
         closed, self.progress.closed = self.progress.closed, True
         return [] if closed else self.release.end()
 
+    def drop_retired(self) -> tuple[str, ...]:
+        """Drop the retiring patterns if they are over; return their names, else nothing."""
+        retiring = self.retiring
+        if retiring is None or not retiring.over:
+            return ()
+        assert isinstance(self.release, StreamRelease)
+        self.retiring = self.release.retiring = None
+        self._together = self.release.together and not self._uses_time
+        return retiring.program.names
+
     # --- what can be asked ---
 
     def passed(self, event: Event) -> bool:
@@ -307,8 +335,9 @@ class Execution:
 
     @property
     def live_runs(self) -> int:
-        """How many check runs and partial matches are live."""
-        return sum(run.live_runs() for run in self.runs)
+        """How many check runs and partial matches are live, those of retiring patterns too."""
+        retiring = () if self.retiring is None else self.retiring.runs
+        return sum(run.live_runs() for run in (*self.runs, *retiring))
 
     @property
     def tally(self) -> Tally:
@@ -333,4 +362,5 @@ class Execution:
             "patterns": {run.compiled.name: run.counts.to_dict() for run in self.runs},
             **self.release.missing(),
             **{name: count for name, count in rare.items() if count},
+            **({} if self.retiring is None else {"draining": self.retiring.summary}),
         }

@@ -55,14 +55,16 @@ class StreamRelease:
 
     Attributes
     ----------
+    runs : sequence of PatternRun
+        As given.
     queues : Queues
         The hold-back queues.
+    retiring : StreamRelease or None
+        That of the patterns that changed under the stream (`ketal.runtime.retirement`): it is
+        offered the same, before the runs of this one.
     offer : callable
         Offers events to the runs that wait for nothing; returns the number of each event that
         brought something about, and its verdicts.
-    together : bool
-        Whether several events may be identified before the first is offered: no queue orders
-        them, and no clock says who has left.
 
     Raises
     ------
@@ -80,7 +82,7 @@ class StreamRelease:
     ) -> None:
         for run in runs:
             refuse_unavailable(run.compiled)
-        self._runs = runs
+        self.runs = runs
         self._admission = admission
         self._direct = [r for r in runs if not r.compiled.causal or r.compiled.order_free]
         self.queues = Queues(
@@ -90,11 +92,19 @@ class StreamRelease:
             free=self._free(),
             arrived=admission.intake,
         )
-        self.together = not (self.queues or admission.reads_clocks)
+        self.retiring: StreamRelease | None = None
         self._restores_clocks = False
         self.offer: Callable[[Sequence[Event]], Any] = self._offer_each
         if len(self._direct) == 1:
             self.offer = self._direct[0].process
+
+    @property
+    def together(self) -> bool:
+        """Whether several events may be identified before the first is offered.
+
+        No queue orders them then, and no clock says who has left.
+        """
+        return not (self.queues or self._admission.reads_clocks or self.retiring)
 
     def _free(self) -> list[PatternRun]:
         """Return the patterns under CausalOrder that need no order."""
@@ -131,9 +141,27 @@ class StreamRelease:
         known = event
         if admission.membership is not None:
             for node in admission.arrived(event):
-                out += self.queues.leave(node)
+                out += self.leave(node)
             if admission.reads_clocks:
                 known = admission.membership.so_far(event)
+        if self.retiring is not None:
+            out += self.retiring.take_identified(event, known, late, ())
+        own = self.take_identified(event, known, late, refusing)
+        return out + own if out else own
+
+    def take_identified(
+        self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
+    ) -> list[Verdict]:
+        """Hand a new event to the patterns and the queues, as `take` does.
+
+        Parameters
+        ----------
+        event, late, refusing
+            As for `take`.
+        known : Event
+            The event with its clock restored as far as is known now.
+        """
+        out: list[Verdict] = []
         if self.queues.missing:
             out += self.queues.push_clock(event)
         if late is not None:
@@ -154,7 +182,11 @@ class StreamRelease:
     def retake(self, event: Event) -> list[Verdict] | None:
         """Take an event that came again; None if no queue had refused it for want of room."""
         # Those who took it the first time are not offered it again.
-        return self.queues.push_again(event)
+        out = self.queues.push_again(event)
+        if self.retiring is not None:
+            own = self.retiring.retake(event)
+            out = [*own, *(out or [])] if own else out
+        return out
 
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
         """Restore clocks from now on, if a membership has begun.
@@ -170,6 +202,8 @@ class StreamRelease:
         if membership is None or self._restores_clocks:
             return
         self._restores_clocks = True
+        if self.retiring is not None:
+            self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
             free = self._free()
             self._direct = [run for run in self._direct if not run.compiled.causal]
@@ -180,24 +214,32 @@ class StreamRelease:
 
     def control(self, control: Control) -> list[Verdict]:
         """Take who joins, leaves or is there, under the names of the incarnations."""
+        out: list[Verdict] = [] if self.retiring is None else self.retiring.control(control)
         if control.kind == "view":
-            return self.queues.view(control.members)
+            return out + self.queues.view(control.members)
         assert control.node is not None
         if control.kind == "join":
-            return self.queues.join(control.node)
-        return self.queues.leave(control.node)
+            return out + self.queues.join(control.node)
+        return out + self.queues.leave(control.node)
+
+    def leave(self, node: str) -> list[Verdict]:
+        """Take that a node has left, as an event shows."""
+        out: list[Verdict] = [] if self.retiring is None else self.retiring.leave(node)
+        return out + self.queues.leave(node)
 
     def advance(self, watermark_us: int) -> list[Verdict]:
         """Take a watermark that is higher than the last."""
-        out = self.queues.advance(watermark_us)
+        out: list[Verdict] = [] if self.retiring is None else self.retiring.advance(watermark_us)
+        out += self.queues.advance(watermark_us)
         for run in self._direct:
             out += run.advance(watermark_us)
         return out
 
     def end(self) -> list[Verdict]:
         """End every queue, window and run."""
-        out = self.queues.end()
-        for run in self._runs:
+        out: list[Verdict] = [] if self.retiring is None else self.retiring.end()
+        out += self.queues.end()
+        for run in self.runs:
             out += run.close()
         return out
 

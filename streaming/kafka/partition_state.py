@@ -31,7 +31,7 @@ from ketal.runtime.state.records import Changes
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import Reader, place_of
-from ketal.streaming.job.pattern_migration import Draining, take_up
+from ketal.streaming.job.pattern_migration import take_up
 from ketal.streaming.job.sharing import Watch
 from ketal.streaming.kafka.watermarks import Watermarks
 
@@ -104,7 +104,7 @@ class Part:
         self.program = program
         self.positions = dict(positions)
         self.store = store
-        self.execution: Execution | Draining = Execution(program, limits=job.limits)
+        self.execution = Execution(program, limits=job.limits)
         self.watermarks = Watermarks(
             [(p.topic, p.partition) for p in sorted(positions)],
             lateness_ms=job.lateness_ms,
@@ -119,7 +119,6 @@ class Part:
         self._timed = uses_time(program)
         self._reader = Reader(job.source, job.limits)
         self._watch = watch
-        self._gone: set[bytes] = set()
 
     # --- state ---
 
@@ -167,30 +166,23 @@ class Part:
             self.program, inner, on_change=on_change, limits=self.job.limits
         )
         # The old patterns have windows, whatever the new ones have.
-        self._timed = self._timed or isinstance(self.execution, Draining)
+        self._timed = self._timed or self.execution.retiring is not None
         self.counts = counts
         self.watermarks.restore(marks)
         if self._watch is not None:
-            taken = self.execution
-            new = taken.new if isinstance(taken, Draining) else taken
-            self._watch.restored(new, min(self.positions).partition)
+            self._watch.restored(self.execution, min(self.positions).partition)
         return notice
 
     def drained(self) -> tuple[str, ...]:
         """Return the old patterns that are drained, once; the new ones go on alone."""
-        draining = self.execution
-        if not isinstance(draining, Draining) or not draining.over:
-            return ()
-        self._gone |= draining.keys
-        self.execution = draining.new
-        self._timed = uses_time(self.program)
-        return draining.names
+        names = self.execution.drop_retired()
+        if names:
+            self._timed = uses_time(self.program)
+        return names
 
     def changes(self) -> Changes:
         """Return what changed since this was last asked, or since the state was restored."""
-        changes: Changes = dict.fromkeys(self._gone)
-        self._gone = set()
-        changes.update(self.execution.state.changes())
+        changes = self.execution.state.changes()
         changes[WATERMARKS] = json.dumps(self.watermarks.state()).encode()
         changes[COUNTS] = json.dumps(self.counts.to_dict()).encode()
         offsets = [[*one, offset] for one, offset in sorted(self.positions.items())]

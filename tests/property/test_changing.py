@@ -17,8 +17,11 @@ import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax
 from ketal.model.verdicts import Verdict
-from ketal.runtime.state.migration import Before, saved_program
-from ketal.streaming.job.pattern_migration import pending
+from ketal.runtime.release import Queues
+from ketal.runtime.retirement import Before, pending
+from ketal.runtime.state.migration import saved_program
+from ketal.runtime.state.records import Records
+from ketal.runtime.stream_release import StreamRelease
 from tests.driven import Driven
 from tests.property.test_engine import program_of
 from tests.runtime.test_live_membership import LIMITS, Case, Record, adds_up, cases
@@ -60,6 +63,11 @@ def test_with_the_same_program_nothing_changes(first: int, restarts: bool, losse
         assert other.summary == whole.summary, case.name
 
 
+def queues_of(monitor: Driven) -> Queues:
+    assert isinstance(monitor.release, StreamRelease)
+    return monitor.release.queues
+
+
 def facts(verdicts: Sequence[Verdict], windows: bool) -> list[str]:
     """Return matches, and with `windows` time-outs, without what they say of lost events."""
     wanted: Any = ketal.Match | ketal.TimedOut if windows else ketal.Match
@@ -86,7 +94,7 @@ def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
         old.feed_many(earlier)
         whole.feed_many(earlier)
         other = Driven.restored(new, old.snapshot(), changed=True, limits=LIMITS)
-        before = Before.of(other.admission.intake.seen(), pending(other, "Q"))
+        before = Before.of(other.admission.intake.seen(), pending(queues_of(other), "Q"))
         said, all_said = to_end(other, later), to_end(whole, later)
         if any(isinstance(v, ketal.Overflow) for v in said + all_said):
             continue
@@ -142,15 +150,16 @@ def test_a_program_is_compiled_again_from_its_state(declared: str, value: Any) -
     guard = 'type == "a"' if within else "x == w"
     text = f"param w = {declared}; pattern P {{ event A = {guard}; find next A; {within} }}"
     both = ketal.compile(text + text.replace("P", "Q").partition(";")[2], w=value)
-    assert saved_program(Driven(both).snapshot())["Q"].fingerprint == both["Q"].fingerprint
-    (name,) = saved_program(Driven(both["P"]).state.records()).names
+    again = saved_program(Records(Driven(both).state.records()))
+    assert again["Q"].fingerprint == both["Q"].fingerprint
+    (name,) = saved_program(Records(Driven(both["P"]).state.records())).names
     assert name == "P"
 
 
 def test_before_is_what_was_seen_and_is_not_pending() -> None:
     dot = ketal.Dot
     before = Before.of({"n": (3, [5]), "m": (0, [2])}, [dot("n", 2)])
-    for restored in (before, Before.restored(before.state())):
+    for restored in (before, Before.load(before.save())):
         assert restored == before
         asked = [dot(node, counter) for node in "nmk" for counter in range(1, 7)]
         assert [d for d in asked if d in restored] == [

@@ -9,21 +9,28 @@ The one rule: records, with every later change applied, restore the state of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.pattern_run import PatternRun
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.program import Program
 from ketal.runtime.deduplication import Tally
 from ketal.runtime.identification import Admission
 from ketal.runtime.log_release import LogRelease
-from ketal.runtime.state.migration import begin_anew, unchanged_patterns, written
+from ketal.runtime.retirement import RetiringRelease
+from ketal.runtime.state.migration import (
+    begin_anew,
+    saved_program,
+    unchanged_patterns,
+    written,
+)
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import OTHERS, Changes, Records
+from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder
 from ketal.runtime.state.snapshots import changes, decoded, encoded
 from ketal.runtime.stream_release import StreamRelease
 
@@ -69,6 +76,8 @@ class SavedState:
         The execution's name.
     unchanged : list of str
         The patterns that did not change.
+    retiring : Program or None
+        The patterns that retire, compiled again; none where another program takes over.
     changed : bool
         Whether it is restored under another program.
     tracked : bool
@@ -99,6 +108,10 @@ class SavedState:
             self.execution: str = saved["execution"]
         if difference and not changed:
             raise OtherProgramError(f"the state is of another program: {difference}")
+        self.retiring: Program | None = None
+        if self.read.retiring is not None and not changed:
+            with _damage():
+                self.retiring = saved_program(self.read.retiring)
         self.changed = changed
         self.tracked = not (isinstance(state, bytes) or changed)
 
@@ -131,6 +144,12 @@ def _mark(compiled: CompiledPattern) -> dict[str, str]:
     }
 
 
+def _about(program: Program) -> dict[str, Any]:
+    """Return what a saved state holds of a program."""
+    marks = {compiled.name: _mark(compiled) for compiled in program.compiled}
+    return {"marks": marks, "source": written(program)}
+
+
 class ExecutionState:
     """The state of an execution.
 
@@ -142,7 +161,7 @@ class ExecutionState:
         The execution's name.
     admission : Admission
     release : StreamRelease or LogRelease
-    runs : sequence of PatternRun
+    retiring : RetiringRelease or None
     progress : Progress
         The parts of the execution; fresh ones, where a state is to be restored.
     """
@@ -153,18 +172,17 @@ class ExecutionState:
         name: str,
         admission: Admission,
         release: StreamRelease | LogRelease,
-        runs: Sequence[PatternRun],
+        retiring: RetiringRelease | None,
         progress: Progress,
     ) -> None:
         self._program = program
         self._name = name
         self._admission = admission
         self._release = release
-        self._runs = runs
+        self._retiring = retiring
         self._progress = progress
         self._recorder: Recorder | None = None  # once changes are tracked
         self._replaced: tuple[bytes, ...] = ()  # the records of the program before
-        self._about: dict[str, Any] | None = None  # the record `program`
 
     def snapshot(self) -> bytes:
         """Return the state in one piece."""
@@ -204,13 +222,18 @@ class ExecutionState:
             If the state is damaged, or holds back more than `held_back_max`.
         """
         progress, release = self._progress, self._release
+        assert isinstance(release, StreamRelease), "a finite log is not saved"
         recorder = self._recorded(tracking=saved.tracked)
-        queues = recorder.queues
+        retiring = self._retiring
+        if saved.retiring is not None and retiring is None:
+            raise StateError("patterns of the state are drained: only a job goes on from it")
+        queues = [release.queues] if retiring is None else [release.queues, retiring.queues]
         with _damage():
             core = saved.read.one("core")
             progress.counted = Tally(*core["tally"])
             progress.watermark_us, progress.closed = core["watermark_us"], core["closed"]
-            queues.watermark_us = progress.watermark_us
+            for one in queues:
+                one.watermark_us = progress.watermark_us
 
             def membered() -> None:
                 release.restore_clocks(saved=True)
@@ -218,19 +241,28 @@ class ExecutionState:
             if saved.changed:
                 begin_anew(recorder, saved.read, saved.unchanged, membered)
                 self._replaced = tuple(k for k in saved.records if not k.startswith(OTHERS))
+                if retiring is not None:
+                    retiring.begin(release.queues)
             else:
                 recorder.load(saved.read, membered)
-        if queues.waiting > queues.limits.held_back_max:
-            raise StateError(
-                f"the state holds back {queues.waiting} events; "
-                f"limit held_back_max is {queues.limits.held_back_max}"
-            )
+            if retiring is not None:
+                retiring.drop_if_over(None)
+        for one in queues:
+            if one.waiting > one.limits.held_back_max:
+                raise StateError(
+                    f"the state holds back {one.waiting} events; "
+                    f"limit held_back_max is {one.limits.held_back_max}"
+                )
         if saved.tracked:
             self._recorder = recorder
 
     def _recorded(self, *, tracking: bool) -> Recorder:
         assert isinstance(self._release, StreamRelease), "a finite log is not saved"
-        return Recorder(self._admission, self._release.queues, self._runs, tracking=tracking)
+        retiring = None
+        if self._retiring is not None:
+            retiring = RetiringRecorder(self._retiring, _about, tracking=tracking)
+        own = ReleaseRecorder(self._release, tracking=tracking)
+        return Recorder(self._admission, own, retiring, tracking=tracking)
 
     def _changes(self, recorder: Recorder) -> Changes:
         progress, t = self._progress, self._progress.counted
@@ -239,11 +271,12 @@ class ExecutionState:
             "watermark_us": progress.watermark_us,
             "closed": progress.closed,
         }
-        if self._about is None:
-            marks = {c.name: _mark(c) for c in self._program.compiled}
-            source = written(self._program)
-            self._about = {"marks": marks, "execution": self._name, "source": source}
         return recorder.changes(self._about, core)
+
+    @cached_property
+    def _about(self) -> dict[str, Any]:
+        """What the records say of the program."""
+        return {**_about(self._program), "execution": self._name}
 
 
 def _present(records: Changes) -> dict[bytes, bytes]:

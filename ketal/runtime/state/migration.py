@@ -11,90 +11,31 @@ holds is released to the new patterns. Any other queue begins with what was seen
 released, and a pattern without a queue with the next event. So *before the change* is,
 of a new pattern, what was seen and is not offered to it any more.
 
-Two policies make use of that: to begin anew there, and to let the old patterns finish
-what stands on events from before (`ketal.streaming.job.pattern_migration`). For the latter the old
-program is compiled again, from its text and its parameters, which are in the state.
-Compiled once more it must be what it was: a registered guard of another version, or
-another ketal, may make it something else.
+A pattern that changed may retire (`ketal.runtime.retirement`): its runs and its queue go on beside
+those of the new program. For that the old program is compiled again, from its text and its
+parameters, which are in the state. Compiled once more it must be what it was: a registered
+guard of another version, or another ketal, may make it something else.
 
-The one rule: an event is before the change or after it, of each pattern, and never both.
+The one rule: what was seen stays seen, and what is held is released, whatever the program.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from ketal.analysis.parameters import text_of
-from ketal.engine.check_run import CheckRun
-from ketal.engine.pattern_run import PatternRun
 from ketal.errors import KetalError, StateError
-from ketal.model.event import Dot, Event, load_event
+from ketal.model.event import Dot, load_event
 from ketal.model.limits import Limits
 from ketal.program import Program, compile
+from ketal.runtime.identification import Admission
 from ketal.runtime.pattern_queues import PatternQueue
+from ketal.runtime.release import Queues
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import Records
-from ketal.runtime.state.snapshots import decoded
-
-
-@dataclass(frozen=True)
-class Before:
-    """The dots that were seen before a change and that a new pattern is not offered.
-
-    Attributes
-    ----------
-    seen : mapping of str to (int, set of int)
-        Of each node the counter up to which all was seen, and those seen beyond.
-    pending : set of Dot
-        Those among them that the new pattern may yet be offered.
-    """
-
-    seen: Mapping[str, tuple[int, frozenset[int]]]
-    pending: frozenset[Dot] = frozenset()
-
-    @classmethod
-    def of(
-        cls, seen: Mapping[str, tuple[int, Iterable[int]]], pending: Iterable[Dot] = ()
-    ) -> Before:
-        """Return what `Intake.seen` says was seen, without what is pending."""
-        own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
-        return cls(own, frozenset(pending))
-
-    def __contains__(self, dot: object) -> bool:
-        if not isinstance(dot, Dot):
-            return False
-        upto, beyond = self.seen.get(dot.node, (0, ()))
-        return (dot.counter <= upto or dot.counter in beyond) and dot not in self.pending
-
-    def state(self) -> Any:
-        """Return it as plain data."""
-        seen = {node: [upto, sorted(beyond)] for node, (upto, beyond) in self.seen.items()}
-        return [seen, sorted(map(list, self.pending))]
-
-    @classmethod
-    def restored(cls, state: Any) -> Before:
-        """Return what `state` said."""
-        seen, pending = state
-        return cls.of(seen, (Dot(*dot) for dot in pending))
-
-
-def standing(run: PatternRun) -> Iterator[Event]:
-    """Yield the events that a run was offered and that a verdict to come may stand on."""
-    for scope in run.scopes.values():
-        inner = scope.run
-        if isinstance(inner, CheckRun):
-            continue
-        for index in inner.by_state.values():
-            for partial in index:
-                yield from (seen.event for _, seen in partial.taken)
-        yield from (seen.event for _, seen in inner.firsts.waiting.values())
-        if inner.buffer is not None:
-            events, breakers = inner.buffer.events, inner.buffer.breakers
-            yield from (s.event for place, s in events.items() if place not in breakers)
-
 
 # --- what the execution keeps ---
 
@@ -132,19 +73,27 @@ def begin_anew(
     recorder.load_admission(read, membered)
     recorder.admission.look_back()
     membered()
+    _begin_queues(recorder.release.queues, recorder.admission, read)
+    recorder.release.load_patterns(read, unchanged)
+    if recorder.retiring is not None:
+        _begin_queues(recorder.retiring.queues, recorder.admission, read)
+        recorder.retiring.load_patterns(read)
+
+
+def _begin_queues(queues: Queues, admission: Admission, read: Records) -> None:
+    """Let those queues go on that fit a saved one, and the others begin."""
     events = {number: load_event(row) for number, row in read.numbered("held")}
     table = [events.get(number) for number in range(max(events, default=-1) + 1)]
     saved = [SavedQueue(state, *state[2]) for state in read.all("queue")]
-    for queue in recorder.queues.queues:
+    for queue in queues.queues:
         fitting = _fitting(queue, saved)
         if fitting is None:
-            _begin(queue, recorder, read.one("core")["watermark_us"])
+            _begin(queue, admission, read.one("core")["watermark_us"])
             continue
         refused = [dot for _, dot in read.numbered("refused", min(fitting.names))]
         queue.restore(fitting.state, table, refused)  # type: ignore[arg-type]
     told = {(what, Dot(*dot)): None for _, (what, dot) in read.numbered("told")}
-    recorder.queues.restore(read.one("core")["queues"], told)
-    recorder.load_patterns(read, unchanged)
+    queues.restore(read.one("core")["queues"], told)
 
 
 def _fitting(queue: PatternQueue, saved: Sequence[SavedQueue]) -> SavedQueue | None:
@@ -156,9 +105,9 @@ def _fitting(queue: PatternQueue, saved: Sequence[SavedQueue]) -> SavedQueue | N
     return next(iter(own or same or fitting), None)
 
 
-def _begin(queue: PatternQueue, recorder: Recorder, watermark_us: int | None) -> None:
+def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
     """Let a queue begin in the middle of an execution: what was seen counts as released."""
-    admission, hold_back = recorder.admission, queue.hold_back
+    hold_back = queue.hold_back
     if watermark_us is not None:
         hold_back.advance(watermark_us)
     seen = admission.intake.seen()
@@ -172,20 +121,15 @@ def _begin(queue: PatternQueue, recorder: Recorder, watermark_us: int | None) ->
 # --- the program of a state ---
 
 
-def records_of(state: bytes | Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-    """Return the records of a snapshot; of records, they themselves."""
-    return decoded(state) if isinstance(state, bytes) else state
-
-
-def saved_program(state: bytes | Mapping[bytes, bytes]) -> Program:
+def saved_program(read: Records) -> Program:
     """Return the program of a state, compiled again.
 
     Raises
     ------
     StateError
-        As `compiled_again`, or if this is no state.
+        As `compiled_again`.
     """
-    saved = Records(records_of(state)).one("program")
+    saved = read.one("program")
     fingerprints = {name: mark["fingerprint"] for name, mark in saved["marks"].items()}
     return compiled_again(saved.get("source", ""), fingerprints)
 

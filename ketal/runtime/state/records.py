@@ -23,7 +23,8 @@ key                         value
 
 A value is msgpack: the format and a body, which is JSON where it has an integer of more than
 64 bits. Numbers are in the order of creation, so that the order in which records
-are read does not matter. No key begins with ``job/``, ``old/`` or ``draining``: those are of
+are read does not matter. What is of retiring patterns (`ketal.runtime.retirement`) is in records
+of the same kinds, whose keys begin with ``retiring/``. No key begins with ``job/``: those are of
 whatever stores the records.
 
 The one rule: the body of a record that was encoded is read back as it was.
@@ -39,11 +40,13 @@ import msgspec
 
 from ketal.errors import StateError
 
-FORMAT = 5
+FORMAT = 6
 """The version of saved state: of records, of a snapshot, which is all of them in one piece, and of
 what a job saves around them."""
 OTHERS = b"job/"
 """How the keys begin of what is saved beside a monitor's state."""
+RETIRING = b"retiring/"
+"""How the keys begin of the records of retiring patterns."""
 
 Changes = dict[bytes, bytes | None]
 """The new value of each record; None where it is removed."""
@@ -66,6 +69,13 @@ class Records:
     records : mapping of bytes to bytes
         What `ketal.runtime.state.recorder` returned, with later changes applied.
 
+    Attributes
+    ----------
+    keys : list of bytes
+        Those of the records that are not of retiring patterns.
+    retiring : Records or None
+        The records of retiring patterns, where there are any.
+
     Raises
     ------
     StateError
@@ -80,10 +90,16 @@ class Records:
     def __init__(self, records: Mapping[bytes, bytes]) -> None:
         self.kinds: dict[str, list[tuple[list[str], bytes]]] = {kind: [] for kind in self.KINDS}
         self._of: dict[tuple[str, str], list[tuple[list[str], bytes]]] = {}
+        self.keys: list[bytes] = []
+        retiring = {
+            k.removeprefix(RETIRING): v for k, v in records.items() if k.startswith(RETIRING)
+        }
+        self.retiring = Records(retiring) if retiring else None
         # Of keys that begin alike, the longer ones have the higher numbers.
         for key in sorted(sorted(records), key=len):
-            if key.startswith(OTHERS):
+            if key.startswith((OTHERS, RETIRING)):
                 continue
+            self.keys.append(key)
             try:
                 kind, *rest = key.decode().split("/", 2)
                 self.kinds[kind].append((rest, records[key]))

@@ -22,11 +22,11 @@ from ketal.model.event import Control, Event
 from ketal.model.verdicts import Verdict
 from ketal.program import Program
 from ketal.runtime.execution import Execution
-from ketal.runtime.state.migration import Before
+from ketal.runtime.state.records import RETIRING
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.pattern_migration import Draining, pending, take_up
+from ketal.streaming.job.pattern_migration import take_up
 from ketal.streaming.kafka.engine import Engine
 from tests.driven import Driven
 from tests.property.executions import execution
@@ -97,13 +97,13 @@ class Feeder:
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
 
-    def feed(self, monitor: Execution | Draining, upto: int, start: int = 0) -> list[Verdict]:
+    def feed(self, monitor: Execution, upto: int, start: int = 0) -> list[Verdict]:
         out: list[Verdict] = []
         for at in range(start, upto):
             out += self.one(monitor, at)
         return out
 
-    def one(self, monitor: Execution | Draining, at: int) -> list[Verdict]:
+    def one(self, monitor: Execution, at: int) -> list[Verdict]:
         out = monitor.feed(self.events[at])
         left = [float(e.time) for e in self.events[at + 1 :] if e.time is not None]
         return out + (monitor.advance_time(min(left)) if left else [])
@@ -187,7 +187,7 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     if was == FREE:
         assert facts(expected) == facts(ketal.run(old, events))
     assert drain.tally.to_dict()["accepted"] == len(events)
-    assert not isinstance(drain, Draining) or drain.over
+    assert drain.retiring is None or drain.retiring.over
 
 
 @pytest.mark.parametrize(("first", "restarts", "losses"), [(0, False, False), (2000, True, True)])
@@ -203,7 +203,8 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
         file, rng = case.program.file, random.Random(case.seed)
         windowed = replace(pattern, window=syntax.Window(length=syntax.Duration(3, "s")))
         old = program_of(replace(file, patterns=(windowed,)))
-        new = program_of(replace(file, patterns=(replace(windowed, name="Q"),)))
+        longer = replace(pattern, window=syntax.Window(length=syntax.Duration(4, "s")))
+        new = program_of(replace(file, patterns=(longer,)))
         place = {str(event.id): at for at, event in enumerate(case.run.stamped)}
         records = [
             msgspec.structs.replace(r, time=place[str(r.id)] * 0.7 + rng.choice((0, 0, 0.5)))
@@ -214,9 +215,9 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
         cut = rng.randint(0, len(records))
         whole = Driven(old)
         whole.feed_many(records[:cut])
-        fresh = Driven.restored(new, whole.snapshot(), changed=True)
-        before = Before.of(whole.admission.intake.seen(), pending(fresh, "Q"))
-        drain = Draining(Driven.restored(old, whole.snapshot(), changed=True), fresh, {"P": before})
+        drain = Driven.restored(new, whole.snapshot(), changed=True, retiring=old)
+        assert drain.retiring is not None
+        before = drain.retiring.before["P"]
         said, expected = [], []
         for record in records[cut:]:
             said += drain.feed(record)
@@ -225,7 +226,7 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
             if rng.random() < 0.4:
                 said += drain.advance_time(watermark)
                 expected += whole.advance_time(watermark)
-        let_go += drain.over
+        let_go += drain.retiring.over
         said += list(drain.conclude())
         own = [
             v
@@ -233,8 +234,9 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
             if isinstance(v, ketal.Match | ketal.TimedOut)
             and any(dot in before for _, dot in v.steps)
         ]
-        of_p = [v for v in said if isinstance(v, ketal.Match | ketal.TimedOut) and v.pattern == "P"]
-        assert sorted(v.id for v in of_p) == sorted(v.id for v in own), case.name
+        found = [v for v in said if isinstance(v, ketal.Match | ketal.TimedOut)]
+        of_old = [v for v in found if v.fingerprint == old.fingerprint]
+        assert sorted(v.id for v in of_old) == sorted(v.id for v in own), case.name
         said_since += len(own)
     assert let_go > 10
     assert said_since > 10
@@ -273,8 +275,9 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
             records.pop(key, None)
         else:
             records[key] = value
-    assert not isinstance(drain, Draining) or drain.over
-    assert isinstance(take_up(new, records).execution, Execution)
+    assert drain.retiring is None or drain.retiring.over
+    assert not any(key.startswith(RETIRING) for key in records)
+    assert take_up(new, records).execution.retiring is None
 
 
 def at(node: str, counter: int, kind: str, time: float, **clock: int) -> Event:
@@ -289,7 +292,7 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     taken = take_up(new, first.snapshot(), on_change="drain")
     assert "draining P" in taken.told
     drain = taken.execution
-    assert isinstance(drain, Draining)
+    assert drain.retiring is not None
     (said,) = drain.feed(at("k", 1, "S.b", 12.0))
     assert str(said) == "match P (key=1): A=n@1, B=k@1"
     assert drain.summary["draining"] == {"P": {"matches": 1, "timed_out": 0}}
@@ -297,12 +300,15 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     lines = list(summary_text.lines(drain.summary, new, None))
     assert "P: draining: 1 match, said by the pattern that it was before" in lines
     assert drain.advance_time(13.9) == []
-    assert not drain.over
+    assert not drain.retiring.over
     drain.feed(at("n", 2, "S.a", 13.9))  # A run of the old pattern that is not its to finish.
     drain.advance_time(15.0)
-    assert drain.over
-    assert drain.state.snapshot() == drain.new.state.snapshot()
-    assert "draining" not in drain.new.summary
+    assert drain.retiring.over
+    assert "draining" in drain.summary
+    blob = drain.state.snapshot()
+    assert drain.drop_retired() == ("P",)
+    assert blob == drain.state.snapshot() == take_up(new, blob).execution.state.snapshot()
+    assert "draining" not in drain.summary
     # The new pattern has seen what came since.
     drain.feed(at("m", 2, "S.c", 15.5))
     (said,) = drain.feed(at("k", 2, "S.b", 16.0))
@@ -317,7 +323,44 @@ def test_at_the_end_of_the_stream_draining_is_over() -> None:
     (said,) = drain.feed(Control("end"))
     assert str(said) == "timed_out P (key=1): A=n@1"
     assert drain.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
-    assert isinstance(take_up(new, drain.state.snapshot()).execution, Execution)
+    assert take_up(new, drain.state.snapshot()).execution.retiring is None
+
+
+def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_has() -> None:
+    """The new program rejects the event, each time; the old pattern is offered it once."""
+    old = program("order CausalOrder; topology { n -> m; }", "find any")
+    new = program("order CausalOrder; topology { n -> k; }", "find any")
+    first = Driven(old)
+    first.feed(at("n", 1, "S.a", 10.0))
+    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    match, rejected = drain.feed(at("m", 1, "S.b", 12.0))
+    assert str(match) == "match P: A=n@1, B=m@1"
+    assert isinstance(rejected, ketal.Rejected)
+    assert drain.feed(at("m", 1, "S.b", 12.0)) == [rejected]
+    with pytest.raises(StateError, match="only a job goes on from it"):
+        ketal.Monitor.restore(new, drain.state.snapshot())
+    (rejected,) = drain.feed(at("x", 1, "S.b", 12.0))
+    assert isinstance(rejected, ketal.Rejected)
+    assert "no node x" in rejected.reason
+    assert drain.tally.to_dict()["accepted"] == 1
+    assert drain.tally.rejected == 3
+
+
+def test_only_the_old_pattern_is_not_offered_what_came_after_its_time() -> None:
+    old = program(FREE, "find any")
+    assert old.source is not None
+    new = ketal.compile(old.source.text.replace(" within 4 s;", ""))
+    first = Driven(old)
+    first.feed(at("n", 1, "S.a", 10.0))
+    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    assert drain.advance_time(13.0) == []
+    assert drain.feed(at("k", 1, "S.b", 12.0)) == []
+    assert drain.tally.to_dict()["accepted"] == 2
+    (said,) = drain.feed(at("n", 2, "S.a", 12.0))
+    assert str(said) == "match P (key=1): A=n@2, B=k@1"
+    (said,) = drain.advance_time(15.0)
+    assert isinstance(said, ketal.TimedOut)
+    assert said.fingerprint == old.fingerprint
 
 
 def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
@@ -326,7 +369,7 @@ def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
     first.feed(at("n", 1, "S.a", 10.0))
     first.advance_time(20.0)
     taken = take_up(new, first.snapshot(), on_change="drain")
-    assert isinstance(taken.execution, Execution)
+    assert taken.execution.retiring is None
     assert "nothing is under way of P" in taken.told
 
 
@@ -396,7 +439,7 @@ def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
     assert take_up(new, blob, on_change="fresh").told.endswith("anew at the stored offsets")
     # A pattern that is unchanged need not end.
     both = ketal.compile(old + KEPT)
-    assert isinstance(take_up(both, blob, on_change="drain").execution, Execution)
+    assert take_up(both, blob, on_change="drain").execution.retiring is None
 
 
 def test_a_second_change_has_to_wait() -> None:
@@ -412,7 +455,7 @@ def test_a_second_change_has_to_wait() -> None:
     assert fresh.execution.live_runs == 0
     assert fresh.execution.feed(at("n", 1, "S.a", 10.0)) == [], "it was seen"
     assert fresh.execution.tally.duplicates == 1
-    assert isinstance(take_up(new, blob, on_change="drain").execution, Draining), "it goes on"
+    assert take_up(new, blob, on_change="drain").execution.retiring is not None, "it goes on"
 
 
 def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +482,7 @@ def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyP
         take_up(new, blob, on_change="drain")
     with pytest.raises(StateError, match="guard of it"):
         take_up(new, drain.state.snapshot())
-    assert isinstance(take_up(new, blob, on_change="fresh").execution, Execution)
+    assert take_up(new, blob, on_change="fresh").execution.retiring is None
 
 
 def test_what_is_not_understood_is_said() -> None:

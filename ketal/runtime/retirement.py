@@ -1,0 +1,280 @@
+"""Retiring patterns: those that changed under a stream finish what they had under way.
+
+From a change on, what is new goes to a second release beside that of the program, over the
+same admission (`StreamRelease.retiring`). Its runs are those of the patterns that changed or are
+gone. They report what stands on at least one event from before the change, and the new patterns
+what stands on none, so each occurrence is reported by one program. What is to be said of the
+execution (late, lost, rejected) the release of the new program says.
+
+A window ends every run of a retiring pattern, so that after a while no run holds an event from
+before the change: then the runs are dropped. That is found by looking at them, not by the clock
+alone.
+
+The one rule: an event is before the change or after it, of each pattern, and never both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.engine.check_run import CheckRun
+from ketal.engine.pattern_run import PatternRun
+from ketal.model.event import Control, Dot, Event
+from ketal.model.limits import Limits
+from ketal.model.values import base_node
+from ketal.model.verdicts import Late, Match, Overflow, PatternVerdict, TimedOut, Verdict
+from ketal.operators.topology.domains import nodes_of
+from ketal.program import Program
+from ketal.runtime.identification import Admission, reads_clocks
+from ketal.runtime.pattern_queues import came_late
+from ketal.runtime.release import Queues
+from ketal.runtime.stream_release import StreamRelease
+
+
+@dataclass(frozen=True)
+class Before:
+    """The dots that were seen before a change and that a new pattern is not offered.
+
+    Attributes
+    ----------
+    seen : mapping of str to (int, set of int)
+        Of each node the counter up to which all was seen, and those seen beyond.
+    pending : set of Dot
+        Those among them that the new pattern may yet be offered.
+    """
+
+    seen: Mapping[str, tuple[int, frozenset[int]]]
+    pending: frozenset[Dot] = frozenset()
+
+    @classmethod
+    def of(
+        cls, seen: Mapping[str, tuple[int, Iterable[int]]], pending: Iterable[Dot] = ()
+    ) -> Before:
+        """Return what `Intake.seen` says was seen, without what is pending."""
+        own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
+        return cls(own, frozenset(pending))
+
+    def __contains__(self, dot: object) -> bool:
+        if not isinstance(dot, Dot):
+            return False
+        upto, beyond = self.seen.get(dot.node, (0, ()))
+        return (dot.counter <= upto or dot.counter in beyond) and dot not in self.pending
+
+    def save(self) -> Any:
+        """Return it as plain data."""
+        seen = {node: [upto, sorted(beyond)] for node, (upto, beyond) in self.seen.items()}
+        return [seen, sorted(map(list, self.pending))]
+
+    @classmethod
+    def load(cls, value: Any) -> Before:
+        """Return what `save` gave."""
+        seen, pending = value
+        return cls.of(seen, (Dot(*dot) for dot in pending))
+
+
+class RetiringRelease(StreamRelease):
+    """The release of retiring patterns: of their verdicts it returns those that are theirs.
+
+    Parameters
+    ----------
+    program : Program
+        The patterns that changed or are gone, as they were; each has a time window.
+    admission : Admission
+        That of the execution: what is new is identified once.
+    limits : Limits or None
+        Other limits than those the program was compiled with.
+    name : str
+        The execution's name.
+
+    Attributes
+    ----------
+    before : dict of str to Before
+        Of each pattern, what is before the change.
+    reported : dict of str to Counter of str
+        How many verdicts of each kind each pattern has reported since.
+    """
+
+    def __init__(
+        self, program: Program, admission: Admission, limits: Limits | None, name: str
+    ) -> None:
+        limits = Limits.given(limits, program.compiled[0].limits)
+        reads = any(map(reads_clocks, program.compiled))
+        self._alone_reads_clocks = reads and not admission.reads_clocks
+        admission.reads_clocks |= reads
+        runs = [PatternRun(compiled, limits, execution=name) for compiled in program.compiled]
+        super().__init__(runs, admission, limits, name)
+        self.program = program
+        self.before: dict[str, Before] = {}
+        self.reported: dict[str, Counter[str]] = {name: Counter() for name in program.names}
+        self._own = (limits, name)
+        topologies = [(run, run.compiled.pattern.topology) for run in runs]
+        self._closed = [(run, nodes_of(t)) for run, t in topologies if t and not t.open]
+        self._windows_us = {c.name: c.window_us or 0 for c in program.compiled}
+        self._until_us: int | None = None
+
+    def begin(self, queues: Queues) -> None:
+        """Take what was seen as before the change, but for what is pending.
+
+        Parameters
+        ----------
+        queues : Queues
+            Those of the new program.
+        """
+        seen = self._admission.intake.seen()
+        self.before = {name: Before.of(seen, pending(queues, name)) for name in self.program}
+
+    # --- as a release ---
+
+    def has_place(self, event: Event) -> bool:
+        """Return whether the node of an event is in the topology of some pattern."""
+        return len(self._refusing(event)) < len(self.runs)
+
+    def take_identified(
+        self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
+    ) -> list[Verdict]:
+        """Hand a new event to the patterns and the queues, whose time may be another's."""
+        refusing = self._refusing(event)
+        if len(refusing) == len(self.runs):
+            return []
+        mark_us, time_us = self.queues.watermark_us, event.time_us
+        late = None
+        if mark_us is not None and time_us is not None and time_us < mark_us:
+            late = came_late(event, "", "")
+        return self._reports(super().take_identified(event, known, late, refusing))
+
+    def retake(self, event: Event) -> list[Verdict] | None:
+        """Take an event that came again; None if no queue had refused it for want of room."""
+        return self._reports(super().retake(event) or [])
+
+    def control(self, control: Control) -> list[Verdict]:
+        """Take who joins, leaves or is there, under the names of the incarnations."""
+        out = self._reports(super().control(control))
+        self.drop_if_over(self.queues.watermark_us)
+        return out
+
+    def leave(self, node: str) -> list[Verdict]:
+        """Take that a node has left."""
+        return self._reports(super().leave(node))
+
+    def advance(self, watermark_us: int) -> list[Verdict]:
+        """Take a watermark that is higher than the last."""
+        out = self._reports(super().advance(watermark_us))
+        self.drop_if_over(watermark_us)
+        return out
+
+    def end(self) -> list[Verdict]:
+        """End every queue, window and run: all is over."""
+        out = self._reports(super().end())
+        self._drop()
+        return out
+
+    def _refusing(self, event: Event) -> list[PatternRun]:
+        """Return the runs in whose topology the node of an event has no place."""
+        node = base_node(event.node)
+        return [run for run, nodes in self._closed if node not in nodes]
+
+    def _reports(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """Return the verdicts that are the retiring patterns' to report, and count them."""
+        out: list[Verdict] = []
+        for verdict in verdicts:
+            if not isinstance(verdict, PatternVerdict) or not verdict.pattern:
+                continue  # of the execution: the release of the new program reports it
+            if isinstance(verdict, Match | TimedOut):
+                before = self.before[verdict.pattern]
+                if not any(dot in before for _, dot in verdict.steps):
+                    continue
+            elif not isinstance(verdict, Overflow):
+                continue
+            self.reported[verdict.pattern][verdict.kind] += 1
+            out.append(verdict)
+        return out
+
+    @property
+    def summary(self) -> dict[str, dict[str, int]]:
+        """How many matches and time-outs each pattern has reported since."""
+        return {
+            name: {"matches": counts["match"], "timed_out": counts["timed_out"]}
+            for name, counts in self.reported.items()
+        }
+
+    # --- until when ---
+
+    @property
+    def over(self) -> bool:
+        """Whether the patterns have reported all that they had to."""
+        return not self.runs
+
+    def drop_if_over(self, watermark_us: int | None) -> None:
+        """Drop the runs once nothing of theirs stands on an event from before the change.
+
+        There is no need to look as long as some window of what was found the last time
+        is open.
+
+        Parameters
+        ----------
+        watermark_us : int or None
+            The last watermark; None to look in any case, if this is the first time.
+        """
+        if self._until_us is not None and (watermark_us is None or watermark_us < self._until_us):
+            return
+        found = [
+            (event, self._windows_us[name])
+            for name, before in self.before.items()
+            for event in self._standing(name)
+            if event.dot in before
+        ]
+        if not found:
+            self._drop()
+            return
+        ends_us = [e.time_us + window_us for e, window_us in found if e.time_us is not None]
+        if watermark_us is not None:
+            # Held back for want of a dot: looked at again after a while.
+            ends_us.append(watermark_us + max(self._windows_us.values()))
+        self._until_us = max(ends_us, default=0)
+
+    def _standing(self, name: str) -> Iterator[Event]:
+        """Yield the events, seen so far, that a verdict of a pattern to come may stand on."""
+        for run in self.runs:
+            if run.compiled.name == name:
+                yield from _standing(run)
+        queue = self.queues.of(name)
+        if queue is not None:
+            yield from (event for event, _ in queue.held_back())
+
+    def _drop(self) -> None:
+        """Drop the runs and their queues; what was reported stays."""
+        super().__init__((), self._admission, *self._own)
+        self._closed = []
+        if self._alone_reads_clocks:
+            self._admission.reads_clocks = False
+
+    # --- state ---
+
+    def load(self, reported: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        """Put in what was reported, and what `Before.save` gave of each pattern."""
+        self.before = {name: Before.load(row) for name, row in before.items()}
+        self.reported = {name: Counter(counts) for name, counts in reported.items()}
+
+
+def pending(queues: Queues, name: str) -> set[Dot]:
+    """Return what was seen and a pattern may yet be offered: its queue holds or awaits it."""
+    queue = queues.of(name)
+    return set() if queue is None else queue.pending()
+
+
+def _standing(run: PatternRun) -> Iterator[Event]:
+    """Yield the events that a run was offered and that a verdict to come may stand on."""
+    for scope in run.scopes.values():
+        inner = scope.run
+        if isinstance(inner, CheckRun):
+            continue
+        for index in inner.by_state.values():
+            for partial in index:
+                yield from (seen.event for _, seen in partial.taken)
+        yield from (seen.event for _, seen in inner.firsts.waiting.values())
+        if inner.buffer is not None:
+            events, breakers = inner.buffer.events, inner.buffer.breakers
+            yield from (s.event for place, s in events.items() if place not in breakers)
