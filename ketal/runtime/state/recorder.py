@@ -19,7 +19,7 @@ from ketal.runtime.deduplication import Intake
 from ketal.runtime.identification import Admission
 from ketal.runtime.seen_digests import Contents, Row, load_rows, save_rows
 from ketal.runtime.state.records import Changes, Records, encode_record
-from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder, Rows
+from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder, RowRecords
 
 SEEN_SPAN = 128
 """Contents in one chunk; the last one is saved again until it is full."""
@@ -201,7 +201,7 @@ class Recorder:
         self._seen = _ContentRecords()
         self._beyond = _CounterRecords(admission.intake, tracking=tracking)
         self._clocks = _ClockRecords()
-        self._first: Rows[str, Clock] = Rows("first", lambda node, first: [node, first])
+        self._first: RowRecords[str, Clock] = RowRecords("first", lambda node, first: [node, first])
 
     def changes(self, program: Any, core: dict[str, Any]) -> Changes:
         """Return what changed since the last call; the first time, all.

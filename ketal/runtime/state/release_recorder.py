@@ -23,7 +23,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Sections:
+class _SmallRecords:
     """Small records, written when they differ from what was written last."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class _Sections:
         }
 
 
-class Rows(Generic[K, V]):
+class RowRecords(Generic[K, V]):
     """A dict whose new keys come last, a record each.
 
     Parameters
@@ -89,7 +89,7 @@ class Rows(Generic[K, V]):
         self._next = max(numbers, default=-1) + 1
 
 
-class _Held:
+class _HeldRecords:
     """The events that queues hold, a record each; the numbers of those that go are used again."""
 
     def __init__(self) -> None:
@@ -133,13 +133,13 @@ class _Held:
         return table
 
 
-class _Pattern:
+class _PatternRecords:
     """The records of one pattern's runs."""
 
     def __init__(self, run: PatternRun) -> None:
         self.run = run
         self.name = run.compiled.name
-        self._unlearned: Rows[int, Unlearned] = Rows(
+        self._unlearned: RowRecords[int, Unlearned] = RowRecords(
             f"unlearned/{self.name}", lambda _, unlearned: unlearned.save()
         )
 
@@ -189,11 +189,13 @@ class ReleaseRecorder:
     def __init__(self, release: StreamRelease, *, tracking: bool) -> None:
         self.queues = release.queues
         self._tracking = tracking
-        self._patterns = [_Pattern(run) for run in release.runs]
-        self._sections = _Sections()
-        self._held = _Held()
-        self._told: Rows[tuple[str, Dot], None] = Rows("told", lambda at, _: [at[0], [*at[1]]])
-        self._refused: dict[str, Rows[Dot, None]] = {}
+        self._patterns = [_PatternRecords(run) for run in release.runs]
+        self._sections = _SmallRecords()
+        self._held = _HeldRecords()
+        self._told: RowRecords[tuple[str, Dot], None] = RowRecords(
+            "told", lambda at, _: [at[0], [*at[1]]]
+        )
+        self._refused: dict[str, RowRecords[Dot, None]] = {}
         if tracking:
             for run in release.runs:
                 run.scopes.dirty = None  # The first call gives all.
@@ -223,9 +225,9 @@ class ReleaseRecorder:
             pattern.changes(self._tracking, out)
         return out
 
-    def _refused_of(self, name: str) -> Rows[Dot, None]:
+    def _refused_of(self, name: str) -> RowRecords[Dot, None]:
         if name not in self._refused:
-            self._refused[name] = Rows(f"refused/{name}", lambda dot, _: [*dot])
+            self._refused[name] = RowRecords(f"refused/{name}", lambda dot, _: [*dot])
         return self._refused[name]
 
     def load(self, records: Records) -> None:
