@@ -12,7 +12,7 @@ obvious form; a test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ketal.errors import EventError
 
@@ -64,3 +64,13 @@ def compare(a_clock: Clock, b_clock: Clock) -> bool:
     below = all(counter <= b_clock.get(node, 0) for node, counter in a_clock.items())
     nonzero = {n: c for n, c in a_clock.items() if c} != {n: c for n, c in b_clock.items() if c}
     return below and nonzero
+
+
+def join(clocks: Iterable[Clock]) -> Clock:
+    """Return the least clock that knows what any of some know."""
+    out: dict[str, int] = {}
+    for clock in clocks:
+        for node, counter in clock.items():
+            if counter > out.get(node, 0):
+                out[node] = counter
+    return out

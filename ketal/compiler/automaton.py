@@ -146,17 +146,19 @@ class Ways:
     ----------
     classes : tuple of tuples of int
         The variants that lead on, those together that lead to the same states.
+    by_classes : dict of (int, frozenset of tuples of int) to int
+        Where an event leads by a group whose guards it satisfies in these classes alone.
     """
 
     def __init__(self, automaton: Automaton, state: int) -> None:
         enabled = frozenset(automaton.enabled[state])
         self._class_of: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self._targets: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
+        self.by_classes: dict[tuple[int, frozenset[tuple[int, ...]]], int] = {}
         for letter, target in automaton.table[state]:
             minterm, group = automaton.letters[letter]
             # A class of guards that lead nowhere from here matters in other states only.
             here = frozenset(c for c in automaton.minterms[minterm] if not enabled.isdisjoint(c))
-            self._targets[group, here] = target
+            self.by_classes[group, here] = target
             self._class_of |= {v: (group, c) for c in here for v in c}
         self.classes = tuple(sorted({c for _, c in self._class_of.values()}))
 
@@ -170,7 +172,7 @@ class Ways:
             group, of_class = self._class_of[variant]
             of.setdefault(group, set()).add(of_class)
         # A missing one would mean that "unsatisfiable" was no proof.
-        return tuple(sorted((g, self._targets[g, frozenset(c)]) for g, c in of.items()))
+        return tuple(sorted((g, self.by_classes[g, frozenset(c)]) for g, c in of.items()))
 
 
 # Written out, so that a class or a field can be renamed and every fingerprint stays.

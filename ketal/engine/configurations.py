@@ -26,10 +26,13 @@ class Known(NamedTuple):
     own: dict[str, int]
     others: dict[str, int]
 
+    def first_allowed(self, node: str) -> int:
+        """Return the least counter of a node's events of which none of them is after."""
+        return max(self.own.get(node, 0), self.others.get(node, 0) + 1)
+
     def after(self, seen: Seen) -> bool:
         """Return whether one of them is after `seen`."""
-        node, counter = seen.node, seen.counter
-        return self.own.get(node, 0) > counter or self.others.get(node, 0) >= counter
+        return self.first_allowed(seen.node) > seen.counter
 
 
 class Seen:

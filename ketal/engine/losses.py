@@ -27,6 +27,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ketal.clocks import vector
 from ketal.model.dot_set import DotSet
 from ketal.model.event import Dot, Event, canonical_key
 from ketal.model.values import keyed
@@ -216,7 +217,7 @@ class Losses:
         """Return what is missed, and may be of a scope, in the past of one of some clocks."""
         if not (self.some and self.past_matters):
             return NO_DOTS
-        clock = joined(clocks)
+        clock = vector.join(clocks)
         dots: list[Iterable[Dot]] = [self._any.before(clock)]
         if scope in self._by_scope:
             dots.append(self._by_scope[scope].before(clock))
@@ -301,13 +302,3 @@ def first(dots: Iterable[Dot]) -> tuple[Dot, ...]:
             break
         named[dot] = None
     return tuple(named)
-
-
-def joined(clocks: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
-    """Return the least clock that is after all of some."""
-    out: dict[str, int] = {}
-    for clock in clocks:
-        for node, counter in clock.items():
-            if counter > out.get(node, 0):
-                out[node] = counter
-    return out

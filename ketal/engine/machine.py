@@ -334,7 +334,7 @@ class Machine:
         None where it ends, as a `not` that is broken is on every way on.
         """
         assert self.arrival, (
-            "under CausalOrder `ketal.engine.find.negation` looks for what is between"
+            "under CausalOrder `ketal.engine.find.breakers` looks for what is between"
         )
         broken = list(configuration.broken) or [False] * len(self.automaton.nots)
         changed = False

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ketal.clocks import vector
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.predicates import Formula, evaluate
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies, Unlearned
-from ketal.engine.find.partial_matches import Findings
-from ketal.engine.losses import ANY, Key, Losses, ScopeName, joined
+from ketal.engine.find.findings import Findings
+from ketal.engine.losses import ANY, Key, Losses, ScopeName
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, Scopes
 from ketal.engine.verdict_building import VerdictBuilder
@@ -96,7 +97,7 @@ class PatternRun:
         self.listing = listing
         self.counts = Counts()
         self.machine = machine = machine or Machine(compiled.reporting(self._guard_failed))
-        self.scopes = Scopes(compiled, machine, limits)
+        self.scopes = Scopes(compiled, machine, limits, traced=trace)
         placed = compiled.pattern.order.total and not compiled.order_independent
         # A match of such a pattern stands on its own events, as long as their clocks are whole.
         self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
@@ -166,7 +167,7 @@ class PatternRun:
         scope.offered = place + 1
         if isinstance(run, CheckRun):
             if losses.some and (scope.past or losses.before(name, (event.clock,))):
-                scope.past = joined((scope.past or {}, event.clock))
+                scope.past = vector.join((scope.past or {}, event.clock))
             out = self._step_check(scope, run, event, mask, place)
         else:
             seen = Seen(event, mask, place)
@@ -293,7 +294,7 @@ class PatternRun:
         return out
 
     def live_runs(self) -> int:
-        """Return how many partial matches or check runs are live."""
+        """Return how many partial matches, events kept or check runs are live."""
         if self.compiled.kind != "check":
             return self.scopes.live.count
         runs = (scope.run for scope in self.scopes.values())

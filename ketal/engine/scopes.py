@@ -18,10 +18,10 @@ from typing import Any
 from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import SeenTable
-from ketal.engine.find.any_order import JoinFind
-from ketal.engine.find.base import Setup
-from ketal.engine.find.in_order import ForwardFind
-from ketal.engine.find.partial_matches import Live
+from ketal.engine.find.findings import Live
+from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.find.roles import Roles
+from ketal.engine.find.runs import RunsFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
@@ -30,7 +30,7 @@ from ketal.model.limits import Limits
 from ketal.model.values import keyed
 from ketal.model.verdicts import COUNTED
 
-FindRun = ForwardFind | JoinFind
+FindRun = AnyFind | RunsFind
 
 
 @dataclass(slots=True)
@@ -153,6 +153,8 @@ class Scopes(dict[ScopeName, Scope]):
         Its automaton, made ready.
     limits : Limits
         The limits of the runs.
+    traced : bool
+        Whether transitions are asked for.
 
     Attributes
     ----------
@@ -164,14 +166,18 @@ class Scopes(dict[ScopeName, Scope]):
     removes : bool
         Whether a scope that is over is removed.
     live : Live
-        How many partial matches there are, over all scopes.
+        How many partial matches there are, or events kept, over all scopes.
     """
 
-    def __init__(self, compiled: CompiledPattern, machine: Machine, limits: Limits) -> None:
+    def __init__(
+        self, compiled: CompiledPattern, machine: Machine, limits: Limits, *, traced: bool
+    ) -> None:
         self._machine = machine
         self._is_check = compiled.kind == "check"
         self.live = Live()
-        self._setup = Setup(machine, limits, self.live)
+        self._limits = limits
+        self._traced = traced
+        self._roles = Roles(machine) if compiled.strategy == "any" else None
         self._window_us = compiled.window_us
         self._keys = (*(name for name, _ in compiled.partition), "node")
         # A fresh check that is not complete at the end is a verdict.
@@ -218,8 +224,10 @@ class Scopes(dict[ScopeName, Scope]):
         run: CheckRun | FindRun
         if self._is_check:
             run = CheckRun(self._machine)
+        elif self._roles is not None:
+            run = AnyFind(self._roles, self._limits, self.live, traced=self._traced)
         else:
-            run = JoinFind(self._setup) if self._setup.joins else ForwardFind(self._setup)
+            run = RunsFind(self._machine, self._limits, self.live)
         scope = self[name] = Scope(name, key, run, number)
         self.mark_dirty(scope)
         return scope
@@ -323,8 +331,9 @@ class Scopes(dict[ScopeName, Scope]):
             assert scope.timer_us is None or (scope.timer_us, scope.number) in entries
             assert scope.suspended == (scope.number in suspended)
             scope.run.validate_state()
-        finds = [scope.run for scope in self.values() if not isinstance(scope.run, CheckRun)]
-        assert self.live.count == sum(run.partials for run in finds)
+        runs = [scope.run for scope in self.values() if not isinstance(scope.run, CheckRun)]
+        held = (run.kept if isinstance(run, AnyFind) else run.partials for run in runs)
+        assert self.live.count == sum(held)
         if self.dirty is not None:
             own = {scope.number: scope for scope in self.values()}
             assert all(own.get(number) is scope for number, scope in self.dirty.items())

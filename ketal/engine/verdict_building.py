@@ -11,7 +11,7 @@ from typing import Any
 from ketal.compiler.automaton import ANONYMOUS
 from ketal.engine.check_run import CheckRun, Refused
 from ketal.engine.configurations import Configuration, Seen, states
-from ketal.engine.find.partial_matches import Findings, Taken
+from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.losses import NO_DOTS, Key, Losses, first
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, mapping_of

@@ -29,6 +29,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copy
+from ketal.engine.find.occurrences import AnyFind
 from ketal.engine.find.partial_matches import Partial
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
@@ -352,13 +353,14 @@ class _Lattice:
             if isinstance(scope.run, CheckRun):
                 configurations = sorted(map(self._configuration, scope.run.configurations))
                 inner = (scope.run.halted, *configurations)
+            elif isinstance(scope.run, AnyFind):
+                entries = scope.run.entries()
+                inner = tuple(sorted((edge, *self._seen(seen)) for edge, seen in entries))
             else:
-                inner = tuple(
-                    sorted(self._partial(p) for i in scope.run.by_state.values() for p in i)
-                )
-                if scope.run.buffer is not None:
-                    buffered = scope.run.buffer.events.values()
-                    inner = (inner, tuple(sorted(map(self._seen, buffered))))
+                indexes, breakers = scope.run.by_state.values(), scope.run.breakers
+                inner = tuple(sorted(self._partial(p) for index in indexes for p in index))
+                if breakers is not None:
+                    inner = (inner, tuple(sorted(map(self._seen, breakers.by_place.values()))))
             scopes.append((repr(scope.key), self._places(scope.offered), inner))
         return tuple(sorted(scopes)), self._learning(run)
 

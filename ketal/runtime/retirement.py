@@ -268,13 +268,5 @@ def pending(queues: Queues, name: str) -> set[Dot]:
 def _standing(run: PatternRun) -> Iterator[Event]:
     """Yield the events that a run was offered and that a verdict to come may stand on."""
     for scope in run.scopes.values():
-        inner = scope.run
-        if isinstance(inner, CheckRun):
-            continue
-        for index in inner.by_state.values():
-            for partial in index:
-                yield from (seen.event for _, seen in partial.taken)
-        yield from (seen.event for _, seen in inner.firsts.waiting.values())
-        if inner.buffer is not None:
-            events, breakers = inner.buffer.events, inner.buffer.breakers
-            yield from (s.event for place, s in events.items() if place not in breakers)
+        if not isinstance(scope.run, CheckRun):
+            yield from (seen.event for seen in scope.run.events())

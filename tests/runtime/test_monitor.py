@@ -630,7 +630,8 @@ def test_runs_max() -> None:
         m = monitor(f"find {strategy} A B", order=order, limits=Limits(runs_max=2))
         said = m.feed_many(line("a a a a b"))
         assert overflows(said, "runs_max") == ["n@3"], "told once in a scope"
-        assert m.summary["patterns"]["P"]["overflows"] == 2
+        # Under CausalOrder an A may yet come for the B, which is to be kept too.
+        assert m.summary["patterns"]["P"]["overflows"] == (3 if order == CAUSAL else 2)
         assert texts(v for v in said if isinstance(v, Match)) == [
             "match P: A=n@1, B=n@5",
             "match P: A=n@2, B=n@5",

@@ -1,4 +1,4 @@
-"""The index of partial matches, and of the events kept for them.
+"""The index of partial matches.
 
 Seen from an event e, another node's events are a prefix that happened-before e,
 a suffix that e happened-before, and a range between of concurrent ones. So what
@@ -18,14 +18,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from ketal.engine.configurations import Seen
+from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.find.partial_matches import Partial
 from ketal.engine.machine import Plan, SubPlan
 from ketal.model.values import Key
 
-T = TypeVar("T")
 Lines = dict[str, "Line"]
 NOTHING: Lines = {}
 
@@ -108,94 +107,81 @@ class Line:
         return bisect_right(self.tops, time_us)
 
 
-class _Lines(Generic[T]):
-    """Lines of all that was put in, and lines for each value of each key.
+class PriorIndex:
+    """The partial matches of one state, by the node and counter of their prior event.
 
     Parameters
     ----------
     values : mapping of int to function
-        For each key (the number of its atom): the value of what is put in, None
-        where it has none and so can meet nothing.
+        For each key (the number of its atom): the value of a configuration, None where it has
+        none and so can meet nothing.
     timed : bool
         Whether a time window will ask for what is not too old.
     nodes : iterable of str
         Nodes to look through first, in this order.
     """
 
-    __slots__ = ("keyed", "lines", "timed", "values")
+    __slots__ = ("_timed", "_values", "count", "keyed", "lines")
 
     def __init__(
         self,
-        values: Mapping[int, Callable[[T], Key | None]],
+        values: Mapping[int, Callable[[Configuration], Key | None]],
         *,
         timed: bool,
         nodes: Iterable[str] = (),
     ) -> None:
-        self.values = values
-        self.timed = timed
+        self._values = values
+        self._timed = timed
+        self.count = 0
         self.lines: Lines = {node: Line(timed, i) for i, node in enumerate(nodes)}
         self.keyed: dict[int, dict[Key, Lines]] = {}  # made when first asked for
 
-    def _line(self, lines: Lines, node: str) -> Line:
-        line = lines.get(node)
-        if line is None:
-            line = lines[node] = Line(self.timed, len(lines))
-        return line
-
-    def _all(self) -> Iterable[T]:
-        """Return all that was put in."""
-        raise NotImplementedError
-
-    def _seen(self, item: T) -> Seen:
-        """Return the event at whose place an item is."""
-        raise NotImplementedError
-
-    def _put(self, lines: Lines, item: T) -> None:
-        """Put an item in its place in some lines."""
-        raise NotImplementedError
-
-    def _take(self, lines: Lines, item: T) -> None:
-        """Take an item out of its place in some lines."""
-        raise NotImplementedError
-
-    def add(self, item: T) -> None:
-        """Put an item in."""
-        self._put(self.lines, item)
+    def add(self, partial: Partial) -> None:
+        """Put a partial match in."""
+        self._put(self.lines, partial)
         for number in self.keyed:
-            self._add_keyed(number, item)
+            self._add_keyed(number, partial)
+        self.count += 1
 
-    def remove(self, item: T) -> None:
-        """Take an item out."""
-        self._take(self.lines, item)
+    def _add_keyed(self, number: int, partial: Partial) -> None:
+        value = self._values[number](partial.configuration)
+        if value is not None:
+            self._put(self.keyed[number].setdefault(value, {}), partial)
+
+    def _put(self, lines: Lines, partial: Partial) -> None:
+        prior = partial.prior
+        line = lines.get(prior.node)
+        if line is None:
+            line = lines[prior.node] = Line(self._timed, len(lines))
+        i = line.at(prior)
+        if i is None:
+            line.insert(prior, {partial: None})
+        else:
+            line.items[i][partial] = None
+
+    def remove(self, partial: Partial) -> None:
+        """Take a partial match out."""
+        self._take(self.lines, partial)
         for number, by_value in self.keyed.items():
-            value = self.values[number](item)
+            value = self._values[number](partial.configuration)
             if value is None:
                 continue
             lines = by_value[value]
-            self._take(lines, item)
+            self._take(lines, partial)
             # Values come and go without end: what is empty goes.
-            for node in [node for node, line in lines.items() if not line.counters]:
-                del lines[node]
+            if not lines[partial.prior.node].counters:
+                del lines[partial.prior.node]
             if not lines:
                 del by_value[value]
+        self.count -= 1
 
-    def _add_keyed(self, number: int, item: T) -> None:
-        value = self.values[number](item)
-        if value is not None:
-            self._put(self.keyed[number].setdefault(value, {}), item)
-
-    def validate_state(self) -> None:
-        """Assert that lines are sorted, and those of each key hold what has its value."""
-        every = [self.lines, *(lines for by in self.keyed.values() for lines in by.values())]
-        for line in (line for lines in every for line in lines.values()):
-            assert line.counters == sorted(set(line.counters))
-            assert len(line.counters) == len(line.seens) == len(line.items)
-            assert line.tops is None or line.tops == sorted(line.tops)
-        for number, by_value in self.keyed.items():
-            for value, lines in by_value.items():
-                dots = sorted((node, c) for node, line in lines.items() for c in line.counters)
-                own = {self._seen(x) for x in self._all() if self.values[number](x) == value}
-                assert dots == sorted((seen.node, seen.counter) for seen in own)
+    def _take(self, lines: Lines, partial: Partial) -> None:
+        line = lines[partial.prior.node]
+        i = line.at(partial.prior)
+        assert i is not None, "a partial match that is not in its index"
+        del line.items[i][partial]
+        if not line.items[i]:
+            line.remove(i)
 
     def among(self, key: int | None, value: Key | None) -> Iterable[tuple[str, Line]]:
         """Return the lines, by node, of what has this value of a key (None: of everything)."""
@@ -205,64 +191,14 @@ class _Lines(Generic[T]):
             return ()
         if key not in self.keyed:
             self.keyed[key] = {}
-            for item in self._all():
-                self._add_keyed(key, item)
+            for partial in self:
+                self._add_keyed(key, partial)
         lines = self.keyed[key].get(value, NOTHING)
         if len(lines) < 2:
             return lines.items()
         # In the order of all lines: it is the order of one event's matches, and a
         # restored run has it too.
         return sorted(lines.items(), key=lambda item: self.lines[item[0]].number)
-
-
-class PriorIndex(_Lines[Partial]):
-    """The partial matches of one state, by the node and counter of their prior event."""
-
-    __slots__ = ("count",)
-
-    def __init__(
-        self,
-        values: Mapping[int, Callable[[Partial], Key | None]],
-        *,
-        timed: bool,
-        nodes: Iterable[str] = (),
-    ) -> None:
-        super().__init__(values, timed=timed, nodes=nodes)
-        self.count = 0
-
-    def add(self, item: Partial) -> None:
-        """Put a partial match in."""
-        super().add(item)
-        self.count += 1
-
-    def remove(self, item: Partial) -> None:
-        """Take a partial match out."""
-        super().remove(item)
-        self.count -= 1
-
-    def _all(self) -> Iterable[Partial]:
-        return self
-
-    def _seen(self, item: Partial) -> Seen:
-        return item.prior
-
-    def _put(self, lines: Lines, item: Partial) -> None:
-        prior = item.prior
-        line = self._line(lines, prior.node)
-        i = line.at(prior)
-        if i is None:
-            line.insert(prior, {item: None})
-        else:
-            line.items[i][item] = None
-
-    def _take(self, lines: Lines, item: Partial) -> None:
-        prior = item.prior
-        line = lines[prior.node]
-        i = line.at(prior)
-        assert i is not None, "a partial match that is not in its index"
-        del line.items[i][item]
-        if not line.items[i]:
-            line.remove(i)
 
     def __iter__(self) -> Iterator[Partial]:
         for line in self.lines.values():
@@ -314,26 +250,15 @@ class PriorIndex(_Lines[Partial]):
             if plan.after is not None and low < len(items):
                 yield plan.after, items[low:]
 
-
-class EventIndex(_Lines[Seen]):
-    """Events of one mask that are kept, by node and counter."""
-
-    __slots__ = ()
-
-    def _all(self) -> Iterable[Seen]:
-        return self
-
-    def _seen(self, item: Seen) -> Seen:
-        return item
-
-    def __iter__(self) -> Iterator[Seen]:
-        return (seen for line in self.lines.values() for seen in line.seens)
-
-    def _put(self, lines: Lines, item: Seen) -> None:
-        self._line(lines, item.node).insert(item, None)
-
-    def _take(self, lines: Lines, item: Seen) -> None:
-        line = lines[item.node]
-        i = line.at(item)
-        assert i is not None, "an event that is not in its index"
-        line.remove(i)
+    def validate_state(self) -> None:
+        """Assert that lines are sorted, and those of each key hold what has its value."""
+        every = [self.lines, *(lines for by in self.keyed.values() for lines in by.values())]
+        for line in (line for lines in every for line in lines.values()):
+            assert line.counters == sorted(set(line.counters))
+            assert len(line.counters) == len(line.seens) == len(line.items)
+            assert line.tops is None or line.tops == sorted(line.tops)
+        for number, by_value in self.keyed.items():
+            for value, lines in by_value.items():
+                dots = sorted((node, c) for node, line in lines.items() for c in line.counters)
+                own = {p.prior for p in self if self._values[number](p.configuration) == value}
+                assert dots == sorted((seen.node, seen.counter) for seen in own)

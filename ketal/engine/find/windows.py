@@ -8,15 +8,15 @@ The one rule: the events of a partial match fit into the window.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+import math
+from collections.abc import Iterable
+from typing import Any
 
 from ketal.engine.configurations import Seen, SeenTable
-from ketal.engine.find.partial_matches import Findings, Partial, Taken
+from ketal.engine.find.expiring import Expiring
+from ketal.engine.find.findings import Findings, Taken
+from ketal.engine.find.partial_matches import Partial
 from ketal.engine.machine import Machine
-
-T = TypeVar("T")
 
 
 class Window:
@@ -27,13 +27,6 @@ class Window:
     def __init__(self, machine: Machine) -> None:
         self.us = machine.compiled.window_us
         self.events = machine.compiled.window_events
-
-    def low(self, partial: Partial) -> int:
-        """Return the time or place that a partial match's window counts from."""
-        if self.us is None:
-            return partial.low_place
-        assert partial.low_us is not None
-        return partial.low_us
 
     def fits(self, partial: Partial, seen: Seen) -> bool:
         """Return whether the window holds the event beside what is taken."""
@@ -48,6 +41,16 @@ class Window:
             return max(partial.high_place, place) - min(partial.low_place, place) < self.events
         return True
 
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a window."""
+        return self.us is not None or self.events is not None
+
+    @property
+    def length(self) -> float:
+        """How far apart events of a match are at most, and one more."""
+        return self.us if self.us is not None else self.events or math.inf
+
     def validate_state(self, partial: Partial) -> None:
         """Assert the rule of this module."""
         if self.us is not None:
@@ -57,37 +60,6 @@ class Window:
             assert high - low < self.us
         elif self.events is not None:
             assert partial.high_place - partial.low_place < self.events
-
-
-class Expiring(Generic[T]):
-    """What a window will end, by the time or place that it counts from."""
-
-    __slots__ = ("_heap", "_number")
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, T]] = []
-        self._number = 0
-
-    def add(self, low: int, item: T) -> None:
-        """Put in what counts from `low`."""
-        self._number += 1
-        heapq.heappush(self._heap, (low, self._number, item))
-
-    def earliest(self, alive: Callable[[T], bool]) -> int | None:
-        """Return what the first that is alive counts from; None if none is."""
-        heap = self._heap
-        while heap and not alive(heap[0][2]):
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
-
-    def passed(self, last: int) -> Iterator[T]:
-        """Take out, in order, and yield what counts from `last` or before."""
-        while self._heap and self._heap[0][0] <= last:
-            yield heapq.heappop(self._heap)[2]
-
-    def clear(self) -> None:
-        """Remove everything."""
-        self._heap.clear()
 
 
 class Firsts:
@@ -134,7 +106,7 @@ class Firsts:
         self.waiting.clear()
         self._expiring.clear()
 
-    def earliest(self) -> int | None:
+    def earliest(self) -> float | None:
         """Return the first time that waits to be timed out."""
         return self._expiring.earliest(self.waiting.__contains__)
 

@@ -1,0 +1,109 @@
+"""Bounds of what can come before and after each event that is kept, raised as events come.
+
+Where any event of a match may be offered last, what can come before an event in the word is not
+known when it is offered. So each has two bounds: the latest start of what can come before it,
+and the earliest end of what can come after it. A new event *pulls* its own from the events that
+it can stand beside, and *pushes* them on: seen from one event these are a range of each column,
+and seen from a range of events (its first and its last decide) they are a range again.
+
+As a range is pushed on as a whole a bound may be later than any start there is, never earlier;
+what is searched is bounded, no match is lost.
+
+The one rule: no match starts after, or ends before, what the bounds of its events say.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from ketal.engine.configurations import Seen
+from ketal.engine.find.columns import NEVER, Column
+from ketal.engine.find.roles import Role
+from ketal.engine.find.store import Store
+
+
+def pulled(store: Store, role: Role, seen: Seen, at: float) -> tuple[float, float]:
+    """Return the bounds of a new event in a role, from the events that are kept.
+
+    Parameters
+    ----------
+    store : Store
+        What is kept.
+    role : Role
+        The event's role.
+    seen : Seen
+        The event.
+    at : float
+        The time or place that its window counts from.
+
+    Returns
+    -------
+    tuple of float
+        The latest start of what can come before it, and the negative of the earliest end of
+        what can come after it.
+    """
+    before = at if role.starts else NEVER
+    if not role.starts:
+        for columns in store.into.get(role.edge.source, ()):
+            for node, column in columns.nodes.items():
+                low, high = _range_before(column, node, role, seen, seen)
+                assert column.before is not None
+                before = max(before, column.before.top(low, high))
+    after = -at if role.ends else NEVER
+    if not role.ends:
+        for columns in store.out.get(role.edge.target, ()):
+            for node, column in columns.nodes.items():
+                low, high = _range_after(column, node, columns.role, seen, seen)
+                assert column.after is not None
+                after = max(after, column.after.top(low, high))
+    return min(before, at), min(after, -at)
+
+
+def push_before(store: Store, role: Role, first: Seen, last: Seen, value: float) -> None:
+    """Raise the bounds of what can come after events of one node, from `first` to `last`."""
+    for columns in store.out.get(role.edge.target, ()):
+        for node, column in columns.nodes.items():
+            low, high = _range_after(column, node, columns.role, first, last)
+            assert column.before is not None
+            if low < high and column.before.raise_range(low, high, value):
+                push_before(store, columns.role, column.seens[low], column.seens[high - 1], value)
+
+
+def push_after(store: Store, role: Role, first: Seen, last: Seen, value: float) -> None:
+    """Raise the bounds of what can come before events of one node, from `first` to `last`."""
+    for columns in store.into.get(role.edge.source, ()):
+        for node, column in columns.nodes.items():
+            low, high = _range_before(column, node, role, first, last)
+            assert column.after is not None
+            if low < high and column.after.raise_range(low, high, value):
+                push_after(store, columns.role, column.seens[low], column.seens[high - 1], value)
+
+
+def _range_before(
+    column: Column, node: str, role: Role, first: Seen, last: Seen
+) -> tuple[int, int]:
+    """Return the range that can come just before some event of a node, from `first` to `last`.
+
+    The events, in the given role, are of one node; `last` knows most.
+    """
+    low, high = column.head, len(column.seens)
+    if role.causal:
+        known = last.counter - 1 if node == last.node else last.clock.get(node, 0)
+        high = bisect_right(column.counters, known, low, high)
+    else:
+        high = column.not_after(last, node == last.node, low, high)
+    if role.conc and node != first.node:
+        low = bisect_right(column.counters, first.clock.get(node, 0), low, high)
+    return low, high
+
+
+def _range_after(column: Column, node: str, role: Role, first: Seen, last: Seen) -> tuple[int, int]:
+    """Return the range that can come, in a role, just after some event of a node."""
+    low, high = column.head, len(column.seens)
+    known = first.counter if node == first.node else first.clock.get(node, 0)
+    low = bisect_right(column.counters, known, low, high)
+    if role.causal:
+        low = max(low, column.first_after(first, node == first.node, low, high))
+    if role.conc:
+        high = column.not_after(last, node == last.node, low, high)
+    return low, high

@@ -1,0 +1,177 @@
+"""The events that can break a `not` of `find any`, and which of those offered earlier they bar.
+
+`A not N B`: under arrival order an N between A and B breaks it, under CausalOrder one that is
+after A and before B. All of these have been offered before B, as a pattern with `not` is offered
+events in an order that respects happened-before.
+
+Where the event alone says whether it is an N, the last one of each node that B knows is the one
+that knows most. The clocks of these, joined once for each B, say for every node up to which
+counter its events are barred: a lower bound of the range in which A is looked for. Where N
+compares with an earlier step (`k == A.k`) what is between is looked through for each pair.
+
+The one rule: an event is here while some event that it could bar is kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from ketal.engine.configurations import Configuration, Known, Seen
+from ketal.engine.machine import Machine
+
+SWEEP_MIN = 1_024
+"""Breakers that are kept before it is looked whether they are needed."""
+
+
+class Breakers:
+    """The events that one scope was offered and that can break a `not`.
+
+    Parameters
+    ----------
+    machine : Machine
+        The pattern's.
+    """
+
+    __slots__ = ("_machine", "_maybe", "_sure", "_sweep_at", "by_place")
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.by_place: dict[int, Seen] = {}
+        self._sweep_at = SWEEP_MIN
+        self._index()
+
+    def _index(self) -> None:
+        """Put each event where it is looked for: by `not`, and under CausalOrder by node."""
+        nots = range(len(self._machine.automaton.nots))
+        self._sure: list[dict[str, list[Seen]]] = [{} for _ in nots]
+        self._maybe: list[dict[str, list[Seen]]] = [{} for _ in nots]
+        for seen in self.by_place.values():
+            self._put(seen)
+
+    def _put(self, seen: Seen) -> None:
+        machine = self._machine
+        line = "" if machine.arrival else seen.node
+        for number in range(len(self._sure)):
+            formula = machine.breaks(number, seen.mask)
+            if formula is not False:
+                index = (self._sure if formula is True else self._maybe)[number]
+                index.setdefault(line, []).append(seen)
+
+    def breaks(self, mask: int) -> bool:
+        """Return whether an event with this mask can break some `not`."""
+        return any(self._machine.breaks(n, mask) is not False for n in range(len(self._sure)))
+
+    def add(self, seen: Seen) -> None:
+        """Put in an event that can break a `not`."""
+        self.by_place[seen.place] = seen
+        self._put(seen)
+
+    def is_full(self) -> bool:
+        """Return whether it is time to sweep."""
+        return len(self.by_place) >= self._sweep_at
+
+    def sweep(self, oldest: int | None) -> int:
+        """Take out what came before `oldest`, the place of the first event kept (None: none).
+
+        Returns
+        -------
+        int
+            How many events were taken out.
+        """
+        before = len(self.by_place)
+        self.by_place = {
+            place: seen
+            for place, seen in self.by_place.items()
+            if oldest is not None and place > oldest
+        }
+        self._sweep_at = max(SWEEP_MIN, 2 * len(self.by_place))
+        if len(self.by_place) < before:
+            self._index()
+        return before - len(self.by_place)
+
+    # --- what they bar ---
+
+    def first_allowed(self, numbers: Iterable[int], seen: Seen, node: str) -> int:
+        """Return the first counter of a node (place, under arrival order) that is not barred.
+
+        An event before it is not the A of `A not N B` whose B is `seen`, for the sake of an
+        event that is an N by itself, for some of these numbers of N.
+        """
+        if self._machine.arrival:
+            return max((self._last_place(n, seen) for n in numbers), default=0)
+        return max((self._known(n, seen).first_allowed(node) for n in numbers), default=0)
+
+    def _last_place(self, number: int, seen: Seen) -> int:
+        line = self._sure[number].get("", ())
+        i = bisect_left(line, seen.place, key=_place)
+        return line[i - 1].place if i else 0
+
+    def _known(self, number: int, seen: Seen) -> Known:
+        """Return what is known together of the N's by themselves that are before `seen`."""
+        known = seen.known.get(number)
+        if known is None:
+            own: dict[str, int] = {}
+            others: dict[str, int] = {}
+            for node, line in self._sure[number].items():
+                i = _known_to(line, node, seen)
+                if i:
+                    last = line[i - 1]
+                    own[node] = last.counter
+                    for other, counter in last.clock.items():
+                        if other != node and counter > others.get(other, 0):
+                            others[other] = counter
+            known = seen.known[number] = Known(own, others)
+        return known
+
+    def broken(self, configuration: Configuration, prior: Seen, seen: Seen) -> tuple[bool, ...]:
+        """Return, for each `not`, whether it is broken between two neighbours of a match."""
+        flags = [False] * len(self._sure)
+        pending = self._machine.pending[configuration.state]
+        at = prior.place if self._machine.arrival else prior.counter
+        for number in pending:
+            flags[number] = self.first_allowed((number,), seen, prior.node) > at or any(
+                self._machine.holds(self._machine.breaks(number, x.mask), configuration, x)
+                for x in self._between(number, prior, seen)
+            )
+        return tuple(flags)
+
+    def _between(self, number: int, prior: Seen, seen: Seen) -> Iterator[Seen]:
+        """Yield the events between two that may be N's, by what was taken."""
+        for node, line in self._maybe[number].items():
+            if self._machine.arrival:
+                low = bisect_right(line, prior.place, key=_place)
+                yield from line[low : bisect_left(line, seen.place, low, key=_place)]
+            elif node == prior.node:
+                low = bisect_right(line, prior.counter, key=_counter)
+                yield from line[low : _known_to(line, node, seen)]
+            else:
+                low = bisect_left(line, prior.counter, key=lambda x: x.clock.get(prior.node, 0))
+                yield from line[low : _known_to(line, node, seen)]
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module, as far as it is its own."""
+        assert all(place == seen.place for place, seen in self.by_place.items())
+        indexed = {
+            seen.place
+            for indexes in (self._sure, self._maybe)
+            for index in indexes
+            for line in index.values()
+            for seen in line
+        }
+        assert indexed == self.by_place.keys()
+
+
+def _known_to(line: list[Seen], node: str, seen: Seen) -> int:
+    """Return the index past the events of a node that happened-before `seen`."""
+    if node == seen.node:
+        return bisect_left(line, seen.counter, key=_counter)
+    return bisect_right(line, seen.clock.get(node, 0), key=_counter)
+
+
+def _place(seen: Seen) -> int:
+    return seen.place
+
+
+def _counter(seen: Seen) -> int:
+    return seen.counter

@@ -1,0 +1,279 @@
+"""Columns: the events of one node that can stand in one role, by their counters.
+
+Seen from an event e, the events of a column that happened-before e are a prefix, those that e
+happened-before a suffix, and the concurrent ones the range between: each is found by bisection
+(Garg, "Principles of distributed systems", 1996, section 2.2). Where no guard asks for the
+causal relation a role has one column, by the place in the order offered.
+
+A column carries for each event what its search needs (*summary*): under a forward search the
+latest start of a match that comes to it, else two bounds, the latest start before it and the
+earliest end after it.
+
+The one rule: the counters of a column rise, and before `head` there is only what is evicted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from ketal.engine.configurations import Seen
+
+NEVER = float("-inf")
+"""Less than every time and place: a start that there is none of."""
+BLOCK = 32
+"""So many events share a maximum."""
+GARBAGE_MIN = 64
+"""Evicted events that a column keeps, at most, before it is looked whether they are half of it."""
+
+
+class Bounds:
+    """A number for each event of a column, which a range of events can have raised.
+
+    Blocks of events have a tag, which raises all of them, and a maximum. So to raise a range
+    or to find its maximum takes O(n / BLOCK + BLOCK), to list what is above a limit O(BLOCK)
+    for each.
+    """
+
+    __slots__ = ("_maxima", "_tags", "_values")
+
+    def __init__(self) -> None:
+        self._values: list[float] = []
+        self._tags: list[float] = []
+        self._maxima: list[float] = []
+
+    def insert(self, i: int, value: float) -> None:
+        """Put in the number of an event at index `i`; most come last."""
+        if i == len(self._values):
+            if not i % BLOCK:
+                self._tags.append(NEVER)
+                self._maxima.append(NEVER)
+            self._values.append(value)
+            if value > self._maxima[-1]:
+                self._maxima[-1] = value
+        else:
+            values = [self.at(j) for j in range(len(self._values))]
+            values.insert(i, value)
+            self.fill(values)
+
+    def at(self, i: int) -> float:
+        """Return the number of the event at index `i`."""
+        return max(self._values[i], self._tags[i // BLOCK])
+
+    def fill(self, values: list[float]) -> None:
+        """Put in the numbers of all events."""
+        self._values = values
+        self._tags = [NEVER] * -(-len(values) // BLOCK)
+        self._maxima = [max(values[i : i + BLOCK]) for i in range(0, len(values), BLOCK)]
+
+    def keep(self, kept: list[int]) -> None:
+        """Keep only the events at some indexes."""
+        self.fill([self.at(i) for i in kept])
+
+    def top(self, low: int, high: int) -> float:
+        """Return the greatest number in [low, high)."""
+        best = NEVER
+        while low < high:
+            block = low // BLOCK
+            end = min((block + 1) * BLOCK, high)
+            if self._maxima[block] > best:
+                if end - low == BLOCK:
+                    best = self._maxima[block]
+                else:
+                    best = max(best, self._tags[block], max(self._values[low:end]))
+            low = end
+        return best
+
+    def above(self, low: int, high: int, limit: float) -> Iterator[int]:
+        """Yield the indexes in [low, high) of numbers above a limit."""
+        values, tags, maxima = self._values, self._tags, self._maxima
+        while low < high:
+            block = low // BLOCK
+            end = min((block + 1) * BLOCK, high)
+            if maxima[block] > limit:
+                if tags[block] > limit:
+                    yield from range(low, end)
+                else:
+                    for i in range(low, end):
+                        if values[i] > limit:
+                            yield i
+            low = end
+
+    def raise_range(self, low: int, high: int, value: float) -> bool:
+        """Raise the numbers below `value` in [low, high) to it; return whether there was one."""
+        values, tags, maxima = self._values, self._tags, self._maxima
+        raised = False
+        while low < high:
+            block = low // BLOCK
+            end = min((block + 1) * BLOCK, high)
+            if tags[block] < value:
+                if end - low == BLOCK:
+                    tags[block] = value
+                    raised = True
+                else:
+                    for i in range(low, end):
+                        if values[i] < value:
+                            values[i] = value
+                            raised = True
+                if maxima[block] < value:
+                    maxima[block] = value
+            low = end
+        return raised
+
+
+class Column:
+    """The events of one node, or of all, that can stand in one role.
+
+    Attributes
+    ----------
+    counters : list of int
+        The counters, or where the column is of all nodes the places; they rise.
+    places : list of int
+        Their places in the order offered.
+    seens : list of Seen
+        The events.
+    head : int
+        The index of the first that is not evicted.
+    rising : bool
+        Whether `places` rises.
+    starts : list of float
+        Under a forward search, the latest start of a match that comes to each.
+    before, after : Bounds or None
+        Under another search, for each at least the latest start of what can come before it,
+        and at most (negated) the earliest end of what can come after it; None where it goes
+        without.
+    """
+
+    __slots__ = (
+        "_evicted", "_starts_rise", "after", "before", "counters", "head", "places", "rising",
+        "seens", "starts",
+    )  # fmt: skip
+
+    def __init__(self, bounded: bool) -> None:
+        self.counters: list[int] = []
+        self.places: list[int] = []
+        self.seens: list[Seen] = []
+        self.starts: list[float] = []
+        self.before = Bounds() if bounded else None
+        self.after = Bounds() if bounded else None
+        self.head = 0
+        self.rising = True
+        self._starts_rise = True
+        self._evicted: set[int] = set()  # places, of what lies behind head
+
+    def __len__(self) -> int:
+        return len(self.seens) - self.head - len(self._evicted)
+
+    def add(self, at: int, seen: Seen, start: float, bounds: tuple[float, float]) -> None:
+        """Put in an event, at the counter or place by which it stands in the column.
+
+        Parameters
+        ----------
+        at : int
+            That counter or place.
+        seen : Seen
+            The event.
+        start : float
+            Under a forward search, the latest start of a match that comes to it.
+        bounds : tuple of float
+            Under another, its bounds (`before` and `after`).
+        """
+        counters = self.counters
+        i = len(counters)
+        if not i or counters[-1] < at:
+            if i and (start < self.starts[-1] or seen.place < self.places[-1]):
+                self._starts_rise = self._starts_rise and start >= self.starts[-1]
+                self.rising = self.rising and seen.place > self.places[-1]
+        else:
+            i = bisect_left(counters, at)
+            self.rising = self._starts_rise = False
+            self.head = min(self.head, i)
+        counters.insert(i, at)
+        self.places.insert(i, seen.place)
+        self.seens.insert(i, seen)
+        self.starts.insert(i, start)
+        if self.before is not None and self.after is not None:
+            self.before.insert(i, bounds[0])
+            self.after.insert(i, bounds[1])
+
+    def evict(self, at: int, place: int) -> None:
+        """Take out an event."""
+        i = bisect_left(self.counters, at)
+        if i == self.head:
+            self.head += 1
+            while self.head < len(self.places) and self.places[self.head] in self._evicted:
+                self._evicted.remove(self.places[self.head])
+                self.head += 1
+        else:
+            self._evicted.add(place)
+        garbage = self.head + len(self._evicted)
+        if garbage > GARBAGE_MIN and 2 * garbage > len(self.seens):
+            self._compact()
+
+    def _compact(self) -> None:
+        out = self._evicted
+        kept = [i for i in range(self.head, len(self.places)) if self.places[i] not in out]
+        self.counters = [self.counters[i] for i in kept]
+        self.seens = [self.seens[i] for i in kept]
+        self.starts = [self.starts[i] for i in kept]
+        self.places = [self.places[i] for i in kept]
+        for bounds in (self.before, self.after):
+            if bounds is not None:
+                bounds.keep(kept)
+        self.head = 0
+        out.clear()
+
+    # --- ranges ---
+
+    def first_knowing(self, node: str, counter: int, low: int, high: int) -> int:
+        """Return the index of the first event in [low, high) that knows (node, counter)."""
+        if low >= high or self.seens[high - 1].clock.get(node, 0) < counter:
+            return high
+        return bisect_left(self.seens, counter, low, high, key=lambda s: s.clock.get(node, 0))
+
+    def not_after(self, of: Seen, own: bool, low: int, high: int) -> int:
+        """Return the index past the events in [low, high) that `of` is not, nor is before."""
+        if own:
+            return bisect_left(self.counters, of.counter, low, high)
+        return self.first_knowing(of.node, of.counter, low, high)
+
+    def first_after(self, of: Seen, own: bool, low: int, high: int) -> int:
+        """Return the index of the first event in [low, high) that `of` happened before."""
+        if own:
+            return bisect_right(self.counters, of.counter, low, high)
+        return self.first_knowing(of.node, of.counter, low, high)
+
+    # --- a forward search ---
+
+    def latest_start(self, low: int, high: int) -> float:
+        """Return the greatest of `starts` in [low, high)."""
+        if low >= high:
+            return NEVER
+        return self.starts[high - 1] if self._starts_rise else max(self.starts[low:high])
+
+    def started(self, low: int, high: int, limit: float) -> Iterator[Seen]:
+        """Yield the events in [low, high) to which a match comes that starts after a limit."""
+        if self._starts_rise:
+            yield from self.seens[bisect_right(self.starts, limit, low, high) : high]
+            return
+        for i in range(low, high):
+            if self.starts[i] > limit:
+                yield self.seens[i]
+
+    def live(self) -> Iterator[Seen]:
+        """Yield the events that are not evicted."""
+        for i in range(self.head, len(self.seens)):
+            if self.places[i] not in self._evicted:
+                yield self.seens[i]
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        sizes = {len(self.counters), len(self.places), len(self.seens), len(self.starts)}
+        assert len(sizes) == 1
+        assert all(a < b for a, b in zip(self.counters, self.counters[1:], strict=False))
+        assert self.head <= len(self.seens)
+        assert self._evicted <= set(self.places[self.head :])
+
+
+Columns = dict[str, Column]
+NOTHING: Columns = {}

@@ -1,0 +1,77 @@
+"""What an event, or the passing of time, brings about in a scope of a `find`.
+
+The one rule: of the mirror images of an occurrence one is a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.engine.configurations import Seen
+
+Taken = tuple[tuple[int, Seen], ...]
+"""What was bound, in order: (step number, event)."""
+
+
+@dataclass(slots=True)
+class Live:
+    """How many partial matches a pattern has, or events it keeps, over all of its scopes."""
+
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one event, or the passing of time, brought about in a scope.
+
+    Attributes
+    ----------
+    matches : list of Taken
+        Complete matches, mirror images removed.
+    timed_out : list of Taken
+        Runs or first-step events whose window ended without a match.
+    overflows : dict of (str, str) to int
+        For each (limit, what was given up), how many of them.
+    moves : list of (int, int, int, Seen)
+        (state, step, state after it, event) of every transition.
+    """
+
+    matches: list[Taken] = field(default_factory=list)
+    timed_out: list[Taken] = field(default_factory=list)
+    overflows: dict[tuple[str, str], int] = field(default_factory=dict)
+    moves: list[tuple[int, int, int, Seen]] = field(default_factory=list)
+
+    def overflow(self, limit: str, given_up: str, times: int = 1) -> None:
+        """Count what was given up for a limit."""
+        at = (limit, given_up)
+        self.overflows[at] = self.overflows.get(at, 0) + times
+
+
+def without_mirrors(matches: Sequence[Taken], classes: Sequence[int]) -> list[int]:
+    """Return the numbers of the matches that are left when mirror images are removed.
+
+    Of matches that have the same events, each in a step of the same class, the one whose
+    events come first in canonical order is left, then the one whose steps are declared first.
+
+    Parameters
+    ----------
+    matches : sequence of Taken
+        All matches that one event completed.
+    classes : sequence of int
+        The class of each step's local guard.
+    """
+    width = max(classes, default=0) + 1
+    least: dict[Any, int] = {}
+    for number, taken in enumerate(matches):
+        key = frozenset([seen.place * width + classes[step] for step, seen in taken])
+        other = least.get(key)
+        if other is None or rank(taken) < rank(matches[other]):
+            least[key] = number
+    return list(least.values())
+
+
+def rank(taken: Taken) -> tuple[Any, ...]:
+    """Return what the least of mirror images is least in: its events, then its steps."""
+    return tuple([s.key for _, s in taken]), tuple([step for step, _ in taken])

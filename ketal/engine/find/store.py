@@ -1,0 +1,212 @@
+"""The events that one scope of a `find any` keeps, by the role in which each can stand.
+
+The one rule: an event is kept once in each role that it has, until the window has passed it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+
+from ketal.engine.configurations import Seen
+from ketal.engine.find.columns import NOTHING, Column, Columns
+from ketal.engine.find.roles import Role, Roles
+from ketal.model.values import Key
+
+Indexed = tuple[bool, int]
+"""An index over an equality: whether of the later event's values, and the number of its atom."""
+
+
+class RoleColumns:
+    """The events kept in one role: a column for each node, and for each value of an equality.
+
+    Parameters
+    ----------
+    roles : Roles
+        The pattern's.
+    role : Role
+        The role.
+    by_place : bool
+        Whether one column holds the events of all nodes.
+    searched : bool
+        Whether events of a match may be offered in any order.
+    """
+
+    __slots__ = ("_bounded", "_by_place", "_indexes", "_roles", "count", "keyed", "nodes", "role")
+
+    def __init__(self, roles: Roles, role: Role, *, by_place: bool, searched: bool) -> None:
+        self._roles = roles
+        self.role = role
+        self._by_place = by_place
+        self._bounded = searched and roles.bounding
+        self.count = 0
+        self.nodes: Columns = {}
+        indexes: list[Indexed] = [(False, n) for n in roles.anchors[role.edge.step]]
+        if searched:
+            indexes += [(True, equality.atom) for equality in role.equalities]
+        self._indexes = tuple(indexes)
+        self.keyed: dict[Indexed, dict[Key, Columns]] = {index: {} for index in indexes}
+
+    def add(self, seen: Seen, start: float, bounds: tuple[float, float]) -> None:
+        """Put in an event; the arguments are those of `Column.add`."""
+        self.count += 1
+        name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
+        self._column(self.nodes, name).add(at, seen, start, bounds)
+        for index, value in self._values(seen):
+            keyed = self.keyed[index]
+            columns = keyed.get(value)
+            if columns is None:
+                columns = keyed[value] = {}
+            self._column(columns, name).add(at, seen, start, bounds)
+
+    def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
+        for index in self._indexes:
+            later, atom = index
+            if later:
+                value = self._roles.later_value(atom, seen.event)
+            else:
+                value = self._roles.anchor_value(atom, self.role.edge.step, seen.event)
+            if value is not None:
+                yield index, value
+
+    def _column(self, columns: Columns, name: str) -> Column:
+        column = columns.get(name)
+        if column is None:
+            column = columns[name] = Column(self._bounded)
+            names = list(columns)
+            if names != sorted(names):
+                # In one order, whatever came first, so that matches are listed in one.
+                for other in sorted(names):
+                    columns[other] = columns.pop(other)
+        return column
+
+    def evict(self, seen: Seen) -> None:
+        """Take out an event."""
+        self.count -= 1
+        name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
+        _evict(self.nodes, name, at, seen.place)
+        for index, value in self._values(seen):
+            columns = self.keyed[index][value]
+            _evict(columns, name, at, seen.place)
+            if not columns:
+                del self.keyed[index][value]
+
+    def having(self, index: Indexed, value: Key | None) -> Columns:
+        """Return the columns of the events with a value of an equality."""
+        return NOTHING if value is None else self.keyed[index].get(value, NOTHING)
+
+    def seens(self) -> Iterator[Seen]:
+        """Yield the events."""
+        for column in self.nodes.values():
+            yield from column.live()
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module and of columns, and that the indexes hold the same."""
+        assert self.count == sum(map(len, self.nodes.values()))
+        assert list(self.nodes) == sorted(self.nodes)
+        for column in self.nodes.values():
+            column.validate_state()
+            assert len(column) == len(list(column.live())) > 0
+        own = {seen.place for seen in self.seens()}
+        for index, keyed in self.keyed.items():
+            indexed: list[int] = []
+            for value, columns in keyed.items():
+                for column in columns.values():
+                    column.validate_state()
+                    assert len(column)
+                    for seen in column.live():
+                        assert (index, value) in set(self._values(seen))
+                        indexed.append(seen.place)
+            assert len(indexed) == len(set(indexed))
+            assert own >= set(indexed)
+
+
+def _evict(columns: Columns, name: str, at: int, place: int) -> None:
+    column = columns[name]
+    column.evict(at, place)
+    if not len(column):
+        del columns[name]
+
+
+class Store:
+    """The roles that have events, by the states that they lead from and to.
+
+    Attributes
+    ----------
+    into, out : dict of int to list of RoleColumns
+        The roles with events whose edges enter a state, and those that leave it, in one order.
+    """
+
+    __slots__ = ("_by_place", "_by_role", "_reach", "_roles", "_searched", "into", "out")
+
+    def __init__(self, roles: Roles, *, by_place: bool, searched: bool) -> None:
+        self._roles = roles
+        self._by_place = by_place
+        self._searched = searched
+        self._by_role: dict[Role, RoleColumns] = {}
+        self.into: dict[int, list[RoleColumns]] = {}
+        self.out: dict[int, list[RoleColumns]] = {}
+        self._reach: tuple[frozenset[int], frozenset[int]] | None = None
+
+    def columns(self, role: Role) -> RoleColumns:
+        """Return the columns of a role, which is then one that has events."""
+        made = self._by_role.get(role)
+        if made is None:
+            made = self._by_role[role] = RoleColumns(
+                self._roles, role, by_place=self._by_place, searched=self._searched
+            )
+            insort(self.into.setdefault(role.edge.target, []), made, key=_order)
+            insort(self.out.setdefault(role.edge.source, []), made, key=_order)
+            self._reach = None
+        return made
+
+    def evict(self, seen: Seen, roles: Iterable[Role]) -> None:
+        """Take an event out of its roles."""
+        for role in roles:
+            columns = self._by_role[role]
+            columns.evict(seen)
+            if not columns.count:
+                del self._by_role[role]
+                self.into[role.edge.target].remove(columns)
+                self.out[role.edge.source].remove(columns)
+                self._reach = None
+
+    def can_stand(self, role: Role) -> bool:
+        """Return whether the steps before and after some event in a role have any event."""
+        if self._reach is None:
+            self._reach = self._reached()
+        comes, leads = self._reach
+        return role.edge.source in comes and role.edge.target in leads
+
+    def _reached(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the states that some events lead to, and those that some lead on from."""
+        edges = [role.edge for role in self._by_role]
+        comes, leads = {0}, set(self._roles.machine.automaton.finals)
+        while more := {e.target for e in edges if e.source in comes} - comes:
+            comes |= more
+        while more := {e.source for e in edges if e.target in leads} - leads:
+            leads |= more
+        return frozenset(comes), frozenset(leads)
+
+    def seens(self) -> dict[int, Seen]:
+        """Return the events by place, in that order."""
+        found = {s.place: s for columns in self._by_role.values() for s in columns.seens()}
+        return dict(sorted(found.items()))
+
+    def entries(self) -> Iterator[tuple[int, Seen]]:
+        """Yield the number of an edge and an event kept on it."""
+        for role, columns in self._by_role.items():
+            for seen in columns.seens():
+                yield role.edge.number, seen
+
+    def validate_state(self) -> None:
+        """Assert the rules of this module and of columns."""
+        for role, columns in self._by_role.items():
+            assert columns.count > 0
+            assert columns in self.into[role.edge.target]
+            assert columns in self.out[role.edge.source]
+            columns.validate_state()
+
+
+def _order(columns: RoleColumns) -> tuple[int, str]:
+    return columns.role.order
