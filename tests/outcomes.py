@@ -24,7 +24,7 @@ from ketal.model.verdicts import (
 )
 from ketal.operators.causal_order import canonical
 
-LIMITS = Limits(matches_per_event_max=5_000)
+LIMITS = Limits(matches_per_event_max=5_000, visits_max=100_000)
 
 
 class TooManyError(Exception):

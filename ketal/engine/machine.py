@@ -149,10 +149,12 @@ class Machine:
             tuple(sorted({n for v in vs for n in automaton.variants[v].nots}))
             for vs in automaton.enabled
         )
+        # Under CausalOrder only what is after the prior event breaks a `not`.
+        sure = frozenset[int]() if self.arrival else self.relations.prior
         self.relational_nots = frozenset(
             number
             for number, formula in enumerate(automaton.nots)
-            if any(automaton.atoms[n].relational for n in variables(formula) - self.relations.prior)
+            if any(automaton.atoms[n].relational for n in variables(formula) - sure)
         )
         self._bare = tuple(
             Configuration(s, None, self.empty_bound, None, ())

@@ -170,10 +170,10 @@ class PatternRun:
                 scope.past = vector.join((scope.past or {}, event.clock))
             out = self._step_check(scope, run, event, mask, place)
         else:
-            seen = Seen(event, mask, place)
-            out = self._verdicts.of_find(scope, run.offer(seen), event)
+            findings = run.offer(event, mask, place)
+            out = [] if findings is None else self._verdicts.of_find(scope, findings, event)
             if self._window_us is not None:
-                scopes.set_timer(scope, seen.time_us)
+                scopes.set_timer(scope, event.time_us)
         if scopes.removes:
             scopes.remove_if_over(scope)
         return out

@@ -66,6 +66,11 @@ class Limits:
     )
     configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
     matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event may complete")
+    visits_max: int = _limit(
+        10_000_000,
+        "events",
+        "kept events that the search for the matches of one event looks at",
+    )
     message_bytes_max: int = _limit(
         900_000,
         "bytes",

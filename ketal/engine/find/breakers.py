@@ -58,10 +58,6 @@ class Breakers:
                 index = (self._sure if formula is True else self._maybe)[number]
                 index.setdefault(line, []).append(seen)
 
-    def breaks(self, mask: int) -> bool:
-        """Return whether an event with this mask can break some `not`."""
-        return any(self._machine.breaks(n, mask) is not False for n in range(len(self._sure)))
-
     def add(self, seen: Seen) -> None:
         """Put in an event that can break a `not`."""
         self.by_place[seen.place] = seen

@@ -185,9 +185,11 @@ class Column:
                 self._starts_rise = self._starts_rise and start >= self.starts[-1]
                 self.rising = self.rising and seen.place > self.places[-1]
         else:
+            if self.head:
+                self._compact()  # the event may belong before one that is evicted
+                counters = self.counters
             i = bisect_left(counters, at)
             self.rising = self._starts_rise = False
-            self.head = min(self.head, i)
         counters.insert(i, at)
         self.places.insert(i, seen.place)
         self.seens.insert(i, seen)
@@ -251,14 +253,24 @@ class Column:
             return NEVER
         return self.starts[high - 1] if self._starts_rise else max(self.starts[low:high])
 
-    def started(self, low: int, high: int, limit: float) -> Iterator[Seen]:
-        """Yield the events in [low, high) to which a match comes that starts after a limit."""
-        if self._starts_rise:
-            yield from self.seens[bisect_right(self.starts, limit, low, high) : high]
-            return
-        for i in range(low, high):
-            if self.starts[i] > limit:
-                yield self.seens[i]
+    # --- what is worth to look at ---
+
+    def worth(self, low: int, high: int, limit: float, *, forward: bool) -> list[Seen]:
+        """Return the events in [low, high) to which a match may come that starts after a limit."""
+        seens, starts = self.seens, self.starts
+        if forward:
+            if self._starts_rise:
+                return seens[bisect_right(starts, limit, low, high) : high]
+            return [seens[i] for i in range(low, high) if starts[i] > limit]
+        if self.before is None:
+            return seens[low:high]
+        return [seens[i] for i in self.before.above(low, high, limit)]
+
+    def worth_after(self, low: int, high: int, limit: float) -> list[Seen]:
+        """Return the events in [low, high) from which a match may end before minus a limit."""
+        if self.after is None:
+            return self.seens[low:high]
+        return [self.seens[i] for i in self.after.above(low, high, limit)]
 
     def live(self) -> Iterator[Seen]:
         """Yield the events that are not evicted."""

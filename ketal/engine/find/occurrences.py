@@ -1,61 +1,53 @@
-"""`find any`: every occurrence of a pattern, by a search through the events that are kept.
+"""`find any`: every occurrence of a pattern, from the events that are kept.
 
-Events are kept, not partial matches. A match is found when the last of its events is offered:
-that event is put in each of its roles in turn, what comes before it in the word is looked for
-backwards from there, then what comes after it forwards. Every relation to an event that is
-already chosen is a range of a column, two bisections; so is a `not` whose guard is local.
+Events are kept, not partial matches: each in the roles in which it can stand, and a match is
+found when the last of its events is offered (`ketal.engine.find.search`).
 
-There are two searches. In a *forward* one the event offered last is the last of the word: under
-arrival order, and under CausalOrder where each step is after the one before it and events have
-come in an order that respects that. Then each event knows the latest start of a match that
-comes to it, and nothing is looked at that leads to no match. In the other any event may come
-last; each event has two bounds instead, for what can come before it and after it, which events
-that come later raise (`ketal.engine.find.bounds`). A scope whose events come out of order goes
-from the first search to the other by offering what it keeps anew.
+The search is *forward* under arrival order, and under CausalOrder where each step is after the
+one before it and events come in an order that respects that. A scope whose events come out of
+that order goes over to a search in which any event may come last, by offering what it keeps
+anew.
 
-Cost, for n events kept, P nodes and k steps: a forward search takes O(P log n) for an event and
-O(k P log n) for each match, flat in the window. The other takes O(P^2 log n) for an event; its
-search can meet dead ends, as whether a match exists is NP-hard in k.
+Cost, for n events kept, P nodes and k steps: under a forward search O(P log n) for an event and
+O(k P log n) for each match, flat in the window. Under the other O(P^2 log n) for an event; it
+can meet dead ends, as whether a match exists is NP-hard in k.
 
-The one rule: each (step, event) sequence is found once, when the last of its events is offered.
+The one rule: an event is kept once, until the window has passed it or, where events are looked
+for by their place alone, every start of a match that comes to it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ketal.clocks import vector
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.bounds import pulled, push_after, push_before
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.columns import NEVER, Column, Columns
+from ketal.engine.find.columns import NEVER
 from ketal.engine.find.expiring import Expiring
 from ketal.engine.find.findings import Findings, Live, without_mirrors
-from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, Role, Roles
-from ketal.engine.find.store import RoleColumns, Store
-from ketal.engine.find.windows import Firsts, Window
+from ketal.engine.find.roles import ReleaseOrder, Role, Roles
+from ketal.engine.find.search import Path, Search
+from ketal.engine.find.store import Store
+from ketal.engine.find.windows import Firsts
+from ketal.model.event import Event
 from ketal.model.limits import Limits
 
 KEPT = "events kept for later ones"
 NO_BOUNDS = (NEVER, NEVER)
 
-Link = tuple[Role, Seen, Any]
-"""The end of a word from one event on: its role, the event, and the rest (None at the end)."""
-Word = tuple[tuple[Role, Seen], ...]
-"""The events of a match, or of its beginning, each with its role."""
-
 
 class AnyFind:
-    """The events that one scope of a `find any` keeps, and the search through them.
+    """The events that one scope of a `find any` keeps.
 
     Parameters
     ----------
     roles : Roles
         The pattern's.
     limits : Limits
-        `runs_max`, `candidates_max`, `matches_per_event_max`.
+        `runs_max`, `candidates_max`, `matches_per_event_max`, `visits_max`.
     live : Live
         How many events are kept, over all scopes of the pattern.
     traced : bool
@@ -63,8 +55,8 @@ class AnyFind:
     """
 
     __slots__ = (
-        "_by_place", "_expiring", "_known", "_last_key", "_passed", "_searched", "_store",
-        "breakers", "firsts", "kept", "limits", "live", "roles", "traced", "window",
+        "_end_place", "_expiring", "_known", "_last_key", "_search", "_store", "breakers",
+        "firsts", "kept", "limits", "live", "roles", "traced", "window",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -72,26 +64,22 @@ class AnyFind:
         self.limits = limits
         self.live = live
         self.traced = traced
-        self.window = Window(roles.machine)
+        self.window = roles.window
         self.kept = 0
         self.firsts = Firsts(self.window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._expiring: Expiring[tuple[Seen, tuple[Role, ...]]] = Expiring()
-        self._passed = NEVER  # what counts from there or before is evicted
-        arrival = roles.machine.arrival
-        # The order that events must come in for a forward search: any, that of one class of
-        # steps (the least of mirror images is then in the order offered), or happened-before.
-        canonical = not arrival and roles.plain and roles.one_class
+        self._expiring: Expiring[tuple[Seen, Path]] = Expiring()
+        self._end_place = math.inf  # the place at which a window of events first ends something
+        order = roles.order
+        canonical = order is ReleaseOrder.CANONICAL
         self._last_key: tuple[int, str, int] | None = (0, "", 0) if canonical else None
-        self._known: dict[str, int] | None = None
-        if not (arrival or canonical) and roles.chained:
-            self._known = {}
-        self._searched = not (arrival or canonical or roles.chained)
-        self._by_place = canonical or (arrival and not roles.related)
-        self._store = self._new_store()
+        self._known: dict[str, int] | None = {} if order is ReleaseOrder.CAUSAL else None
+        self._begin(forward=order is not None, by_place=roles.by_place)
 
-    def _new_store(self) -> Store:
-        return Store(self.roles, by_place=self._by_place, searched=self._searched)
+    def _begin(self, *, forward: bool, by_place: bool) -> None:
+        """Begin a search, with nothing kept."""
+        self._store = Store(self.roles, by_place=by_place, searched=not forward)
+        self._search = Search(self.roles, self._store, self.breakers, forward=forward)
 
     def idle(self) -> bool:
         """Return whether nothing that was offered matters to what comes."""
@@ -99,26 +87,27 @@ class AnyFind:
 
     # --- offering ---
 
-    def offer(self, seen: Seen) -> Findings:
-        """Take one event."""
-        findings = Findings()
-        if self.window.events is not None:
-            last = seen.place - self.window.events
-            self.firsts.expire_places(last, findings)
-            self._evict(last)
-        roles = self.roles.by_mask[seen.mask]
+    def offer(self, event: Event, mask: int, place: int) -> Findings | None:
+        """Take an event; return what it brought about. The arguments are those of `Seen`."""
+        findings = self._end_places(place) if place >= self._end_place else None
+        use = self.roles.by_mask[mask]
+        if use is None:
+            return findings
+        seen = Seen(event, mask, place)
+        if not self._in_order(seen):
+            self._search_in_any_order()
+        roles = use.ending if self._search.forward else use.roles
         if roles:
-            if not (self._searched or self._in_order(seen)):
-                self._search_in_any_order()
-            words = list(self._found(seen, roles, findings))
-            if self.window.bounded:
-                self._wait(seen, roles)
-            placed = self._placed(seen, roles)
-            if placed:
-                self._keep(seen, placed, findings)
-            self._report(words, findings)
-        if self.breakers is not None:
-            self._bar(seen, self.breakers, findings)
+            findings = self._found(seen, roles, findings)
+        if use.starting and self.window.bounded:
+            self._wait(seen, use.starting, findings)
+        placed = self._placed(seen, use.roles)
+        limit = self._keep(seen, placed) if placed else None
+        if self.breakers is not None and use.breaks:
+            limit = self._bar(seen, self.breakers) or limit
+        if limit is not None:
+            findings = findings or Findings()
+            findings.overflow(limit, KEPT)
         return findings
 
     def _in_order(self, seen: Seen) -> bool:
@@ -138,9 +127,9 @@ class AnyFind:
 
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
-        self._searched, self._by_place = True, False
-        seens = self._store.seens().values()
-        self._store = self._new_store()
+        seens, passed = self._store.seens().values(), self._search.passed
+        self._begin(forward=False, by_place=False)
+        self._search.passed = passed
         self._expiring.clear()
         self.live.count -= self.kept
         self.kept = 0
@@ -150,106 +139,84 @@ class AnyFind:
     def _keep_again(self, seens: Iterable[Seen]) -> None:
         """Keep events that were offered before, in their order."""
         for seen in seens:
-            if not (self._searched or self._in_order(seen)):
+            if not self._in_order(seen):
                 self._search_in_any_order()
-            placed = self._placed(seen, self.roles.by_mask[seen.mask])
-            self._keep(seen, placed, Findings())
+            use = self.roles.by_mask[seen.mask]
+            assert use is not None, "an event that is kept has a role"
+            self._keep(seen, self._placed(seen, use.roles))
 
-    def _wait(self, seen: Seen, roles: Sequence[Role]) -> None:
-        """Note an event that can be the first of a match, for the end of its window."""
-        for role in roles:
-            if role.starts and (role.exact or self._replays(((role, seen),))):
-                self.firsts.add(seen, role.edge.step)
-                return
-
-    def _found(self, seen: Seen, roles: Sequence[Role], findings: Findings) -> Iterator[Word]:
-        """Yield the matches that an event completes, mirror images included."""
-        most = self.limits.matches_per_event_max
-        at = self._at(seen)
-        for role in roles:
-            if self._searched:
-                if not self._store.can_stand(role):
-                    continue
-                words = self._around(role, seen, at)
-            elif role.ends:
-                words = (_word(link) for link in self._back((role, seen, None), at, at))
-            else:
-                continue
-            for word in words:
-                if all(r.exact for r, _ in word) or self._replays(word):
-                    if not most:
-                        findings.overflow("matches_per_event_max", "matches of one event")
-                        return
-                    most -= 1
-                    yield word
-
-    def _at(self, seen: Seen) -> int:
-        """Return the time or place that a window counts an event from."""
-        if self.window.us is None:
-            return seen.place
-        assert seen.time_us is not None
-        return seen.time_us
-
-    def _report(self, words: list[Word], findings: Findings) -> None:
-        """Put the matches that an event completed into `findings`, mirror images removed."""
-        matches = [tuple([(role.edge.step, seen) for role, seen in word]) for word in words]
+    def _found(
+        self, seen: Seen, roles: Sequence[Role], findings: Findings | None
+    ) -> Findings | None:
+        """Put the matches that an event completes, mirror images removed, into findings."""
+        matches, paths, limit = self._search.find(seen, roles, self.limits)
+        if not (matches or limit):
+            return findings
+        findings = findings or Findings()
+        if limit is not None:
+            findings.overflow(limit, "matches of one event")
         self.firsts.matched(matches)
         if self.roles.machine.automaton.mirrors and len(matches) > 1:
-            chosen = without_mirrors(matches, self.roles.classes)
-            words = [words[n] for n in chosen]
-            matches = [matches[n] for n in chosen]
-        findings.matches += matches
+            left = without_mirrors(matches, self.roles.classes)
+            matches, paths = [matches[n] for n in left], [paths[n] for n in left]
+        findings.matches = matches
         if self.traced:
-            moves = ((r.edge.source, r.edge.step, r.edge.target, s) for w in words for r, s in w)
-            findings.moves += dict.fromkeys(moves)
+            for taken, path in zip(matches, paths, strict=True):
+                for (step, x), role in zip(taken, path, strict=True):
+                    findings.moves.append((role.edge.source, step, role.edge.target, x))
+            findings.moves = list(dict.fromkeys(findings.moves))
+        return findings
+
+    def _wait(self, seen: Seen, starting: Sequence[Role], findings: Findings | None) -> None:
+        """Wait for the window of an event to end, if it can be first and is in no match."""
+        if findings is not None and findings.matches:
+            return  # each of them has the event
+        for role in starting:
+            if role.exact or self._search.replays((role,), ((role.edge.step, seen),)):
+                self.firsts.add(seen, role.edge.step)
+                if self.window.events is not None:
+                    self._end_place = min(self._end_place, seen.place + self.window.events)
+                return
 
     # --- keeping ---
 
     def _placed(self, seen: Seen, roles: Sequence[Role]) -> list[tuple[Role, float]]:
         """Return the roles in which an event is of use later, each with its latest start."""
-        if self._searched:
+        search = self._search
+        if not search.forward:
             return [(role, NEVER) for role in roles if not role.alone]
         if self._known is not None:
-            return [(role, self._latest_start(role, seen)) for role in roles if not role.alone]
-        placed = []
-        for role in roles:
-            if role.goes_on:
-                start = self._latest_start(role, seen)
-                if start > self._oldest(self._at(seen)):
-                    placed.append((role, start))
-        return placed
+            # Should an event come out of order, those that no match comes to are needed too.
+            return [(role, search.latest_start(role, seen)) for role in roles if not role.alone]
+        oldest = max(search.at(seen) - self.window.length, search.passed)
+        placed = [(role, search.latest_start(role, seen)) for role in roles if role.goes_on]
+        return [(role, start) for role, start in placed if start > oldest]
 
-    def _oldest(self, newest: int) -> float:
-        """Return the last time or place that a window with an event of `newest` is without."""
-        if self.window.us is not None:
-            return max(newest - self.window.us, self._passed)
-        if self.window.events is not None:
-            return newest - self.window.events
-        return NEVER
-
-    def _keep(self, seen: Seen, placed: list[tuple[Role, float]], findings: Findings) -> None:
-        """Keep an event for later ones."""
+    def _keep(self, seen: Seen, placed: list[tuple[Role, float]]) -> str | None:
+        """Keep an event for later ones; return the limit, if one is reached."""
         limit = self._limit()
         if limit is not None:
-            findings.overflow(limit, KEPT)
-            return
+            return limit
         self.kept += 1
         self.live.count += 1
-        at = self._at(seen)
-        if self._searched and self.roles.bounding:
-            self._keep_bounded(seen, [role for role, _ in placed], at)
+        search = self._search
+        if not search.forward and self.roles.bounding:
+            self._keep_bounded(seen, [role for role, _ in placed])
         else:
             for role, start in placed:
                 self._store.columns(role).add(seen, start, NO_BOUNDS)
         if self.window.bounded:
-            low: float = at
-            if not (self._searched or self._known is not None):
-                low = max(start for _, start in placed)
+            low: float = search.at(seen)
+            if search.forward and self._known is None:
+                low = max([start for _, start in placed])
             self._expiring.add(low, (seen, tuple([role for role, _ in placed])))
+            if self.window.events is not None:
+                self._end_place = min(self._end_place, low + self.window.events)
+        return None
 
-    def _keep_bounded(self, seen: Seen, roles: Sequence[Role], at: int) -> None:
+    def _keep_bounded(self, seen: Seen, roles: Sequence[Role]) -> None:
         """Put an event in its roles, with bounds, and raise those of others."""
-        store = self._store
+        store, at = self._store, self._search.at(seen)
         bounds = [pulled(store, role, seen, at) for role in roles]
         for role, of in zip(roles, bounds, strict=True):
             store.columns(role).add(seen, NEVER, of)
@@ -266,20 +233,22 @@ class AnyFind:
         others = 0 if self.breakers is None else len(self.breakers.by_place)
         return "candidates_max" if self.kept + others >= self.limits.candidates_max else None
 
-    def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
-        """Keep an event that can break a `not` of what is kept."""
-        if not self.kept or not breakers.breaks(seen.mask):
-            return
-        if self._limit() is not None:
-            findings.overflow("candidates_max", KEPT)
-            return
-        breakers.add(seen)
-        if breakers.is_full():
-            breakers.sweep(next(iter(self._store.seens()), None))
+    def _bar(self, seen: Seen, breakers: Breakers) -> str | None:
+        """Keep an event that can break a `not` of what is kept; return a limit it reaches."""
+        if not self.kept:
+            return None
+        limit = self._limit()
+        if limit is None:
+            breakers.add(seen)
+            if breakers.is_full():
+                breakers.sweep(next(iter(self._store.seens()), None))
+        return limit
+
+    # --- windows ---
 
     def _evict(self, last: float) -> None:
         """Evict what counts from `last` or before."""
-        self._passed = max(self._passed, last)
+        self._search.passed = max(self._search.passed, last)
         for seen, roles in self._expiring.passed(last):
             self._store.evict(seen, roles)
             self.kept -= 1
@@ -287,248 +256,17 @@ class AnyFind:
         if not self.kept and self.breakers is not None and self.breakers.by_place:
             self.breakers.sweep(None)
 
-    # --- searching ---
-
-    def _latest_start(self, role: Role, seen: Seen) -> float:
-        """Return the latest start of a match that comes to an event in a role."""
-        at = self._at(seen)
-        if role.starts:
-            return at
-        best: float = NEVER
-        link = (role, seen, None)
-        for before in self._store.into.get(role.edge.source, ()):
-            asked = self._asked(before.role, link)
-            for node, column in self._lines(before, link):
-                low, high = self._range(column, node, before.role, link, asked)
-                best = max(best, column.latest_start(low, high))
-        return min(best, at)
-
-    def _around(self, role: Role, seen: Seen, at: int) -> Iterator[Word]:
-        """Yield the matches in which an event stands in a role."""
-        for link in self._back((role, seen, None), at, at):
-            word = _word(link)
-            if not role.goes_on:
-                yield word
-                continue
-            join = vector.join([other.clock for _, other in word])
-            ats = [self._at(other) for _, other in word]
-            yield from self._ahead(word, join, min(ats), max(ats))
-
-    def _back(self, link: Link, least: int, most: int) -> Iterator[Link]:
-        """Yield the ways to put a beginning before the end of a word.
-
-        `least` and `most` are the first and the last time or place of its events.
-        """
-        role = link[0]
-        if role.starts:
-            yield link
-        oldest = self._oldest(most)
-        for before in self._store.into.get(role.edge.source, ()):
-            asked = self._asked(before.role, link)
-            checks = self._checks(before.role, link)
-            for node, column in self._lines(before, link):
-                low, high = self._range(column, node, before.role, link, asked)
-                if low >= high:
-                    continue
-                for x in self._worth(column, low, high, oldest):
-                    at = self._at(x)
-                    if self.window.bounded and (
-                        at <= self._passed or max(most, at) - min(least, at) >= self.window.length
-                    ):
-                        continue
-                    if not column.rising and not self._is_offered_before(x, link):
-                        continue
-                    if all(check(later.event, x.event) for check, later in checks):
-                        yield from self._back((before.role, x, link), min(least, at), max(most, at))
-
-    def _worth(self, column: Column, low: int, high: int, oldest: float) -> Iterable[Seen]:
-        """Return the events of a range that a match, started after `oldest`, may come to."""
-        if not self._searched:
-            return column.started(low, high, oldest)
-        if column.before is None:
-            return column.seens[low:high]
-        seens = column.seens
-        return [seens[i] for i in column.before.above(low, high, oldest)]
-
-    def _is_offered_before(self, x: Seen, link: Link) -> bool:
-        """Return whether, under arrival order, an event comes before the end of a word."""
-        if not self.roles.machine.arrival:
-            return True
-        role, seen, _ = link
-        if x.place >= seen.place:
-            return False
-        if self.breakers is None or not role.nots:
-            return True
-        return x.place >= self.breakers.first_allowed(role.nots, seen, "")
-
-    def _ahead(self, word: Word, join: Mapping[str, int], least: int, most: int) -> Iterator[Word]:
-        """Yield the ways to complete the beginning of a word; `join` is what its events know."""
-        last, seen = word[-1]
-        if last.ends:
-            yield word
-        for after in self._store.out.get(last.edge.target, ()):
-            role = after.role
-            anchors = _anchors(role, word)
-            checks = [(c.holds, x) for c in role.checks if (x := _last(word, c.step))]
-            for node, column in self._lines_after(after, word):
-                low = bisect_right(column.counters, join.get(node, 0), column.head)
-                high = len(column.seens)
-                for x, concurrent in anchors:
-                    if concurrent:
-                        low = bisect_right(column.counters, x.clock.get(node, 0), low)
-                        high = column.not_after(x, node == x.node, low, high)
-                    else:
-                        low = max(low, column.first_after(x, node == x.node, low, high))
-                if low < high and self.roles.are_mirrored(last, role):
-                    low = bisect_right(column.seens, seen.key, low, high, key=_key)
-                if low >= high:
-                    continue
-                for y in self._worth_after(column, low, high, least):
-                    at = self._at(y)
-                    if self.window.bounded and (
-                        at <= self._passed or max(most, at) - min(least, at) >= self.window.length
-                    ):
-                        continue
-                    if role.nots and self._is_barred(role, seen, y):
-                        continue
-                    if all(check(y.event, x.event) for check, x in checks):
-                        yield from self._ahead(
-                            (*word, (role, y)),
-                            vector.join((join, y.clock)),
-                            min(least, at),
-                            max(most, at),
-                        )
-
-    def _worth_after(self, column: Column, low: int, high: int, least: int) -> Iterable[Seen]:
-        """Return the events of a range from which a match, started at `least`, may end."""
-        if column.after is None:
-            return column.seens[low:high]
-        newest = -least - self.window.length
-        return [column.seens[i] for i in column.after.above(low, high, newest)]
-
-    def _is_barred(self, role: Role, prior: Seen, seen: Seen) -> bool:
-        assert self.breakers is not None
-        return self.breakers.first_allowed(role.nots, seen, prior.node) > prior.counter
-
-    # --- what is asked of an event before the end of a word ---
-
-    def _asked(self, role: Role, link: Link) -> list[tuple[Seen, bool]]:
-        """Return (event, concurrent) for each relation whose anchor is the event before.
-
-        The event before has the given role. An anchor is the last event of its step, so one
-        that is nearer hides those before it.
-        """
-        step = role.edge.step
-        asked = [
-            (link[1], r.concurrent) for r in link[0].relations if r.anchor < 0 or r.anchor == step
-        ]
-        if self.roles.prior_only:
-            return asked
-        hidden, rest = link[0].edge.step == step, link[2]
-        while rest is not None:
-            for r in rest[0].relations:
-                if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
-                    asked.append((rest[1], r.concurrent))
-            hidden = hidden or rest[0].edge.step == step
-            rest = rest[2]
-        return asked
-
-    def _checks(self, role: Role, link: Link) -> list[tuple[Any, Seen]]:
-        """Return the comparisons with the event before, each with the event that it is of."""
-        if self.roles.prior_only:
-            return []
-        step, rest, out = role.edge.step, link, []
-        while rest is not None:
-            out += [(c.holds, rest[1]) for c in rest[0].checks if c.step == step]
-            if rest[0].edge.step == step:
-                break
-            rest = rest[2]
-        return out
-
-    def _lines(self, before: RoleColumns, link: Link) -> Iterable[tuple[str, Column]]:
-        """Return the columns to look through for the event before; by an equality if there is."""
-        columns: Columns = before.nodes
-        if self.roles.equating:
-            step, rest = before.role.edge.step, link
-            while rest is not None:
-                for equality in rest[0].equalities:
-                    if equality.step == step:
-                        value = self.roles.later_value(equality.atom, rest[1].event)
-                        return before.having((False, equality.atom), value).items()
-                if rest[0].edge.step == step:
-                    break
-                rest = rest[2]
-        return columns.items()
-
-    def _lines_after(self, after: RoleColumns, word: Word) -> Iterable[tuple[str, Column]]:
-        for equality in after.role.equalities:
-            anchor = _last(word, equality.step)
-            if anchor is not None:
-                value = self.roles.anchor_value(equality.atom, equality.step, anchor.event)
-                return after.having((True, equality.atom), value).items()
-        return after.nodes.items()
-
-    def _range(
-        self, column: Column, node: str, of_role: Role, link: Link, asked: list[tuple[Seen, bool]]
-    ) -> tuple[int, int]:
-        """Return the range of a role's column that can stand just before the end of a word."""
-        low, high = column.head, len(column.seens)
-        role, seen, rest = link
-        if self.roles.machine.arrival or self._by_place:
-            if column.rising:
-                if column.places[-1] >= seen.place:
-                    high = bisect_left(column.places, seen.place, low, high)
-                if self.breakers is not None and role.nots:
-                    allowed = self.breakers.first_allowed(role.nots, seen, "")
-                    low = bisect_left(column.places, allowed, low, high)
-        else:
-            if self.breakers is not None and role.nots:
-                allowed = self.breakers.first_allowed(role.nots, seen, node)
-                low = bisect_left(column.counters, allowed, low, high)
-            if self._searched:
-                high = column.not_after(seen, node == seen.node, low, high)
-                while rest is not None and low < high:
-                    high = column.not_after(rest[1], node == rest[1].node, low, high)
-                    rest = rest[2]
-                if low < high and self.roles.are_mirrored(of_role, role):
-                    high = bisect_left(column.seens, seen.key, low, high, key=_key)
-        for of, concurrent in asked:
-            if low >= high:
-                break
-            known = of.counter - 1 if node == of.node else of.clock.get(node, 0)
-            if not concurrent:
-                if column.counters[high - 1] > known:
-                    high = bisect_right(column.counters, known, low, high)
-            elif node == of.node:
-                return low, low
-            else:
-                low = bisect_right(column.counters, known, low, high)
-                high = column.not_after(of, False, low, high)
-        return low, high
-
-    # --- what the relations do not say ---
-
-    def _replays(self, word: Word) -> bool:
-        """Return whether the automaton takes the events of a word, each in its role."""
-        machine = self.roles.machine
-        configuration, prior = machine.start(), None
-        for role, seen in word:
-            if prior is not None and self.breakers is not None:
-                if machine.pending[configuration.state]:
-                    flags = self.breakers.broken(configuration, prior, seen)
-                    configuration = configuration._replace(broken=flags)
-            plan = machine.plan(configuration.state, seen.mask)
-            sub = None if plan is None else plan.under(seen, prior)
-            if sub is None:
-                return False
-            targets = machine.decide(sub, configuration, seen)
-            if (role.edge.step, role.edge.target) not in targets:
-                return False
-            configuration = machine.take(configuration, role.edge.step, role.edge.target, seen)
-            prior = seen
-        return True
-
-    # --- windows ---
+    def _end_places(self, place: int) -> Findings | None:
+        """End what a window of events has passed, now that it has come to a place."""
+        assert self.window.events is not None
+        last = place - self.window.events
+        findings = Findings()
+        self.firsts.expire_places(last, findings)
+        self._evict(last)
+        lows = (self.firsts.first_place(), self._expiring.earliest())
+        first = min((low for low in lows if low is not None), default=math.inf)
+        self._end_place = first + self.window.events
+        return findings if findings.timed_out else None
 
     def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
@@ -578,46 +316,15 @@ class AnyFind:
                 self.breakers.add(seens[number])
         self._keep_again([seens[number] for number in value["kept"]])
         self.firsts.load(value["firsts"], seens)
+        place = self.firsts.first_place()
+        if place is not None and self.window.events is not None:
+            self._end_place = min(self._end_place, place + self.window.events)
 
     def validate_state(self) -> None:
-        """Assert that the counts are right, and the rules of what is kept."""
+        """Assert that the count is right, and the rules of what is kept."""
         self._store.validate_state()
-        kept = self._store.seens()
-        assert self.kept == len(kept)
+        assert self.kept == len(self._store.seens())
         if self.breakers is not None:
             self.breakers.validate_state()
         for place, (_, seen) in self.firsts.waiting.items():
             assert place == seen.place
-
-
-def _key(seen: Seen) -> tuple[int, str, int]:
-    return seen.key
-
-
-# --- words ---
-
-
-def _word(link: Link | None) -> Word:
-    out = []
-    while link is not None:
-        out.append((link[0], link[1]))
-        link = link[2]
-    return tuple(out)
-
-
-def _last(word: Word, step: int) -> Seen | None:
-    """Return the last event of a step."""
-    return next((seen for role, seen in reversed(word) if role.edge.step == step), None)
-
-
-def _anchors(role: Role, word: Word) -> list[tuple[Seen, bool]]:
-    """Return (event, concurrent) for each relation of the event that comes after a word."""
-    out = []
-    for r in role.relations:
-        if r.anchor == PRIOR_ANCHOR:
-            out.append((word[-1][1], r.concurrent))
-        elif r.anchor == ALL_ANCHOR:
-            out += [(seen, r.concurrent) for _, seen in word]
-        elif (seen := _last(word, r.anchor)) is not None:
-            out.append((seen, r.concurrent))
-    return out

@@ -14,6 +14,7 @@ The one rule: an event fits a role only if all that the role asks holds; where t
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ from ketal.compiler.predicates import (
     simplify,
     variables,
 )
+from ketal.engine.find.windows import Window
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
 from ketal.model.syntax import ALL, PRIOR
@@ -39,6 +41,25 @@ MASKS_MAX = 65_536
 PRIOR_ANCHOR = -1
 ALL_ANCHOR = -2
 """Anchors that are no step's number: the event before, and every event before."""
+
+
+class ReleaseOrder(enum.Enum):
+    """An order in which events come, such that the last offered of a match is its last.
+
+    Attributes
+    ----------
+    ANY
+        Under arrival order the word is in the order offered, whatever that is.
+    CANONICAL
+        Where all steps accept the same events, of the mirror images of a match the one in
+        canonical order is reported.
+    CAUSAL
+        Where each step is after the one before it: an order that respects happened-before.
+    """
+
+    ANY = enum.auto()
+    CANONICAL = enum.auto()
+    CAUSAL = enum.auto()
 
 
 class Relation(NamedTuple):
@@ -121,6 +142,11 @@ class Role:
         return self.edge.number, repr(self.left)
 
     @cached_property
+    def free(self) -> bool:
+        """Whether nothing is asked of the event before it but to be there."""
+        return not (self.relations or self.equalities or self.nots)
+
+    @cached_property
     def causal(self) -> bool:
         """Whether its event is after the one before it in the word."""
         return any(not r.concurrent and r.anchor < 0 for r in self.relations)
@@ -141,10 +167,14 @@ class Roles:
 
     Attributes
     ----------
-    by_mask : dict of int to tuple of Role
-        The roles of the events with a mask, made when first asked for.
-    chained : bool
-        Whether each event of a match but the first is after the one before it.
+    window : Window
+        The pattern's.
+    by_mask : dict of int to (Use or None)
+        What the events with a mask are to the pattern, made when first asked for.
+    order : ReleaseOrder or None
+        The order in which events must come for a forward search; None where there is none.
+    returns : bool
+        Whether some edge leads back to the first state.
     bounding : bool
         Whether events have bounds where any one of a match may come last: the words have a
         bounded length, and no equality narrows the search.
@@ -158,30 +188,39 @@ class Roles:
         Whether guards are local and there is no `not`: neighbours of a class may change places.
     classes : tuple of int
         The class of each step's local guard.
-    one_class : bool
-        Whether that is one for all steps.
+    by_place : bool
+        Whether no search asks for the node of an event, while it is forward.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         automaton = machine.automaton
         self.compiled: CompiledPattern = machine.compiled
+        self.window = Window(machine)
         self.edges = list(_edges(machine))
         used = [atom for n in _used(self.edges) if (atom := automaton.atoms[n]).relational]
         read = [registers(atom) for atom in used]
         relations = [atom for atom in used if atom.shape in ("before", "concurrent")]
-        # A `not` whose guard compares needs what was taken, not the event alone.
         self.by_mask = _ByMask(self)
-        self.related = bool(relations) or bool(machine.relational_nots)
+        self.related = bool(relations)
         self.prior_only = all(not steps and not history for _, steps, history in read)
         self.nots = bool(automaton.nots)
         self.plain = not used and not self.nots
         self.classes = automaton.classes
-        self.one_class = len({self.classes[edge.step] for edge in self.edges}) == 1
         self.equating = any(_is_indexed(self.compiled, n) for n in _used(self.edges))
-        self._returns = any(not edge.target for edge in self.edges)
-        later = [self._role(e, e.formula) for e in self.edges if e.source or self._returns]
-        self.chained = all(role.causal for role in later)
+        self.returns = any(not edge.target for edge in self.edges)
+        later = [self._role(e, e.formula) for e in self.edges if e.source or self.returns]
+        one_class = len({self.classes[edge.step] for edge in self.edges}) == 1
+        self.order: ReleaseOrder | None = None
+        if machine.arrival:
+            self.order = ReleaseOrder.ANY
+        elif self.plain and one_class:
+            self.order = ReleaseOrder.CANONICAL
+        elif all(role.causal for role in later):
+            self.order = ReleaseOrder.CAUSAL
+        self.by_place = self.order is ReleaseOrder.CANONICAL or (
+            machine.arrival and not self.related
+        )
         self.bounding = not self.equating and not self._has_loop()
         self.anchors = {s: self._equalities_with(s) for s in {edge.step for edge in self.edges}}
         self._made: dict[tuple[int, Formula], Role] = {}
@@ -234,7 +273,7 @@ class Roles:
         atoms, steps = machine.automaton.atoms, machine.automaton.steps
         asked = necessary(left)
         relations, equalities, checks = [], [], []
-        sure: set[int] = set()  # what of the formula these say
+        said: set[tuple[int, bool]] = set()  # the literals of the guard that these say
         reads = False
         for n in sorted(variables(left)):
             atom = atoms[n]
@@ -248,17 +287,17 @@ class Roles:
                     anchor = steps.index(name) if name in steps else None
                 if anchor is not None:
                     relations.append(Relation(atom.shape == "concurrent", anchor))
-                sure.add(n)
+                said.add((n, True))
             elif len(names := registers(atom)[1]) == 1 and (name := min(names)) in steps:
                 step = steps.index(name)
                 if n in self.compiled.equalities:
                     equalities.append(Equality(n, step))
                 checks.append(Check(step, _comparison(self.compiled.relational[n], name)))
-                sure.add(n)
+                said.add((n, True))
         barred = {n for n in variables(left) if atoms[n].shape == "barred"}
         nots = [n for n in barred if _denied(left, n)]
         numbers = tuple(sorted(atoms[n].payload[0] for n in nots))
-        sure |= {n for n in nots if atoms[n].payload[0] not in machine.relational_nots}
+        said |= {(n, False) for n in nots if atoms[n].payload[0] not in machine.relational_nots}
         return Role(
             edge,
             left,
@@ -266,11 +305,11 @@ class Roles:
             tuple(equalities),
             tuple(checks),
             numbers,
-            exact=edge.whole and sure == variables(left) and _is_conjunction(left),
+            exact=edge.whole and _literals(left) == said,
             starts=not edge.source and not reads,
             ends=edge.target in machine.automaton.finals,
             goes_on=machine.has_way_on[edge.target],
-            alone=not (edge.source or self._returns or machine.has_way_on[edge.target]),
+            alone=not (edge.source or self.returns or machine.has_way_on[edge.target]),
         )
 
     # --- the two sides of an equality ---
@@ -285,18 +324,39 @@ class Roles:
         return keyed(self.compiled.equalities[atom][1](bound))
 
 
-class _ByMask(dict[int, tuple[Role, ...]]):
-    """The roles of events with a mask, made as masks are met."""
+class Use(NamedTuple):
+    """What the events with one mask are to a pattern: their roles, and whether they break a `not`.
+
+    `ending` and `starting` are the roles that can be a match's last and first.
+    """
+
+    roles: tuple[Role, ...]
+    ending: tuple[Role, ...]
+    starting: tuple[Role, ...]
+    breaks: bool
+
+
+class _ByMask(dict[int, Use | None]):
+    """What events with a mask are to a pattern, made as masks are met; None for nothing."""
 
     def __init__(self, roles: Roles) -> None:
         self._roles = roles
 
-    def __missing__(self, mask: int) -> tuple[Role, ...]:
+    def __missing__(self, mask: int) -> Use | None:
         if len(self) >= MASKS_MAX:
             self.clear()
-        found = (self._roles.role_of(edge, mask) for edge in self._roles.edges)
-        made = self[mask] = tuple([role for role in found if role is not None])
-        return made
+        machine = self._roles.machine
+        found = [self._roles.role_of(edge, mask) for edge in self._roles.edges]
+        roles = tuple([role for role in found if role is not None])
+        breaks = any(
+            machine.breaks(n, mask) is not False for n in range(len(machine.automaton.nots))
+        )
+        use = None
+        if roles or breaks:
+            ending = tuple([role for role in roles if role.ends])
+            use = Use(roles, ending, tuple([r for r in roles if r.starts]), breaks)
+        self[mask] = use
+        return use
 
 
 def _edges(machine: Machine) -> list[Edge]:
@@ -336,10 +396,14 @@ def _comparison(
     return lambda event, anchor: function(event, {name: anchor})
 
 
-def _is_conjunction(formula: Formula) -> bool:
-    if isinstance(formula, bool) or formula[0] == "var":
-        return True
-    return formula[0] == "and" and all(f[0] == "var" for f in formula[1])
+def _literals(formula: Formula) -> set[tuple[int, bool]] | None:
+    """Return the literals of a conjunction, as (variable, polarity); None if it is none."""
+    if isinstance(formula, bool):
+        return set()
+    parts = formula[1] if formula[0] == "and" else (formula,)
+    if any(part[0] != "var" for part in parts):
+        return None
+    return {(part[1], part[2]) for part in parts}
 
 
 def _denied(formula: Formula, number: int) -> bool:

@@ -20,6 +20,7 @@ from ketal.engine.find.findings import Findings, Live, Taken, rank, without_mirr
 from ketal.engine.find.partial_matches import Partial, Run
 from ketal.engine.find.windows import Window
 from ketal.engine.machine import Machine, Plan, SubPlan, Targets
+from ketal.model.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import Key
 
@@ -63,8 +64,9 @@ class RunsFind:
 
     # --- offering ---
 
-    def offer(self, seen: Seen) -> Findings:
-        """Take one event."""
+    def offer(self, event: Event, mask: int, place: int) -> Findings | None:
+        """Take an event; return what it brought about. The arguments are those of `Seen`."""
+        seen = Seen(event, mask, place)
         findings = Findings()
         if self.window.events is not None:
             self._expire_places(seen.place - self.window.events, findings)
@@ -93,9 +95,13 @@ class RunsFind:
         self._complete(findings, matches)
         return findings
 
+    def _breaks(self, mask: int) -> bool:
+        numbers = range(len(self.machine.automaton.nots))
+        return any(self.machine.breaks(n, mask) is not False for n in numbers)
+
     def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
         """Keep an event that can break a `not` of what is kept."""
-        if not self.partials or not breakers.breaks(seen.mask):
+        if not self.partials or not self._breaks(seen.mask):
             return
         if len(breakers.by_place) >= self.limits.candidates_max:
             findings.overflow("candidates_max", "events that can break a `not`")

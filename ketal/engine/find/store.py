@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.columns import NOTHING, Column, Columns
-from ketal.engine.find.roles import Role, Roles
+from ketal.engine.find.roles import Equality, Role, Roles
 from ketal.model.values import Key
 
 Indexed = tuple[bool, int]
@@ -91,6 +91,10 @@ class RoleColumns:
             if not columns:
                 del self.keyed[index][value]
 
+    def latest_start(self) -> float:
+        """Return the latest start of a match that comes to some event."""
+        return max([c.latest_start(c.head, len(c.seens)) for c in self.nodes.values()])
+
     def having(self, index: Indexed, value: Key | None) -> Columns:
         """Return the columns of the events with a value of an equality."""
         return NOTHING if value is None else self.keyed[index].get(value, NOTHING)
@@ -133,15 +137,17 @@ class Store:
 
     Attributes
     ----------
+    by_place : bool
+        Whether one column of each role holds the events of all nodes.
     into, out : dict of int to list of RoleColumns
         The roles with events whose edges enter a state, and those that leave it, in one order.
     """
 
-    __slots__ = ("_by_place", "_by_role", "_reach", "_roles", "_searched", "into", "out")
+    __slots__ = ("_by_role", "_reach", "_roles", "_searched", "by_place", "into", "out")
 
     def __init__(self, roles: Roles, *, by_place: bool, searched: bool) -> None:
         self._roles = roles
-        self._by_place = by_place
+        self.by_place = by_place
         self._searched = searched
         self._by_role: dict[Role, RoleColumns] = {}
         self.into: dict[int, list[RoleColumns]] = {}
@@ -153,7 +159,7 @@ class Store:
         made = self._by_role.get(role)
         if made is None:
             made = self._by_role[role] = RoleColumns(
-                self._roles, role, by_place=self._by_place, searched=self._searched
+                self._roles, role, by_place=self.by_place, searched=self._searched
             )
             insort(self.into.setdefault(role.edge.target, []), made, key=_order)
             insort(self.out.setdefault(role.edge.source, []), made, key=_order)
@@ -187,6 +193,20 @@ class Store:
         while more := {e.source for e in edges if e.target in leads} - leads:
             leads |= more
         return frozenset(comes), frozenset(leads)
+
+    def first_place(self, equality: Equality, value: Key | None) -> int | None:
+        """Return a place at or before that of every event of a value; None if there is none.
+
+        The value is what an equality asks of an earlier event.
+        """
+        index = (False, equality.atom)
+        places = [
+            column.places[column.head] if column.rising else 0
+            for role, columns in self._by_role.items()
+            if role.edge.step == equality.step
+            for column in columns.having(index, value).values()
+        ]
+        return min(places, default=None)
 
     def seens(self) -> dict[int, Seen]:
         """Return the events by place, in that order."""

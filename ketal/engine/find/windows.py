@@ -79,6 +79,10 @@ class Firsts:
             assert seen.time_us is not None
             self._expiring.add(seen.time_us, seen.place)
 
+    def first_place(self) -> int | None:
+        """Return the place of the first event that waits; None if none does."""
+        return next(iter(self.waiting), None)
+
     def matched(self, matches: Iterable[Taken]) -> None:
         """Remove the events of these matches."""
         if self.waiting:

@@ -1,0 +1,449 @@
+"""The search for the matches that an event completes, among the events that are kept.
+
+The event stands in one of its roles; what comes before it in the word is looked for backwards
+from there, then, where any event of a match may come last, what comes after it forwards. Every
+relation to an event that is already chosen is a range of a column, two bisections; so is a
+`not` whose guard is local. What a role does not say as data is decided for the whole word.
+
+A search is *forward* where the event offered last is the last of the word. Then each event that
+is kept knows the latest start of a match that comes to it, and none is looked at that leads to
+no match. Else its bounds tell what can be left out (`ketal.engine.find.bounds`), and where there
+are none (repetitions, equalities) the search can meet dead ends.
+
+The one rule: each (step, event) sequence is found once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping
+
+from ketal.clocks import vector
+from ketal.engine.configurations import Seen
+from ketal.engine.find.breakers import Breakers
+from ketal.engine.find.columns import NEVER, Column
+from ketal.engine.find.findings import Taken
+from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, Role, Roles
+from ketal.engine.find.store import RoleColumns, Store
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+
+Path = tuple[Role, ...]
+"""The roles of the events of a part of a word, in order."""
+Asked = list[tuple[Seen, bool]]
+"""Events that one must be related to, and whether that is by being concurrent."""
+Checks = list[tuple[Callable[[Event, Event], bool], Seen]]
+"""Comparisons, each with one of the two events that it compares."""
+
+
+class Search:
+    """The search through the events that one scope keeps.
+
+    Parameters
+    ----------
+    roles : Roles
+        The pattern's.
+    store : Store
+        The events.
+    breakers : Breakers or None
+        The events that can break a `not`.
+    forward : bool
+        Whether the event offered last is the last of its word.
+
+    Attributes
+    ----------
+    passed : float
+        The time or place such that what counts from there or before is evicted.
+    """
+
+    __slots__ = (
+        "_breakers", "_by_place", "_found", "_length", "_limit", "_matches_max", "_paths",
+        "_roles", "_store", "_timed", "_visits_left", "_windowed", "forward", "passed",
+    )  # fmt: skip
+
+    def __init__(
+        self, roles: Roles, store: Store, breakers: Breakers | None, *, forward: bool
+    ) -> None:
+        self._roles = roles
+        self._store = store
+        self._breakers = breakers
+        self.forward = forward
+        self.passed = NEVER
+        self._by_place = roles.machine.arrival or store.by_place
+        window = roles.window
+        self._timed = window.us is not None
+        self._windowed = window.bounded
+        self._length = window.length
+        self._found: list[Taken] = []
+        self._paths: list[Path] = []
+        self._matches_max = self._visits_left = 0
+        self._limit: str | None = None
+
+    def at(self, seen: Seen) -> int:
+        """Return the time or place that a window counts an event from."""
+        if not self._timed:
+            return seen.place
+        assert seen.time_us is not None
+        return seen.time_us
+
+    def find(
+        self, seen: Seen, roles: Iterable[Role], limits: Limits
+    ) -> tuple[list[Taken], list[Path], str | None]:
+        """Return the matches that an event completes, mirror images included.
+
+        Parameters
+        ----------
+        seen : Seen
+            The event.
+        roles : iterable of Role
+            The roles in which it may complete one.
+        limits : Limits
+            `matches_per_event_max`, `visits_max`.
+
+        Returns
+        -------
+        tuple
+            The matches, the roles of the events of each, and the limit that ended the search
+            before its end, if one did.
+        """
+        self._found, self._paths, self._limit = [], [], None
+        self._matches_max, self._visits_left = limits.matches_per_event_max, limits.visits_max
+        at = self.at(seen)
+        for role in roles:
+            if self.forward or self._store.can_stand(role):
+                taken = ((role.edge.step, seen),)
+                if not self._back((role,), taken, at, at):
+                    break
+        return self._found, self._paths, self._limit
+
+    def latest_start(self, role: Role, seen: Seen) -> float:
+        """Return the latest start of a match that comes to an event in a role.
+
+        Where times fall, or columns hold events of other orders, it may be later than that.
+        """
+        at = self.at(seen)
+        if role.starts:
+            return at
+        best: float = NEVER
+        path, taken = (role,), ((role.edge.step, seen),)
+        for before in self._store.into.get(role.edge.source, ()):
+            if role.free and self._by_place:
+                best = max(best, before.latest_start())
+                continue
+            asked = self._asked(before.role, path, taken)
+            for node, column in self._lines(before, path, taken):
+                low, high = self._range(column, node, before.role, path, taken, asked)
+                best = max(best, column.latest_start(low, high))
+        return min(best, at)
+
+    # --- backwards ---
+
+    def _back(self, path: Path, taken: Taken, least: int, most: int) -> bool:
+        """Find the matches that a part of a word is the end of; return whether there is room.
+
+        Under a search that is not forward, the part of which it is the end is completed by
+        events after it.
+
+        Parameters
+        ----------
+        path : Path
+            The roles of its events.
+        taken : Taken
+            Its events.
+        least, most : int
+            The first and the last of their times or places.
+        """
+        first = path[0]
+        if first.starts and not self._begun(path, taken, least, most):
+            return False
+        earliest = self._earliest(path, taken) if self._roles.equating else -1
+        if earliest is None:
+            return True
+        forward, windowed, timed, length = self.forward, self._windowed, self._timed, self._length
+        passed = self.passed
+        oldest = max(most - length, passed)
+        for before in self._store.into.get(first.edge.source, ()):
+            role = before.role
+            step = role.edge.step
+            longer = (role, *path)
+            # Nothing comes before an event that leaves the first state for good.
+            begins = role.starts and not self._roles.returns
+            asked = self._asked(role, path, taken)
+            checks = self._checks(role, path, taken)
+            for node, column in self._lines(before, path, taken):
+                low, high = self._range(column, node, role, path, taken, asked)
+                if earliest > 0 and low < high and column.rising:
+                    low = bisect_left(column.places, earliest, low, high)
+                if low >= high:
+                    continue
+                mixed = self._by_place and not column.rising
+                worth = column.worth(low, high, oldest, forward=forward)
+                if not self._visit(len(worth)):
+                    return False
+                for x in worth:
+                    lo, hi = least, most
+                    if windowed:
+                        at = x.time_us if timed else x.place
+                        assert at is not None
+                        if at < lo:
+                            lo = at
+                        if at > hi:
+                            hi = at
+                        if at <= passed or hi - lo >= length:
+                            continue
+                    if mixed and not self._is_offered_before(x, first, taken[0][1]):
+                        continue
+                    if checks and not all(check(later.event, x.event) for check, later in checks):
+                        continue
+                    more = ((step, x), *taken)
+                    if not (self._begun if begins else self._back)(longer, more, lo, hi):
+                        return False
+        return True
+
+    def _begun(self, path: Path, taken: Taken, least: int, most: int) -> bool:
+        """Find the matches that a part of a word begins; return whether there is room."""
+        if self.forward or not path[-1].goes_on:
+            return self._complete(path, taken)
+        join = vector.join([seen.clock for _, seen in taken])
+        return self._ahead(path, taken, join, least, most)
+
+    def _complete(self, path: Path, taken: Taken) -> bool:
+        """Put a word that is whole among the matches; return whether there is room."""
+        if all(role.exact for role in path) or self.replays(path, taken):
+            if len(self._found) >= self._matches_max:
+                self._limit = "matches_per_event_max"
+                return False
+            self._found.append(taken)
+            self._paths.append(path)
+        return True
+
+    def _visit(self, count: int) -> bool:
+        """Count events that the search looks at; return whether there is room for them."""
+        self._visits_left -= count
+        if self._visits_left < 0:
+            self._limit = "visits_max"
+        return self._visits_left >= 0
+
+    def _is_offered_before(self, x: Seen, role: Role, seen: Seen) -> bool:
+        """Return whether, under arrival order, an event can come just before another."""
+        if x.place >= seen.place:
+            return False
+        if self._breakers is None or not role.nots:
+            return True
+        return x.place >= self._breakers.first_allowed(role.nots, seen, "")
+
+    # --- forwards ---
+
+    def _ahead(
+        self, path: Path, taken: Taken, join: Mapping[str, int], least: int, most: int
+    ) -> bool:
+        """Find the matches that a part of a word begins; `join` is what its events know."""
+        last, prior = path[-1], taken[-1][1]
+        if last.ends and not self._complete(path, taken):
+            return False
+        for after in self._store.out.get(last.edge.target, ()):
+            role = after.role
+            asked = _anchors(role, path, taken)
+            checks = [(c.holds, x) for c in role.checks if (x := _last(taken, c.step)) is not None]
+            longer = (*path, role)
+            mirrored = self._roles.are_mirrored(last, role)
+            for node, column in self._lines_after(after, taken):
+                low, high = _range_after(column, node, join, asked)
+                if low < high and mirrored:
+                    low = bisect_right(column.seens, prior.key, low, high, key=_key)
+                if low >= high:
+                    continue
+                worth = column.worth_after(low, high, -least - self._length)
+                if not self._visit(len(worth)):
+                    return False
+                for y in worth:
+                    at = self.at(y)
+                    lo, hi = min(least, at), max(most, at)
+                    if self._windowed and (at <= self.passed or hi - lo >= self._length):
+                        continue
+                    if role.nots and self._is_barred(role, prior, y):
+                        continue
+                    if not all(check(y.event, x.event) for check, x in checks):
+                        continue
+                    more = (*taken, (role.edge.step, y))
+                    if not self._ahead(longer, more, vector.join((join, y.clock)), lo, hi):
+                        return False
+        return True
+
+    def _is_barred(self, role: Role, prior: Seen, seen: Seen) -> bool:
+        assert self._breakers is not None
+        return self._breakers.first_allowed(role.nots, seen, prior.node) > prior.counter
+
+    def _lines_after(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
+        """Return the columns to look through for the event after a part of a word."""
+        for equality in after.role.equalities:
+            anchor = _last(taken, equality.step)
+            if anchor is not None:
+                value = self._roles.anchor_value(equality.atom, equality.step, anchor.event)
+                return after.having((True, equality.atom), value).items()
+        return after.nodes.items()
+
+    # --- what is asked of the event before a part of a word ---
+
+    def _asked(self, role: Role, path: Path, taken: Taken) -> Asked:
+        """Return what an event in a role, just before a part of a word, must be related to.
+
+        An anchor is the last event of its step, so one that is nearer hides those before it.
+        """
+        step = role.edge.step
+        seen = taken[0][1]
+        asked = [
+            (seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step
+        ]
+        if self._roles.prior_only:
+            return asked
+        hidden = path[0].edge.step == step
+        for later, (_, x) in zip(path[1:], taken[1:], strict=True):
+            for r in later.relations:
+                if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
+                    asked.append((x, r.concurrent))
+            hidden = hidden or later.edge.step == step
+        return asked
+
+    def _checks(self, role: Role, path: Path, taken: Taken) -> Checks:
+        """Return the comparisons of later events with an event in a role."""
+        checks: Checks = []
+        if not self._roles.prior_only:
+            step = role.edge.step
+            for later, (_, x) in zip(path, taken, strict=True):
+                checks += [(c.holds, x) for c in later.checks if c.step == step]
+                if later.edge.step == step:
+                    break
+        return checks
+
+    def _lines(self, before: RoleColumns, path: Path, taken: Taken) -> Iterable[tuple[str, Column]]:
+        """Return the columns to look through for the event before a part of a word.
+
+        Where a later event has an equality with it, those of its value.
+        """
+        if self._roles.equating:
+            step = before.role.edge.step
+            for later, (_, x) in zip(path, taken, strict=True):
+                for equality in later.equalities:
+                    if equality.step == step:
+                        value = self._roles.later_value(equality.atom, x.event)
+                        return before.having((False, equality.atom), value).items()
+                if later.edge.step == step:
+                    break
+        return before.nodes.items()
+
+    def _earliest(self, path: Path, taken: Taken) -> int | None:
+        """Return a place that all events before a part of a word come at or after.
+
+        An equality that waits for its earlier event asks its index, before anything is listed:
+        where that has no event of the value there is no match (None), and where the word is in
+        the order offered nothing comes before the first of them.
+        """
+        passed: set[int] = set()
+        earliest = -1
+        for role, (step, x) in zip(path, taken, strict=True):
+            for equality in role.equalities:
+                if equality.step not in passed:
+                    value = self._roles.later_value(equality.atom, x.event)
+                    first = self._store.first_place(equality, value)
+                    if first is None:
+                        return None
+                    if self.forward:
+                        earliest = max(earliest, first)
+            passed.add(step)
+        return earliest
+
+    def _range(
+        self, column: Column, node: str, of: Role, path: Path, taken: Taken, asked: Asked
+    ) -> tuple[int, int]:
+        """Return the range of a role's column that can come just before a part of a word."""
+        low, high = column.head, len(column.seens)
+        role, seen = path[0], taken[0][1]
+        if self._by_place:
+            if column.rising:
+                if column.places[-1] >= seen.place:
+                    high = bisect_left(column.places, seen.place, low, high)
+                if self._breakers is not None and role.nots:
+                    allowed = self._breakers.first_allowed(role.nots, seen, "")
+                    low = bisect_left(column.places, allowed, low, high)
+        else:
+            if self._breakers is not None and role.nots:
+                allowed = self._breakers.first_allowed(role.nots, seen, node)
+                low = bisect_left(column.counters, allowed, low, high)
+            if not self.forward:
+                for _, later in taken:
+                    high = column.not_after(later, node == later.node, low, high)
+                if low < high and self._roles.are_mirrored(of, role):
+                    high = bisect_left(column.seens, seen.key, low, high, key=_key)
+        for other, concurrent in asked:
+            if low >= high:
+                break
+            known = other.counter - 1 if node == other.node else other.clock.get(node, 0)
+            if not concurrent:
+                if column.counters[high - 1] > known:
+                    high = bisect_right(column.counters, known, low, high)
+            elif node == other.node:
+                high = low
+            else:
+                low = bisect_right(column.counters, known, low, high)
+                high = column.not_after(other, False, low, high)
+        return low, high
+
+    # --- what the relations do not say ---
+
+    def replays(self, path: Path, taken: Taken) -> bool:
+        """Return whether the automaton takes the events of a word, each in its role."""
+        machine = self._roles.machine
+        configuration, prior = machine.start(), None
+        for role, (step, seen) in zip(path, taken, strict=True):
+            pending = machine.pending[configuration.state]
+            if pending and prior is not None and self._breakers is not None:
+                flags = self._breakers.broken(configuration, prior, seen)
+                configuration = configuration._replace(broken=flags)
+            plan = machine.plan(configuration.state, seen.mask)
+            sub = None if plan is None else plan.under(seen, prior)
+            if sub is None:
+                return False
+            if (step, role.edge.target) not in machine.decide(sub, configuration, seen):
+                return False
+            configuration = machine.take(configuration, step, role.edge.target, seen)
+            prior = seen
+        return True
+
+
+def _range_after(
+    column: Column, node: str, join: Mapping[str, int], asked: Asked
+) -> tuple[int, int]:
+    """Return the range of a column that no event of a part of a word is after."""
+    low = bisect_right(column.counters, join.get(node, 0), column.head)
+    high = len(column.seens)
+    for x, concurrent in asked:
+        own = node == x.node
+        if concurrent:
+            low = bisect_right(column.counters, x.clock.get(node, 0), low)
+            high = column.not_after(x, own, low, high)
+        else:
+            low = max(low, column.first_after(x, own, low, high))
+    return low, high
+
+
+def _last(taken: Taken, step: int) -> Seen | None:
+    """Return the last event of a step."""
+    return next((seen for other, seen in reversed(taken) if other == step), None)
+
+
+def _anchors(role: Role, path: Path, taken: Taken) -> Asked:
+    """Return what an event in a role, just after a part of a word, must be related to."""
+    asked: Asked = []
+    for r in role.relations:
+        if r.anchor == PRIOR_ANCHOR:
+            asked.append((taken[-1][1], r.concurrent))
+        elif r.anchor == ALL_ANCHOR:
+            asked += [(seen, r.concurrent) for _, seen in taken]
+        elif (seen := _last(taken, r.anchor)) is not None:
+            asked.append((seen, r.concurrent))
+    return asked
+
+
+def _key(seen: Seen) -> tuple[int, str, int]:
+    return seen.key
