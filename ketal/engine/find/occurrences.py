@@ -188,7 +188,7 @@ class AnyFind:
         if self._known is not None:
             # Should an event come out of order, those that no match comes to are needed too.
             return [(role, search.latest_start(role, seen)) for role in roles if not role.alone]
-        oldest = max(search.at(seen) - self.window.length, search.passed)
+        oldest = max(self.window.at(seen) - self.window.length, search.passed)
         placed = [(role, search.latest_start(role, seen)) for role in roles if role.goes_on]
         return [(role, start) for role, start in placed if start > oldest]
 
@@ -206,7 +206,7 @@ class AnyFind:
             for role, start in placed:
                 self._store.columns(role).add(seen, start, NO_BOUNDS)
         if self.window.bounded:
-            low: float = search.at(seen)
+            low: float = self.window.at(seen)
             if search.forward and self._known is None:
                 low = max([start for _, start in placed])
             self._expiring.add(low, (seen, tuple([role for role, _ in placed])))
@@ -216,7 +216,7 @@ class AnyFind:
 
     def _keep_bounded(self, seen: Seen, roles: Sequence[Role]) -> None:
         """Put an event in its roles, with bounds, and raise those of others."""
-        store, at = self._store, self._search.at(seen)
+        store, at = self._store, self.window.at(seen)
         bounds = [pulled(store, role, seen, at) for role in roles]
         for role, of in zip(roles, bounds, strict=True):
             store.columns(role).add(seen, NEVER, of)
@@ -261,9 +261,9 @@ class AnyFind:
         assert self.window.events is not None
         last = place - self.window.events
         findings = Findings()
-        self.firsts.expire_places(last, findings)
+        self.firsts.expire(last, findings)
         self._evict(last)
-        lows = (self.firsts.first_place(), self._expiring.earliest())
+        lows = (self.firsts.earliest(), self._expiring.earliest())
         first = min((low for low in lows if low is not None), default=math.inf)
         self._end_place = first + self.window.events
         return findings if findings.timed_out else None
@@ -272,7 +272,7 @@ class AnyFind:
         """End the time windows that a watermark has passed, in event-time order."""
         if self.window.us is not None:
             last = watermark_us - self.window.us
-            self.firsts.expire_times(last, findings)
+            self.firsts.expire(last, findings)
             self._evict(last)
 
     def end(self, findings: Findings) -> None:
@@ -316,7 +316,7 @@ class AnyFind:
                 self.breakers.add(seens[number])
         self._keep_again([seens[number] for number in value["kept"]])
         self.firsts.load(value["firsts"], seens)
-        place = self.firsts.first_place()
+        place = self.firsts.earliest()
         if place is not None and self.window.events is not None:
             self._end_place = min(self._end_place, place + self.window.events)
 

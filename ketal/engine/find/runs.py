@@ -41,7 +41,7 @@ class RunsFind:
     """
 
     __slots__ = (
-        "_runs_by_time", "breakers", "by_state", "limits", "live", "machine", "partials", "runs",
+        "_expiring", "breakers", "by_state", "limits", "live", "machine", "partials", "runs",
         "window",
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ class RunsFind:
         self.by_state: dict[int, PriorIndex] = {}
         self.partials = 0
         self.runs: dict[int, Run] = {}  # by the place of the event that started them
-        self._runs_by_time: Expiring[int] = Expiring()
+        self._expiring: Expiring[int] = Expiring()
         # Under arrival order a configuration says which `not` guards are broken.
         nots = bool(machine.automaton.nots) and not machine.arrival
         self.breakers = Breakers(machine) if nots else None
@@ -69,7 +69,7 @@ class RunsFind:
         seen = Seen(event, mask, place)
         findings = Findings()
         if self.window.events is not None:
-            self._expire_places(seen.place - self.window.events, findings)
+            self._expire(seen.place - self.window.events, findings)
         born: list[Partial] = []
         matches: list[Taken] = []
         taken_from: list[Partial] = []
@@ -202,9 +202,8 @@ class RunsFind:
     def add_run(self, run: Run) -> Run:
         """Follow a run."""
         self.runs[run.start.place] = run
-        if self.window.us is not None:
-            assert run.start.time_us is not None
-            self._runs_by_time.add(run.start.time_us, run.start.place)
+        if self.window.bounded:
+            self._expiring.add(self.window.at(run.start), run.start.place)
         return run
 
     # --- keeping ---
@@ -264,19 +263,16 @@ class RunsFind:
 
     # --- windows ---
 
-    def _expire_places(self, last: int, findings: Findings) -> None:
-        while self.runs:
-            start = next(iter(self.runs))
-            if start > last:
-                break
-            self._end(self.runs[start], findings)
+    def _expire(self, last: int, findings: Findings) -> None:
+        """End the runs whose windows count from `last` or before."""
+        for place in self._expiring.passed(last):
+            if place in self.runs:
+                self._end(self.runs[place], findings)
 
     def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
         if self.window.us is not None:
-            for place in self._runs_by_time.passed(watermark_us - self.window.us):
-                if place in self.runs:
-                    self._end(self.runs[place], findings)
+            self._expire(watermark_us - self.window.us, findings)
 
     def end(self, findings: Findings) -> None:
         """End every window: nothing comes any more."""
@@ -286,7 +282,7 @@ class RunsFind:
 
     def earliest_us(self) -> int | None:
         """Return the first time that a watermark can end something of; None for nothing."""
-        earliest = self._runs_by_time.earliest(self.runs.__contains__)
+        earliest = self._expiring.earliest(self.runs.__contains__)
         return None if earliest is None else int(earliest)
 
     def _end(self, run: Run, findings: Findings) -> None:

@@ -79,13 +79,6 @@ class Search:
         self._matches_max = self._visits_left = 0
         self._limit: str | None = None
 
-    def at(self, seen: Seen) -> int:
-        """Return the time or place that a window counts an event from."""
-        if not self._timed:
-            return seen.place
-        assert seen.time_us is not None
-        return seen.time_us
-
     def find(
         self, seen: Seen, roles: Iterable[Role], limits: Limits
     ) -> tuple[list[Taken], list[Path], str | None]:
@@ -108,7 +101,7 @@ class Search:
         """
         self._found, self._paths, self._limit = [], [], None
         self._matches_max, self._visits_left = limits.matches_per_event_max, limits.visits_max
-        at = self.at(seen)
+        at = self._roles.window.at(seen)
         for role in roles:
             if self.forward or self._store.can_stand(role):
                 taken = ((role.edge.step, seen),)
@@ -121,7 +114,7 @@ class Search:
 
         Where times fall, or columns hold events of other orders, it may be later than that.
         """
-        at = self.at(seen)
+        at = self._roles.window.at(seen)
         if role.starts:
             return at
         best: float = NEVER
@@ -257,7 +250,7 @@ class Search:
                 if not self._visit(len(worth)):
                     return False
                 for y in worth:
-                    at = self.at(y)
+                    at = self._roles.window.at(y)
                     lo, hi = min(least, at), max(most, at)
                     if self._windowed and (at <= self.passed or hi - lo >= self._length):
                         continue

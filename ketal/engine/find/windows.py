@@ -41,6 +41,13 @@ class Window:
             return max(partial.high_place, place) - min(partial.low_place, place) < self.events
         return True
 
+    def at(self, seen: Seen) -> int:
+        """Return the time or place that it counts an event from."""
+        if self.us is None:
+            return seen.place
+        assert seen.time_us is not None
+        return seen.time_us
+
     @property
     def bounded(self) -> bool:
         """Whether there is a window."""
@@ -75,13 +82,7 @@ class Firsts:
     def add(self, seen: Seen, step: int) -> None:
         """Wait for a match of an event that can be first."""
         self.waiting[seen.place] = (step, seen)
-        if self.window.us is not None:
-            assert seen.time_us is not None
-            self._expiring.add(seen.time_us, seen.place)
-
-    def first_place(self) -> int | None:
-        """Return the place of the first event that waits; None if none does."""
-        return next(iter(self.waiting), None)
+        self._expiring.add(self.window.at(seen), seen.place)
 
     def matched(self, matches: Iterable[Taken]) -> None:
         """Remove the events of these matches."""
@@ -90,17 +91,9 @@ class Firsts:
                 for _, seen in taken:
                     self.waiting.pop(seen.place, None)
 
-    def expire_places(self, last: int, findings: Findings) -> None:
-        """Time out what came at place `last` or before."""
-        while self.waiting:
-            place = next(iter(self.waiting))
-            if place > last:
-                return
-            findings.timed_out.append((self.waiting.pop(place),))
-
-    def expire_times(self, last_us: int, findings: Findings) -> None:
-        """Time out, in event-time order, what has time `last_us` or an earlier one."""
-        for place in self._expiring.passed(last_us):
+    def expire(self, last: int, findings: Findings) -> None:
+        """Time out, in that order, what the window counts from `last` or before."""
+        for place in self._expiring.passed(last):
             if place in self.waiting:
                 findings.timed_out.append((self.waiting.pop(place),))
 
@@ -111,7 +104,7 @@ class Firsts:
         self._expiring.clear()
 
     def earliest(self) -> float | None:
-        """Return the first time that waits to be timed out."""
+        """Return the first time or place that waits to be timed out."""
         return self._expiring.earliest(self.waiting.__contains__)
 
     # --- state ---
