@@ -133,7 +133,7 @@ class Monitor:
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that waits, with one dot it waits for; None: it waits its turn."""
-        return self._execution.held_back()
+        return self._execution.release.held_back()
 
     @property
     def summary(self) -> dict[str, Any]:

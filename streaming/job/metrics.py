@@ -16,7 +16,7 @@ from typing import Any
 
 from ketal.errors import SettingError
 from ketal.model.verdicts import Verdict
-from ketal.runtime.deduplication import Tally
+from ketal.runtime.admission.deduplication import Tally
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -22,7 +22,7 @@ from ketal import errors
 from ketal.errors import KetalError, SettingError, StateError
 from ketal.model.event import seconds
 from ketal.program import Program
-from ketal.runtime.deduplication import Tally
+from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs

@@ -16,16 +16,16 @@ from ketal.errors import EventError
 from ketal.model.event import Control, Event, canonical_key, content, happened_before
 from ketal.model.limits import Limits
 from ketal.operators.causal_order import canonical
-from ketal.operators.membership.members import (
-    ClockMemory,
-    Incarnations,
-    MembershipStage,
+from ketal.operators.membership.clock_memory import ClockMemory
+from ketal.operators.membership.clock_restoration import (
     Restorer,
-    name_of,
     obvious_restored,
     present_order,
     restored_with_doubts,
 )
+from ketal.operators.membership.incarnation_names import name_of
+from ketal.operators.membership.incarnations import Incarnations
+from ketal.operators.membership.members import MembershipStage
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
 from tests.property.executions import executions, linear_extension
@@ -166,11 +166,11 @@ def test_without_announcements_a_clock_is_never_too_high_and_a_dropped_entry_is_
     true = {x.type: x.clock for x in run.true}
     for event in stage.through(rng.sample(run.stamped, len(run.stamped))):
         assert all(c <= true[event.type].get(n, 0) for n, c in event.clock.items())
-    assert stage.stage.retired <= run.left
+    assert stage.stage.departed <= run.left
     # In hindsight all is known, but for entries that were never there on their own node.
-    for event in restored_with_doubts(run.stamped, stage.stage.retired)[0]:
+    for event in restored_with_doubts(run.stamped, stage.stage.departed)[0]:
         wrong = true[event.type].items() - event.clock.items()
-        assert not {n for n, _ in wrong} & stage.stage.retired
+        assert not {n for n, _ in wrong} & stage.stage.departed
 
 
 @settings(max_examples=60)
@@ -338,7 +338,7 @@ def test_each_policy_releases_shrunk_clocks_as_it_releases_whole_ones(
     stamped = {true.type: x for x, true in zip(run.stamped, run.true, strict=True)}
     whole, shrunk = MarkedQueue(**options), Stage(**options)
     for name in run.left:
-        shrunk.stage.retired.add(name)
+        shrunk.stage.departed.add(name)
     expected: list[Event] = []
     found: list[Event] = []
     for true in order:
@@ -427,8 +427,7 @@ def test_incarnations_are_told_apart_or_rejected_as_ambiguous(
         if taken and rng.random() < 0.2:
             # Duplicates, also of the incarnation before, are known as such.
             assert stage.take(rng.choice(taken)) == ("duplicate", [])
-        for name in sorted(run.left):
-            stage.stage.retired.add(name)
+        stage.stage.departed.update(run.left)
         try:
             status, out = stage.take(event)
         except EventError:

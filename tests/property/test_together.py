@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ketal
 from ketal import Event, EventError, Limits, Monitor
 from ketal.model.event import Control, decode_event, decode_events
-from ketal.operators.membership.members import ATTRIBUTE
+from ketal.operators.membership.incarnations import ATTRIBUTE
 from tests.driven import Driven
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
@@ -49,8 +49,12 @@ controls = st.sampled_from([Control("leave", node="A"), Control("watermark", tim
 streams = st.lists(st.one_of(events, events, events, events, events, controls), max_size=40)
 
 
+def compiled(body: str, declared: str = EVENTS) -> ketal.Program:
+    return ketal.compile("pattern P { " + body.replace("%s", declared) + " }")
+
+
 def monitors(body: str, limits: Limits | None, declared: str = EVENTS) -> tuple[Driven, Driven]:
-    program = ketal.compile("pattern P { " + body.replace("%s", declared) + " }")
+    program = compiled(body, declared)
     return Driven(program, limits=limits), Driven(program, limits=limits)
 
 
@@ -89,7 +93,7 @@ def test_many_events_are_taken_together() -> None:
 
 
 def test_a_handler_is_called_before_the_next_event_is_taken() -> None:
-    program = monitors(PATTERNS["whole"], None)[0].program
+    program = compiled(PATTERNS["whole"])
     accepted: list[int] = []
     monitor = Monitor(
         program, on={"violation": lambda _: accepted.append(monitor.summary["events"]["accepted"])}

@@ -8,7 +8,7 @@ import pytest
 
 from ketal.model.event import Event
 from ketal.model.limits import Limits
-from ketal.runtime.deduplication import DUPLICATE, EVICTED, NEW, SEEN, Intake
+from ketal.runtime.admission.deduplication import DUPLICATE, EVICTED, NEW, SEEN, Intake
 
 KEPT = 160
 
