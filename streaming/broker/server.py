@@ -65,7 +65,7 @@ class Broker:
         More options for its Java.
     start_s, stop_s : float
         How long it may take to serve, and to end.
-    say : callable, optional
+    notify : callable, optional
         Is told in one sentence what takes long.
     """
 
@@ -78,7 +78,7 @@ class Broker:
         jvm: Sequence[str] = (),
         start_s: float = START_S,
         stop_s: float = STOP_S,
-        say: Callable[[str], None] = lambda _: None,
+        notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         if port is not None and not 1 <= port <= 65_535:
             raise SettingError(f"port {port} is not from 1 to 65535")
@@ -88,7 +88,7 @@ class Broker:
         self._properties = dict(properties or {})
         self._jvm = (*_JVM, *jvm)
         self._start_s, self._stop_s = start_s, stop_s
-        self._say = say
+        self._notify = notify
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Broker:
@@ -152,8 +152,8 @@ class Broker:
         self._folder.refuse_running()
         java = find_java()
         for reason in java.passed_over:
-            self._say(f"passed over: {reason}")
-        jars = jars_of(KAFKA, java, say=self._say)
+            self._notify(f"passed over: {reason}")
+        jars = jars_of(KAFKA, java, notify=self._notify)
         self._folder.make()
         with self._folder.claimed() as lock:
             before = self._folder.state() or Running(0)

@@ -27,20 +27,20 @@ class Hooks:
 
     Parameters
     ----------
-    say : callable
+    show : callable
         Shows a verdict on standard output.
     flush : callable
         Hands over what was shown.
-    tell : callable
+    notify : callable
         Says what happened, in a sentence.
-    look : callable
+    report : callable
         Called about once a second, with the figures.
     """
 
-    say: Callable[[Verdict], None]
+    show: Callable[[Verdict], None]
     flush: Callable[[], None]
-    tell: Callable[[str], None]
-    look: Callable[[Figures], None] = field(default=lambda figures: None)
+    notify: Callable[[str], None]
+    report: Callable[[Figures], None] = field(default=lambda figures: None)
 
 
 class Figures:
@@ -71,7 +71,7 @@ class Figures:
         self.commits += 1
         self.commit_s += took_s
 
-    def look(
+    def update(
         self,
         *,
         now_s: float,

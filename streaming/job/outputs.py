@@ -31,7 +31,7 @@ PENDING_BYTES_MAX = 4_000_000
 _TAIL_BYTES = 65_536
 _BEGINNING = b'{"verdict":'
 
-Say = Callable[[Verdict], None]
+Show = Callable[[Verdict], None]
 
 
 class ClosedPipeError(Exception):
@@ -45,7 +45,7 @@ class Outputs:
     ----------
     job : Job
         Says where they go.
-    say : callable
+    show : callable
         Shows one on standard output.
     flush : callable
         Hands over what was shown.
@@ -56,9 +56,9 @@ class Outputs:
         If a file cannot be opened, or is another job's.
     """
 
-    def __init__(self, job: Job, say: Say, flush: Callable[[], None]) -> None:
+    def __init__(self, job: Job, show: Show, flush: Callable[[], None]) -> None:
         self._job = job
-        self._say = say
+        self._show = show
         self._flush = flush
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
         self._shown: list[Verdict] = []
@@ -123,12 +123,12 @@ class Outputs:
             except OSError as fault:
                 raise _unwritten(target, fault) from None
         if self._shown:
-            self._show()
+            self._write_stdout()
 
-    def _show(self) -> None:
+    def _write_stdout(self) -> None:
         try:
             for verdict in self._shown:
-                self._say(verdict)
+                self._show(verdict)
             self._flush()
         except BrokenPipeError:
             raise ClosedPipeError from None

@@ -26,28 +26,28 @@ from ketal.runtime.state.records import Records
 from ketal.runtime.state.snapshots import decoded
 
 
-class TakenUp(NamedTuple):
+class Resumed(NamedTuple):
     """A state that was taken up.
 
     Attributes
     ----------
     execution : Execution
         Goes on from it.
-    told : str
+    notice : str
         What became of a change, in a sentence; empty where nothing changed.
     """
 
     execution: Execution
-    told: str = ""
+    notice: str = ""
 
 
-def take_up(
+def resume(
     program: Program,
     state: bytes | Mapping[bytes, bytes],
     *,
     on_change: str = "stop",
     **options: Any,
-) -> TakenUp:
+) -> Resumed:
     """Return an execution that goes on from a saved state.
 
     Parameters
@@ -68,21 +68,21 @@ def take_up(
     """
     records = decoded(state) if isinstance(state, bytes) else state
     try:
-        return TakenUp(Execution.restored(program, records, **options))
+        return Resumed(Execution.restored(program, records, **options))
     except StateError as fault:
         if on_change == "fresh":
             execution = Execution.restored(program, records, changed=True, **options)
-            return TakenUp(execution, f"{fault}; starting anew at the stored offsets")
+            return Resumed(execution, f"{fault}; starting anew at the stored offsets")
         read = Records(records)
         if read.retiring is not None and isinstance(fault, OtherProgramError):
             names = list(read.retiring.one("program")["marks"])
-            raise StateError(told_as_second(names, fault)) from None
+            raise StateError(second_change(names, fault)) from None
         if on_change == "drain" and read.retiring is None:
-            return _begun(program, records, read, options)
+            return _begin_draining(program, records, read, options)
         raise
 
 
-def _to_drain(was: Program, now: Program) -> list[str]:
+def _patterns_to_drain(was: Program, now: Program) -> list[str]:
     """Return the patterns of a program that changed or are gone, of which each can be drained.
 
     Raises
@@ -93,11 +93,11 @@ def _to_drain(was: Program, now: Program) -> list[str]:
     fingerprints = {c.name: c.fingerprint for c in now.compiled}
     changed = [c.name for c in was.compiled if fingerprints.get(c.name) != c.fingerprint]
     for name in changed:
-        _refuse(was, name)
+        _refuse_to_drain(was, name)
     return changed
 
 
-def told_of_change(changed: Sequence[str]) -> str:
+def change_notice(changed: Sequence[str]) -> str:
     """Return in a sentence what draining does for the patterns that changed or are gone."""
     if not changed:
         return "patterns are new, and the others go on"
@@ -110,12 +110,12 @@ def drain_hint(fault: StateError) -> str:
     return ", drain lets the old patterns finish" if is_changed else ""
 
 
-def told_as_over(names: Sequence[str]) -> str:
+def drained_notice(names: Sequence[str]) -> str:
     """Return in a sentence that these patterns are drained; nothing where there are none."""
     return f"{', '.join(names)}: drained, the old patterns are over" if names else ""
 
 
-def told_as_second(names: Sequence[str], what: object) -> str:
+def second_change(names: Sequence[str], what: object) -> str:
     """Return in a sentence why another change has to wait until these patterns are drained."""
     return (
         f"the job still drains an earlier change of {', '.join(names)}, and this is a second one: "
@@ -123,21 +123,21 @@ def told_as_second(names: Sequence[str], what: object) -> str:
     )
 
 
-def _begun(
+def _begin_draining(
     program: Program, records: Mapping[bytes, bytes], read: Records, options: dict[str, Any]
-) -> TakenUp:
+) -> Resumed:
     """Begin to drain what changed."""
     whole = saved_program(read)
-    changed = _to_drain(whole, program)
+    changed = _patterns_to_drain(whole, program)
     retiring = whole.only(changed) if changed else None
     execution = Execution.restored(program, records, changed=True, retiring=retiring, **options)
     if over := execution.drop_retired():
-        told = f"nothing is under way of {', '.join(over)}; going on with what is new"
-        return TakenUp(execution, told)
-    return TakenUp(execution, told_of_change(changed))
+        notice = f"nothing is under way of {', '.join(over)}; going on with what is new"
+        return Resumed(execution, notice)
+    return Resumed(execution, change_notice(changed))
 
 
-def _refuse(old: Program, name: str) -> None:
+def _refuse_to_drain(old: Program, name: str) -> None:
     """Raise if no time ends the runs of a pattern."""
     compiled = old[name].one
     if compiled.pattern.deployment is not None:

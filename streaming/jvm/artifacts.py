@@ -120,7 +120,7 @@ def jars_of(
     java: Java,
     *,
     cache: Path | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
     pauses_s: Sequence[float] = PAUSES_S,
 ) -> Path:
     """Return the folder of a set of jars; download them if they are not here.
@@ -133,7 +133,7 @@ def jars_of(
         The Java that runs Ivy.
     cache : Path, optional
         Where jars are kept; default `cache_folder()`.
-    say : callable
+    notify : callable
         Is told in one sentence what takes long.
     pauses_s : sequence of float
         How long to wait before each further try.
@@ -149,7 +149,7 @@ def jars_of(
         return folder
     ivy = _ivy_jar(artifacts)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_name(f"{folder.name}.lock"), say):
+    with _alone(folder.with_name(f"{folder.name}.lock"), notify):
         if is_complete(folder):
             return folder
         prefix = f"{_WORKING}{folder.name}-"
@@ -157,9 +157,9 @@ def jars_of(
             shutil.rmtree(left)
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
-            say(f"downloading {artifacts.name} into {folder}, once")
+            notify(f"downloading {artifacts.name} into {folder}, once")
             command = [str(java.executable), *_JVM, *download_options(java, cache), "-jar"]
-            _download([*command, str(ivy)], working, artifacts, pauses_s, say)
+            _download([*command, str(ivy)], working, artifacts, pauses_s, notify)
             _finish(working / "jars", folder)
         finally:
             shutil.rmtree(working, ignore_errors=True)
@@ -190,14 +190,14 @@ def _ivy_jar(artifacts: Artifacts) -> Path:
 
 
 @contextmanager
-def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock; the kernel gives it back whatever becomes of this process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another process that is downloading the same")
+            notify("waiting for another process that is downloading the same")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -221,7 +221,7 @@ def _download(
     working: Path,
     artifacts: Artifacts,
     pauses_s: Sequence[float],
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
     (working / "ivy.xml").write_text(_module(artifacts))
     command = [
@@ -238,7 +238,7 @@ def _download(
             return
         if pause_s is None or not transient:
             break
-        say(f"{trouble}; trying again in {pause_s:g} s")
+        notify(f"{trouble}; trying again in {pause_s:g} s")
         time.sleep(pause_s)
     raise ArtifactsError(_told(artifacts, trouble))
 

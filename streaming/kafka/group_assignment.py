@@ -41,10 +41,10 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, keep_joining
+from ketal.streaming.kafka.job_session import Assignment, Session
 from ketal.streaming.kafka.ownership import refuse_other_job
 from ketal.streaming.kafka.part_opening import metadata_of, open_part
 from ketal.streaming.kafka.partition_state import Part
-from ketal.streaming.kafka.session import Assignment, Session
 
 KEEP_S = 0.05
 """So often the group is polled while parts are restored."""

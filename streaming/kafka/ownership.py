@@ -14,8 +14,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from ketal.errors import SettingError
-from ketal.streaming.kafka.connecting.clients import LostError
+from ketal.errors import LostError, SettingError
 from ketal.streaming.kafka.part_opening import metadata_of
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.state.storage import Storage

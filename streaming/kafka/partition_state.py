@@ -31,7 +31,7 @@ from ketal.runtime.state.records import Changes
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import Reader, place_of
-from ketal.streaming.job.pattern_migration import take_up
+from ketal.streaming.job.pattern_migration import resume
 from ketal.streaming.job.sharing import Watch
 from ketal.streaming.kafka.watermarks import Watermarks
 
@@ -59,7 +59,7 @@ class Store(Protocol):
 
 
 @dataclass
-class Counts:
+class MessageCounts:
     """What became of the messages; `messages` is the sum of the execution's `read` and of these."""
 
     messages: int = 0
@@ -111,7 +111,7 @@ class Part:
             idle_ms=job.idle_ms,
             now_ms=now_ms(),
         )
-        self.counts = Counts()
+        self.counts = MessageCounts()
         self.dirty = False
         self.name = ""
         self.metadata: dict[str, Any] = {}
@@ -146,7 +146,7 @@ class Part:
             If a live scope is in a partition of another number too.
         """
         try:
-            counts = Counts(**json.loads(records[COUNTS]))
+            counts = MessageCounts(**json.loads(records[COUNTS]))
             marks = json.loads(records[WATERMARKS])
             held = {TopicPartition(t, n): offset for t, n, offset in json.loads(records[OFFSETS])}
         except (KeyError, TypeError, ValueError) as error:
@@ -162,7 +162,7 @@ class Part:
                     f"committed is {self.positions[one]}: it does not belong to what is committed"
                 )
         inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
-        self.execution, notice = take_up(
+        self.execution, notice = resume(
             self.program, inner, on_change=on_change, limits=self.job.limits
         )
         # The old patterns have windows, whatever the new ones have.

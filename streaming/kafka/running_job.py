@@ -50,7 +50,7 @@ class RunningJob:
     def outputs(self) -> Outputs:
         """What the verdicts go through; its files are open from the first use to the end."""
         if self._outputs is None:
-            self._outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
+            self._outputs = Outputs(self.job, self.hooks.show, self.hooks.flush)
         return self._outputs
 
     def close_outputs(self) -> None:

@@ -16,10 +16,10 @@ from kafka import TopicPartition
 
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
+from ketal.streaming.kafka.job_session import Assignment, ChangedError
 from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
 from ketal.streaming.kafka.part_opening import metadata_of, open_part
 from ketal.streaming.kafka.partition_state import Part
-from ketal.streaming.kafka.session import Assignment, ChangedError
 
 AHEAD_MAX = 5
 """So often the state is read ahead of one that commits meanwhile."""

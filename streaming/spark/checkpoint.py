@@ -46,7 +46,7 @@ SECOND_JOB = (
 
 
 @dataclass
-class Progress:
+class WrittenBatch:
     """What was written out.
 
     Parameters
@@ -94,7 +94,7 @@ class Checkpoint:
         """Why the state is left behind; empty where it is not."""
         self.lost: str = ""
         """What the checkpoint no longer has of what its note knows; empty where it has all."""
-        self.progress = Progress()
+        self.written = WrittenBatch()
         self._generation = 0
         self._job = job
         self._starting: str = job.start
@@ -131,7 +131,7 @@ class Checkpoint:
             held = json.loads(self.folder.read(_JOB))
             self._generation = int(held["generation"])
             self._starting = str(held["starting"])
-            self.progress = self._read_progress()
+            self.written = self._read_written()
             settings = _changed(held, said)
             changed = settings or _changed_program(held["program"], program, job.limits)
             if not changed:
@@ -148,7 +148,7 @@ class Checkpoint:
         if offsets or not self._starting.startswith("{"):
             self._starting = offsets or job.start
         self._generation += 1
-        self.progress = self._read_progress()
+        self.written = self._read_written()
         self._pending = {**said, **self._place()}
 
     def begin(self, counts: Mapping[str, int]) -> str:
@@ -214,10 +214,10 @@ class Checkpoint:
     # --- progress ---
 
     def _lost(self) -> str:
-        if self.progress.batch <= self._last("offsets"):
+        if self.written.batch <= self._last("offsets"):
             return ""
         return (
-            f"{self.path} has lost batches up to {self.progress.batch}, whose verdicts were "
+            f"{self.path} has lost batches up to {self.written.batch}, whose verdicts were "
             "written: those that come again have the same ids"
         )
 
@@ -231,28 +231,28 @@ class Checkpoint:
 
     def has_written(self, batch: int) -> bool:
         """Return whether the output of this very batch is written."""
-        noted = self.progress
+        noted = self.written
         return batch == noted.batch and noted.offsets != "" and noted.offsets == self._digest(batch)
 
-    def _read_progress(self) -> Progress:
+    def _read_written(self) -> WrittenBatch:
         path = f"{self.path}.json"
         try:
             held = json.loads(self.folder.read(f"{self._name}.json"))
-            return Progress(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
+            return WrittenBatch(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
         except FileNotFoundError:
-            return Progress()
+            return WrittenBatch()
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
 
     def wrote(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:
         """Take note that the output of a batch is written, with the figures that came with it."""
         # Before the first batch there was nothing, whatever a note says of a lost checkpoint.
-        before = self.progress.groups if batch else {}
-        self.progress = Progress(batch, self._digest(batch), {**before, **groups})
+        before = self.written.groups if batch else {}
+        self.written = WrittenBatch(batch, self._digest(batch), {**before, **groups})
         said = {
             "batch": batch,
-            "offsets": self.progress.offsets,
-            "groups": self.progress.groups,
+            "offsets": self.written.offsets,
+            "groups": self.written.groups,
         }
         self._write(f"{self._name}.json", said, indent=None)
 

@@ -31,7 +31,15 @@ from ketal.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.packing import packed, unpacked
-from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED, Partition, Row, RowReader
+from ketal.streaming.spark.rows.row_reader import (
+    ALONE,
+    COPY,
+    HOME,
+    PLACED,
+    Partition,
+    Row,
+    RowReader,
+)
 
 FIGURES = "ketal.figures"
 """What stands for the verdict in a row of figures, which only a job asks for."""

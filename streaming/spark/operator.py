@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.rows.reading import Row
+from ketal.streaming.spark.rows.row_reader import Row
 
 ROWS_MAX = 10_000
 """So many verdicts are handed back at once."""

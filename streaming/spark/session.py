@@ -23,7 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ketal.errors import KetalError, SettingError
+from ketal.errors import LostError, SettingError
 from ketal.streaming.folders import cache_folder, replaced
 from ketal.streaming.job.file import Job
 from ketal.streaming.jvm.artifacts import jars_of, spark_connector
@@ -77,12 +77,8 @@ _RENAMED = {
 }
 
 
-class LostError(KetalError):
-    """Spark or Kafka is lost for good."""
-
-
 def spark_session(
-    job: Job, tell: Callable[[str], None] = lambda _: None
+    job: Job, notify: Callable[[str], None] = lambda _: None
 ) -> tuple[SparkSession, bool]:
     """Return a session for a job, and whether it was started for it.
 
@@ -90,7 +86,7 @@ def spark_session(
     ----------
     job : Job
         The job.
-    tell : callable
+    notify : callable
         Is told in one sentence what takes long.
 
     Raises
@@ -115,7 +111,7 @@ def spark_session(
     # A session is active in one thread only; a process has one context.
     own = SparkContext._active_spark_context is None and _SUBMITTED not in os.environ
     try:
-        session = _started(job, tell) if own else SparkSession.builder.getOrCreate().newSession()
+        session = _started(job, notify) if own else SparkSession.builder.getOrCreate().newSession()
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
         tasks = session.sparkContext.defaultParallelism
@@ -127,14 +123,14 @@ def spark_session(
     return session, own
 
 
-def connector_jars(java: Java, tell: Callable[[str], None] = lambda _: None) -> str:
+def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -> str:
     """Return the Kafka connector of the installed pyspark as `spark.jars` takes it.
 
     Parameters
     ----------
     java : Java
         The Java that downloads it, once.
-    tell : callable
+    notify : callable
         Is told in one sentence what takes long.
 
     Raises
@@ -142,11 +138,11 @@ def connector_jars(java: Java, tell: Callable[[str], None] = lambda _: None) -> 
     ArtifactsError
         If it could not be downloaded.
     """
-    folder = jars_of(spark_connector(version("pyspark")), java, say=tell)
+    folder = jars_of(spark_connector(version("pyspark")), java, notify=notify)
     return ",".join(map(str, sorted(folder.glob("*.jar"))))
 
 
-def _started(job: Job, tell: Callable[[str], None]) -> SparkSession:
+def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -158,7 +154,7 @@ def _started(job: Job, tell: Callable[[str], None]) -> SparkSession:
     builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
     settings = {
         **_OF_OWN,
-        "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, tell),
+        "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, notify),
         # Before the options that are the user's.
         "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
     }

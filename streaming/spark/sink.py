@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-class Said:
+class RenderedVerdict:
     """A verdict that an executor said: the JSON it is, and the line it is for people."""
 
     def __init__(self, said: dict[str, Any], text: str, line: str) -> None:
@@ -55,7 +55,7 @@ class Said:
 def _verdict(text: str, line: str) -> Any:
     said = json.loads(text)
     if said["verdict"] != "rejected":
-        return Said(said, text, line)
+        return RenderedVerdict(said, text, line)
     execution = said.get("execution", "")
     return Rejected(place=said["place"], reason=said["reason"], execution=execution)
 

@@ -36,7 +36,7 @@ from kafka.admin import ConfigResource
 from kafka.cluster import collect_hosts
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from ketal.errors import KetalError, SettingError
+from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.properties import refused_as_settings
 from ketal.streaming.kafka.connecting.tokens import Tokens
@@ -70,10 +70,6 @@ CLIENT_ERRORS = (faults.KafkaError, OSError, TimeoutError)
 
 class StoppedError(Exception):
     """The job was asked to end while it waited for Kafka."""
-
-
-class LostError(KetalError):
-    """Kafka is lost for good, or another process has taken over."""
 
 
 def properties_of(job: Job, client: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """A message of the changelog.
 
     Attributes
@@ -70,7 +70,7 @@ class Piece(NamedTuple):
     place: str
 
 
-Pieces = dict[bytes, Piece]
+Pieces = dict[bytes, SegmentPiece]
 """Key of a message → the message."""
 
 
@@ -302,11 +302,11 @@ def _take(held: Pieces, record: Any) -> None:
         _numbers(record.key)
         format_, pieces, first = (int(headers[name]) for name in ("format", "pieces", "first"))
         commit = headers["commit"].decode()
-        held[record.key] = Piece(record.value, format_, pieces, first, commit, place)
+        held[record.key] = SegmentPiece(record.value, format_, pieces, first, commit, place)
     except (AttributeError, KeyError, ValueError):
         # Messages of the format before have these.
         format_ = 1 if {"pieces", "offsets"} <= headers.keys() else 0
-        held[record.key] = Piece(record.value, format_, 0, 0, "", place)
+        held[record.key] = SegmentPiece(record.value, format_, 0, 0, "", place)
 
 
 def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:

@@ -33,8 +33,8 @@ from ketal.errors import SettingError
 from ketal.logs.source import Source
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.events import DELAY, EventColumns
-from ketal.streaming.spark.rows.messages import MessageColumns
-from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED
+from ketal.streaming.spark.rows.message_columns import MessageColumns
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -26,8 +26,8 @@ from ketal.runtime.state.records import RETIRING
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.pattern_migration import take_up
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.job.pattern_migration import resume
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.driven import Driven
 from tests.property.executions import execution
 from tests.property.test_engine import program_of
@@ -168,12 +168,12 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     feeder = Feeder(events)
     first, reference = Driven(old), Driven(old)
     said = feeder.feed(first, cut)
-    taken = take_up(new, first.snapshot(), on_change="drain")
+    taken = resume(new, first.snapshot(), on_change="drain")
     drain = taken.execution
     for at in range(cut, len(events)):
         said += feeder.one(drain, at)
         if rng.random() < 0.3:
-            drain = take_up(new, drain.state.snapshot()).execution
+            drain = resume(new, drain.state.snapshot()).execution
     said += list(drain.conclude())
     consumed = {e.dot for e in events[:cut]}
     if was == now:  # What the queue holds, the new pattern is offered.
@@ -254,8 +254,8 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
     feeder.feed(first, cut)
     feeder.feed(straight, cut)
     records = first.state.records()
-    drain = take_up(new, records, on_change="drain").execution
-    expected = take_up(new, straight.snapshot(), on_change="drain").execution
+    drain = resume(new, records, on_change="drain").execution
+    expected = resume(new, straight.snapshot(), on_change="drain").execution
     for at in range(cut, len(events)):
         assert feeder.one(drain, at) == feeder.one(expected, at)
         if rng.random() < 0.5:
@@ -264,10 +264,10 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
                     records.pop(key, None)
                 else:
                     records[key] = value
-            assert records == take_up(new, records).execution.state.records()
+            assert records == resume(new, records).execution.state.records()
         if rng.random() < 0.3:
             records = dict(drain.state.records())
-            drain = take_up(new, records).execution
+            drain = resume(new, records).execution
     last = float(max(e.time for e in events if e.time is not None)) if events else 0.0
     assert drain.advance_time(last + 10) == expected.advance_time(last + 10)
     for key, value in drain.state.changes().items():
@@ -277,7 +277,7 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
             records[key] = value
     assert drain.retiring is None or drain.retiring.over
     assert not any(key.startswith(RETIRING) for key in records)
-    assert take_up(new, records).execution.retiring is None
+    assert resume(new, records).execution.retiring is None
 
 
 def at(node: str, counter: int, kind: str, time: float, **clock: int) -> Event:
@@ -289,8 +289,8 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     first.feed(at("m", 1, "S.c", 11.0))
-    taken = take_up(new, first.snapshot(), on_change="drain")
-    assert "draining P" in taken.told
+    taken = resume(new, first.snapshot(), on_change="drain")
+    assert "draining P" in taken.notice
     drain = taken.execution
     assert drain.retiring is not None
     (said,) = drain.feed(at("k", 1, "S.b", 12.0))
@@ -307,7 +307,7 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     assert "draining" in drain.summary
     blob = drain.state.snapshot()
     assert drain.drop_retired() == ("P",)
-    assert blob == drain.state.snapshot() == take_up(new, blob).execution.state.snapshot()
+    assert blob == drain.state.snapshot() == resume(new, blob).execution.state.snapshot()
     assert "draining" not in drain.summary
     # The new pattern has seen what came since.
     drain.feed(at("m", 2, "S.c", 15.5))
@@ -319,11 +319,11 @@ def test_at_the_end_of_the_stream_draining_is_over() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    drain = resume(new, first.snapshot(), on_change="drain").execution
     (said,) = drain.feed(Control("end"))
     assert str(said) == "timed_out P (key=1): A=n@1"
     assert drain.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
-    assert take_up(new, drain.state.snapshot()).execution.retiring is None
+    assert resume(new, drain.state.snapshot()).execution.retiring is None
 
 
 def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_has() -> None:
@@ -332,7 +332,7 @@ def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_ha
     new = program("order CausalOrder; topology { n -> k; }", "find any")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    drain = resume(new, first.snapshot(), on_change="drain").execution
     match, rejected = drain.feed(at("m", 1, "S.b", 12.0))
     assert str(match) == "match P: A=n@1, B=m@1"
     assert isinstance(rejected, ketal.Rejected)
@@ -352,7 +352,7 @@ def test_only_the_old_pattern_is_not_offered_what_came_after_its_time() -> None:
     new = ketal.compile(old.source.text.replace(" within 4 s;", ""))
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    drain = resume(new, first.snapshot(), on_change="drain").execution
     assert drain.advance_time(13.0) == []
     assert drain.feed(at("k", 1, "S.b", 12.0)) == []
     assert drain.tally.to_dict()["accepted"] == 2
@@ -368,9 +368,9 @@ def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     first.advance_time(20.0)
-    taken = take_up(new, first.snapshot(), on_change="drain")
+    taken = resume(new, first.snapshot(), on_change="drain")
     assert taken.execution.retiring is None
-    assert "nothing is under way of P" in taken.told
+    assert "nothing is under way of P" in taken.notice
 
 
 def test_what_a_queue_held_back_is_the_new_patterns() -> None:
@@ -435,27 +435,27 @@ def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
     with pytest.raises(
         StateError, match=f"pattern P changed or is gone, and cannot be drained.*{why}"
     ):
-        take_up(new, blob, on_change="drain")
-    assert take_up(new, blob, on_change="fresh").told.endswith("anew at the stored offsets")
+        resume(new, blob, on_change="drain")
+    assert resume(new, blob, on_change="fresh").notice.endswith("anew at the stored offsets")
     # A pattern that is unchanged need not end.
     both = ketal.compile(old + KEPT)
-    assert take_up(both, blob, on_change="drain").execution.retiring is None
+    assert resume(both, blob, on_change="drain").execution.retiring is None
 
 
 def test_a_second_change_has_to_wait() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    blob = take_up(new, first.snapshot(), on_change="drain").execution.state.snapshot()
+    blob = resume(new, first.snapshot(), on_change="drain").execution.state.snapshot()
     for third in (old, program(FREE, "find any", "S.d")):
         for on_change in ("stop", "drain"):
             with pytest.raises(StateError, match=r"still drains .* P, and this is a second one"):
-                take_up(third, blob, on_change=on_change)
-    fresh = take_up(old, blob, on_change="fresh")
+                resume(third, blob, on_change=on_change)
+    fresh = resume(old, blob, on_change="fresh")
     assert fresh.execution.live_runs == 0
     assert fresh.execution.feed(at("n", 1, "S.a", 10.0)) == [], "it was seen"
     assert fresh.execution.tally.duplicates == 1
-    assert take_up(new, blob, on_change="drain").execution.retiring is not None, "it goes on"
+    assert resume(new, blob, on_change="drain").execution.retiring is not None, "it goes on"
 
 
 def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,28 +473,28 @@ def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyP
     first.feed(at("n", 1, "S.a", 10.0))
     first.feed(Event(node="n", type="S.a", clock={"n": 2}, time=10.0, data={"x": 3}))
     blob = first.snapshot()
-    drain = take_up(new, blob, on_change="drain").execution
+    drain = resume(new, blob, on_change="drain").execution
     (said,) = drain.feed(Event(node="m", type="S.z", clock={"m": 1}, time=1800.0, data={"x": 7}))
     assert isinstance(said, ketal.Match)
     assert said.fingerprint == old.fingerprint
     ketal.register_guard("odd", lambda x: bool(x % 2), version="2")
     with pytest.raises(StateError, match=r"registered guard of it \(odd\) changed"):
-        take_up(new, blob, on_change="drain")
+        resume(new, blob, on_change="drain")
     with pytest.raises(StateError, match="guard of it"):
-        take_up(new, drain.state.snapshot())
-    assert take_up(new, blob, on_change="fresh").execution.retiring is None
+        resume(new, drain.state.snapshot())
+    assert resume(new, blob, on_change="fresh").execution.retiring is None
 
 
 def test_what_is_not_understood_is_said() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     with pytest.raises(StateError, match="no ketal snapshot"):
-        take_up(new, b"nothing", on_change="drain")
+        resume(new, b"nothing", on_change="drain")
     bare = Program(old.compiled, old.file)
     blob = Driven(bare).snapshot()
     with pytest.raises(StateError, match="does not hold the text"):
-        take_up(new, blob, on_change="drain")
+        resume(new, blob, on_change="drain")
     with pytest.raises(StateError, match="another program"):
-        take_up(new, blob)
+        resume(new, blob)
     with pytest.raises(TypeError, match="snapshot"):
         Driven.restored(new, "blob", changed=True)  # type: ignore[arg-type]
     with pytest.raises(SettingError):
@@ -582,14 +582,14 @@ def test_a_job_stops_at_a_change_or_drains(
     produce(broker, [(source, 0, accept("b", 1, time=101))])
     commits: list[int] = []
     hooks = told.hooks()
-    tell = hooks.tell
+    tell = hooks.notify
 
     def telling(said: str) -> None:
         if "draining" in said:
             commits.append(engine.figures.commits)
         tell(said)
 
-    engine = Engine(draining, new, replace(hooks, tell=telling))
+    engine = ProcessEngine(draining, new, replace(hooks, notify=telling))
     engine.run()
     assert told_of(told, "draining Forks")
     assert commits == [1], "who is told of it is to need no --on-change any more"

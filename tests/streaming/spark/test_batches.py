@@ -18,7 +18,7 @@ from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.streaming.spark import operator
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
 TURNS = """

@@ -20,7 +20,7 @@ from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families, placed, shared
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.keyed import Places
-from ketal.streaming.spark.rows.reading import ALONE, PLACED
+from ketal.streaming.spark.rows.row_reader import ALONE, PLACED
 from tests.streaming.jobs import FORKS, Topic, accept, written
 from tests.streaming.spark.test_detect import said
 from tests.streaming.spark.test_engine import run, spark_job

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ketal import errors
-from ketal.errors import KetalError, SettingError, StateError
+from ketal.errors import KetalError, LostError, SettingError, StateError
 from ketal.model.event import seconds
 from ketal.program import Program
 from ketal.runtime.admission.deduplication import Tally
@@ -30,7 +30,6 @@ from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
 from ketal.streaming.spark.session import (
-    LostError,
     call_timeouts,
     kafka_options,
     partitions_of,
@@ -55,7 +54,7 @@ _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
 
-class Engine:
+class SparkEngine:
     """A job that runs on Spark.
 
     Parameters
@@ -111,16 +110,16 @@ class Engine:
             checkpoint = Checkpoint(self.job, self.program, session)
             stack.callback(checkpoint.close)
             if checkpoint.lost:
-                self.hooks.tell(checkpoint.lost)
+                self.hooks.notify(checkpoint.lost)
             if self._over(checkpoint):
                 return
-            outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
+            outputs = Outputs(self.job, self.hooks.show, self.hooks.flush)
             stack.callback(outputs.close)
             self._run(session or self._session(stack), checkpoint, outputs)
 
     def _session(self, stack: contextlib.ExitStack) -> SparkSession:
         """Return a session, which ends with the stack where it is the job's own."""
-        session, own = spark_session(self.job, self.hooks.tell)
+        session, own = spark_session(self.job, self.hooks.notify)
         if own:
             stack.callback(_end, session)
         return session
@@ -129,7 +128,7 @@ class Engine:
         """Return whether the execution was over before; another store begins a new one."""
         over = self._all_ended(checkpoint)
         if over:
-            self.hooks.tell("the execution is over (ketal.end); another store begins a new one")
+            self.hooks.notify("the execution is over (ketal.end); another store begins a new one")
             self.summary = self._summary(checkpoint)
         return over
 
@@ -154,20 +153,20 @@ class Engine:
             if not self.stopping:
                 raise LostError(f"Spark is lost: {fault or type(fault).__name__}") from None
         finally:
-            if checkpoint.progress.batch >= 0:
+            if checkpoint.written.batch >= 0:
                 self.summary = self._summary(checkpoint)
 
     def _tell(self, checkpoint: Checkpoint) -> None:
         """Report once that the state of another job is left behind."""
         if checkpoint.anew:
-            self.hooks.tell(f"{checkpoint.anew}; starting anew at the stored offsets")
+            self.hooks.notify(f"{checkpoint.anew}; starting anew at the stored offsets")
         checkpoint.anew = ""
 
     def _failed(self, lost: LostError) -> None:
         now_s = time.monotonic()
         if self._failing_since_s is None:
             self._failing_since_s = now_s
-            self.hooks.tell(f"{lost}; trying again")
+            self.hooks.notify(f"{lost}; trying again")
         self.figures.restarts += 1
         away_s = now_s - self._failing_since_s
         if 1e3 * away_s >= self.job.lost_after_ms:
@@ -301,7 +300,7 @@ class Engine:
     # --- how it goes ---
 
     def _all_ended(self, checkpoint: Checkpoint) -> bool:
-        groups = checkpoint.progress.groups
+        groups = checkpoint.written.groups
         count = sum(family.groups for family in self.families)
         return len(groups) == count and all(of["ended"] for of in groups.values())
 
@@ -311,7 +310,7 @@ class Engine:
             return
         self._looked_s = now_s
         progress: Any = query.lastProgress
-        groups = list(checkpoint.progress.groups.values())
+        groups = list(checkpoint.written.groups.values())
         telling = [of for of in groups if of["tells"]]
         executions = [
             SimpleNamespace(
@@ -319,7 +318,7 @@ class Engine:
             )
             for of in groups
         ]
-        self.figures.look(
+        self.figures.update(
             now_s=now_s,
             messages=sum(of["messages"] for of in telling),
             control=sum(of["control"] for of in telling),
@@ -327,11 +326,11 @@ class Engine:
             executions=executions,
             watermark_s=_watermark_s(progress),
         )
-        self.hooks.look(self.figures)
+        self.hooks.report(self.figures)
 
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:
         """Return the summary of INTERFACE, of all key groups."""
-        groups = list(checkpoint.progress.groups.values())
+        groups = list(checkpoint.written.groups.values())
         telling = [of for of in groups if of["tells"]]
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, int]] = {name: {} for name in self.program.names}

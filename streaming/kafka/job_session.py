@@ -25,7 +25,7 @@ from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts import Verdict
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
-from ketal.streaming.job.pattern_migration import told_as_over
+from ketal.streaming.job.pattern_migration import drained_notice
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.part_opening import part_of
@@ -135,12 +135,12 @@ class Session:
         """Note that this process has begun, and report that Kafka is back where it was away."""
         self.engine.claimed = True
         if self.engine.failing_since_s is not None:
-            self.engine.hooks.tell("Kafka is back; going on from the last commit")
+            self.engine.hooks.notify("Kafka is back; going on from the last commit")
 
     def report(self, notices: Iterable[str]) -> None:
         """Report what became of parts."""
         for notice in notices:
-            self.engine.hooks.tell(notice)
+            self.engine.hooks.notify(notice)
 
     def hold(self, parts: list[Part]) -> None:
         """Have these parts from now on; none is idle whose messages are there already."""
@@ -283,7 +283,7 @@ class Session:
         for part in self.parts:
             self._add(part.mark_idle(behind, self._unread))
             if drained := part.drained():
-                self.engine.hooks.tell(told_as_over(drained))
+                self.engine.hooks.notify(drained_notice(drained))
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s
@@ -296,7 +296,7 @@ class Session:
         count = self.assignment.parts
         marks_s = [p.watermarks.watermark_s for p in self.parts]
         known_s = [mark_s for mark_s in marks_s if mark_s is not None]
-        self.engine.figures.look(
+        self.engine.figures.update(
             now_s=now_s,
             messages=self.engine.consumed,
             control=sum(part.counts.control for part in self.parts),
@@ -305,7 +305,7 @@ class Session:
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=None if count is None else (len(self.parts), count),
         )
-        self.engine.hooks.look(self.engine.figures)
+        self.engine.hooks.report(self.engine.figures)
 
     # --- commit ---
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 
-from ketal.errors import StateError
+from ketal.errors import LostError, StateError
 from ketal.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
@@ -22,18 +22,17 @@ from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import (
     CLIENT_ERRORS,
     OUT_OF_RANGE,
-    LostError,
     StoppedError,
 )
 from ketal.streaming.kafka.group_assignment import GroupAssignment
+from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.session import ChangedError, Session
 from ketal.streaming.kafka.whole_assignment import WholeAssignment
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
 
 
-class Engine(RunningJob):
+class ProcessEngine(RunningJob):
     """A job that runs in this process.
 
     Parameters
@@ -86,7 +85,7 @@ class Engine(RunningJob):
                 return
             except ChangedError as reason:
                 self.figures.restarts += 1
-                self.hooks.tell(f"{reason}; going on from the last commit")
+                self.hooks.notify(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
                 raise _gone(self.job, error) from None
             except StoppedError:
@@ -109,7 +108,7 @@ class Engine(RunningJob):
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         if self.failing_since_s is None:
             self.failing_since_s = now_s
-            self.hooks.tell(
+            self.hooks.notify(
                 f"Kafka at {self.job.bootstrap_servers} failed ({reason}); trying again"
             )
         self.figures.restarts += 1
