@@ -1,16 +1,16 @@
-"""Changing a pattern under a running job: stop, fresh, drain.
+"""Resuming a job from saved state, of the same program or another: stop, fresh, drain.
 
-The state names its patterns by fingerprint. With the same ones a job goes on; with others it
+The state has the fingerprints of its patterns. With the same ones a job resumes; with others it
 stops, begins anew at the stored offsets, or *drains*: the patterns that changed retire in the
-execution (`ketal.runtime.retirement`), until all that they have under way is over.
+execution (`ketal.runtime.retirement`) until their runs are over.
 
-A pattern without a time window is not drained, for its runs may live for ever; nor is one that
-runs at nodes, where a node may learn of an old event at any time.
+A pattern without a time window cannot be drained, since its runs may live for ever; nor can one
+that runs at nodes, where a node may learn of an old event at any time.
 
 The old program is compiled again, from its text in the state. On Spark nothing drains: an executor
 has no compiler, and a second job with another group does the same.
 
-The one rule: while a job drains, its state holds both programs, and no third one comes in.
+The one rule: while a job drains, its state holds both programs, and a third one is refused.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ketal.runtime.state.snapshots import decoded
 
 
 class Resumed(NamedTuple):
-    """A state that was taken up.
+    """An execution that was restored.
 
     Attributes
     ----------
     execution : Execution
-        Goes on from it.
+        The execution, with the saved state.
     notice : str
-        What became of a change, in a sentence; empty where nothing changed.
+        How a change of the program was handled, in a sentence; empty where nothing changed.
     """
 
     execution: Execution
@@ -53,9 +53,9 @@ def resume(
     Parameters
     ----------
     program : Program
-        What is to run now.
+        The program of the job now.
     state : bytes, or mapping of bytes to bytes
-        A snapshot of an execution, or records with their changes put in.
+        A snapshot of an execution, or records, with all later changes applied.
     on_change : {"stop", "fresh", "drain"}
         What to do if the state is of another program.
     **options
@@ -64,7 +64,8 @@ def resume(
     Raises
     ------
     StateError
-        If the state does not fit and `on_change` does not help; it says what changed.
+        If the state is damaged; or it is of another program, and `on_change` is "stop", or "drain"
+        where a pattern cannot be drained. It says what changed.
     """
     records = decoded(state) if isinstance(state, bytes) else state
     try:
@@ -83,12 +84,12 @@ def resume(
 
 
 def _patterns_to_drain(was: Program, now: Program) -> list[str]:
-    """Return the patterns of a program that changed or are gone, of which each can be drained.
+    """Return the patterns of a program that changed or are gone.
 
     Raises
     ------
     StateError
-        If no time ends the runs of one.
+        If one cannot be drained.
     """
     fingerprints = {c.name: c.fingerprint for c in now.compiled}
     changed = [c.name for c in was.compiled if fingerprints.get(c.name) != c.fingerprint]
@@ -98,25 +99,25 @@ def _patterns_to_drain(was: Program, now: Program) -> list[str]:
 
 
 def change_notice(changed: Sequence[str]) -> str:
-    """Return in a sentence what draining does for the patterns that changed or are gone."""
+    """Return the notice that these patterns, which changed or are gone, drain."""
     if not changed:
         return "patterns are new, and the others go on"
     return f"draining {', '.join(changed)}: the old patterns run until their windows are over"
 
 
 def drain_hint(fault: StateError) -> str:
-    """Return what a hint says of draining: nothing where a state is gone or damaged."""
+    """Return the clause of a hint about draining; empty where a state is missing or damaged."""
     is_changed = isinstance(fault, OtherProgramError)
     return ", drain lets the old patterns finish" if is_changed else ""
 
 
 def drained_notice(names: Sequence[str]) -> str:
-    """Return in a sentence that these patterns are drained; nothing where there are none."""
+    """Return the notice that these patterns are drained; empty where there are none."""
     return f"{', '.join(names)}: drained, the old patterns are over" if names else ""
 
 
 def second_change(names: Sequence[str], what: object) -> str:
-    """Return in a sentence why another change has to wait until these patterns are drained."""
+    """Return why another change is refused until these patterns are drained."""
     return (
         f"the job still drains an earlier change of {', '.join(names)}, and this is a second one: "
         f"{what}; run it as it was changed the first time until that is over"
@@ -126,7 +127,7 @@ def second_change(names: Sequence[str], what: object) -> str:
 def _begin_draining(
     program: Program, records: Mapping[bytes, bytes], read: Records, options: dict[str, Any]
 ) -> Resumed:
-    """Begin to drain what changed."""
+    """Return an execution that begins to drain the patterns that changed."""
     whole = saved_program(read)
     changed = _patterns_to_drain(whole, program)
     retiring = whole.only(changed) if changed else None
@@ -138,7 +139,7 @@ def _begin_draining(
 
 
 def _refuse_to_drain(old: Program, name: str) -> None:
-    """Raise if no time ends the runs of a pattern."""
+    """Raise if a pattern cannot be drained."""
     compiled = old[name].one
     if compiled.pattern.deployment is not None:
         why = "it runs at nodes, and a node may learn of an old event at any time"

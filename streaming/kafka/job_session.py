@@ -24,12 +24,13 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts import Verdict
+from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.job.pattern_migration import drained_notice
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.part_opening import part_of
-from ketal.streaming.kafka.partition_state import Part, total
+from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.state.storage import storage_of
 from ketal.streaming.kafka.watermarks import LOOK_MS
@@ -301,7 +302,8 @@ class Session:
             messages=self.engine.consumed,
             control=sum(part.counts.control for part in self.parts),
             lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
-            executions=[part.execution for part in self.parts],
+            events=total(part.execution.tally.to_dict() for part in self.parts),
+            live_runs=sum(part.execution.live_runs for part in self.parts),
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=None if count is None else (len(self.parts), count),
         )

@@ -345,15 +345,3 @@ class Part:
 
 def _place_in(records: Sequence[Any], number: int) -> str:
     return place_of(records[number])
-
-
-def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of summaries, count by count."""
-    out: dict[str, Any] = {}
-    for summary in summaries:
-        for name, value in summary.items():
-            if isinstance(value, Mapping):
-                out[name] = total([out.get(name, {}), value])
-            else:
-                out[name] = out.get(name, 0) + value
-    return out

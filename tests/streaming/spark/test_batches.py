@@ -139,7 +139,7 @@ def test_garbage_of_a_worker_goes_in_the_end(monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(9):
             cycle = Cycle()
             gone.append(weakref.ref(cycle))
-            operator._leave_alone()
+            operator._exempt_groups()
             del cycle
             assert gc.get_freeze_count() > 0
             assert sum(each() is not None for each in gone) <= 3
