@@ -806,7 +806,7 @@ class _Scope:
                             yield after.bound
 
     def _too_late(self, event: Event, earlier: Event) -> bool:
-        """Return whether `event` cannot stand after `earlier` in a word: (2)."""
+        """Return whether `event` may not follow `earlier` in a match."""
         if self.judge.causal:
             return event.dot == earlier.dot or happened_before(event, earlier)
         return self.place[event.dot] <= self.place[earlier.dot]

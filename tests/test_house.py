@@ -1,4 +1,4 @@
-"""The house: layout, imports, what is tracked, what the papers of the house say (DESIGN 8, 9)."""
+"""The house: layout, imports, what is tracked, what the papers of the house say."""
 
 from __future__ import annotations
 

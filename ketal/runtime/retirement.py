@@ -2,9 +2,9 @@
 
 From a change on, a new event is offered to a second release as well, over the same admission
 (`StreamRelease.retiring`). Its runs are those of the patterns that changed or are gone. They
-report the matches with at least one event from before the change, and the new patterns those
-with none, so each occurrence is reported by one program. The verdicts of the execution (late,
-lost, rejected) are the new program's.
+report the matches and time-outs with at least one event from before the change, and the new
+patterns those with none, so each occurrence is reported by one program. The verdicts of the
+execution (late, lost, rejected) are the new program's.
 
 A window ends every run of a retiring pattern, so after a while no run and no queue holds an event
 from before the change, and the runs are dropped. Whether one does is looked up, since the
@@ -215,7 +215,7 @@ class RetiringRelease(StreamRelease):
         Parameters
         ----------
         watermark_us : int or None
-            The last watermark; None at the first call.
+            The last watermark; None where there is none.
         """
         if self._until_us is not None and (watermark_us is None or watermark_us < self._until_us):
             return
@@ -265,7 +265,7 @@ def pending(queues: Queues, name: str) -> set[Dot]:
 
 
 def _held_events(run: PatternRun) -> Iterator[Event]:
-    """Yield the events that a run holds, of which a later verdict may be."""
+    """Yield the events that a run holds for later verdicts."""
     for scope in run.scopes.values():
         inner = scope.run
         if isinstance(inner, CheckRun):

@@ -44,7 +44,7 @@ class _PortTaken(BrokerError):
 
 
 def default_folder() -> Path:
-    """Return the folder of the broker that `ketal broker` starts when it is told none."""
+    """Return the default folder of `ketal broker`."""
     return state_folder() / "broker"
 
 
@@ -66,7 +66,7 @@ class Broker:
     start_s, stop_s : float
         How long it may take to serve, and to end.
     notify : callable, optional
-        Is told in one sentence what takes long.
+        Reports in one sentence what takes long.
     """
 
     def __init__(

@@ -132,9 +132,9 @@ def jars_of(
     java : Java
         The Java that runs Ivy.
     cache : Path, optional
-        Where jars are kept; default `cache_folder()`.
+        The folder of downloads; default `cache_folder()`.
     notify : callable
-        Is told in one sentence what takes long.
+        Reports in one sentence what takes long.
     pauses_s : sequence of float
         How long to wait before each further try.
 
@@ -191,7 +191,7 @@ def _ivy_jar(artifacts: Artifacts) -> Path:
 
 @contextmanager
 def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock; the kernel gives it back whatever becomes of this process."""
+    """Hold a lock, which the kernel releases however this process ends."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
@@ -240,7 +240,7 @@ def _download(
             break
         notify(f"{trouble}; trying again in {pause_s:g} s")
         time.sleep(pause_s)
-    raise ArtifactsError(_told(artifacts, trouble))
+    raise ArtifactsError(_reason(artifacts, trouble))
 
 
 def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
@@ -282,7 +282,7 @@ def _module(artifacts: Artifacts) -> str:
     )
 
 
-def _told(artifacts: Artifacts, trouble: str) -> str:
+def _reason(artifacts: Artifacts, trouble: str) -> str:
     what = f"the jars of {artifacts.name} could not be downloaded: {trouble}"
     if artifacts.otherwise and _FINAL.match(trouble) and not _UNTRUSTED.match(trouble):
         return f"{what}; {artifacts.otherwise}"

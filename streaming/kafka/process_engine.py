@@ -1,11 +1,11 @@
-"""The process engine: Kafka topics through monitors, each commit one transaction.
+"""The process engine: Kafka topics through executions, each commit one transaction.
 
-The engine runs sessions. A session is one life of clients and state; whatever a client raises ends
-it, and the next one begins where the last commit is: there is no other way to recover. A process
+The engine runs sessions. A session has clients and state of its own; whatever a client raises ends
+it, and the next one replays from the last commit, which is the only way to recover. A process
 reads all partitions (`WholeAssignment`), or shares them with others of its group
 (`GroupAssignment`).
 
-The one rule: what is lost is a session, never a commit.
+The one rule: a fault ends a session, and loses no commit.
 """
 
 from __future__ import annotations
@@ -33,16 +33,7 @@ RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
 
 
 class ProcessEngine(RunningJob):
-    """A job that runs in this process.
-
-    Parameters
-    ----------
-    job : Job
-        What runs.
-    program : Program
-        The patterns.
-    hooks : Hooks
-        Where notices, metrics and flushes go.
+    """A job that runs in this process; the parameters are those of `RunningJob`.
 
     Raises
     ------
@@ -73,7 +64,7 @@ class ProcessEngine(RunningJob):
             self.close_outputs()
 
     def _sessions(self) -> None:
-        """Have one session after the other, until one comes to its end."""
+        """Run one session after the other, until one ends without a fault."""
         wait_s = RETRY_FIRST_S
         while True:
             session = session_of(self)
@@ -100,7 +91,7 @@ class ProcessEngine(RunningJob):
             wait_s = min(2 * wait_s, RETRY_MOST_S)
 
     def _failed(self, error: BaseException) -> None:
-        """Report what a client raised, once until it recovers; raise what cannot be mended."""
+        """Report what a client raised, once until it recovers; raise what a retry does not help."""
         wrong = clients.of_settings(self.job, error)
         if wrong is not None:
             raise wrong from None

@@ -87,7 +87,7 @@ def spark_session(
     job : Job
         The job.
     notify : callable
-        Is told in one sentence what takes long.
+        Reports in one sentence what takes long.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -
     java : Java
         The Java that downloads it, once.
     notify : callable
-        Is told in one sentence what takes long.
+        Reports in one sentence what takes long.
 
     Raises
     ------
