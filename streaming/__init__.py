@@ -13,11 +13,5 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     if name == "spark":
-        home = f"{__name__}.spark"
-        try:
-            return importlib.import_module(home)
-        except ModuleNotFoundError as missing:
-            if missing.name != home:
-                raise
-        raise AttributeError(f"{home} is not available yet", name=name)
+        return importlib.import_module(f"{__name__}.spark")
     raise AttributeError(f"module 'ketal.streaming' has no attribute {name!r}", name=name)

@@ -146,7 +146,7 @@ class RetiringRelease(StreamRelease):
         return self._reports(super().take_identified(event, known, late, refusing))
 
     def retake(self, event: Event) -> list[Verdict] | None:
-        """Take a duplicate; return the verdicts of what some queue had refused for want of room."""
+        """Process a duplicate: push it to the queues that had no room for the event."""
         return self._reports(super().retake(event) or [])
 
     def control(self, control: Control) -> list[Verdict]:

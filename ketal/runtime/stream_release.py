@@ -182,7 +182,7 @@ class StreamRelease:
         return out
 
     def retake(self, event: Event) -> list[Verdict] | None:
-        """Take a duplicate; return None if no queue had refused the event for want of room."""
+        """Process a duplicate; return None if every queue had room for the event."""
         # Patterns that were offered it the first time are not offered it again.
         out = self.queues.push_again(event)
         if self.retiring is not None:

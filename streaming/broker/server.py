@@ -40,7 +40,7 @@ _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=l
 
 
 class _PortTaken(BrokerError):
-    """Between the look and the start another program took a port."""
+    """Another program took a port after it was chosen."""
 
 
 def default_folder() -> Path:
@@ -113,7 +113,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client connects to; it stays the same when the broker is started again."""
+        """The address for clients; the same after a restart."""
         state = self._folder.state()
         if state is None or not state.port:
             raise BrokerError(f"{self.folder}: no broker was ever started here")
@@ -168,7 +168,7 @@ class Broker:
         raise AssertionError("the last try returns or raises")
 
     def _prepared(self, java: Java, jars: Path, before: Running) -> int:
-        """Write what the broker reads, format its data if there is none; return its port."""
+        """Write the broker's properties, format its data if there is none; return its port."""
         port = self._port or before.port or free_port()
         if not is_free(port):
             had = "" if self._port else ", which this broker had before,"
@@ -322,7 +322,7 @@ class Broker:
                 return False
             time.sleep(POLL_S)
         if self._process is not None:
-            # Its own parent is also told how it ended.
+            # Its own parent also gets its exit code.
             self._process.wait()
         return True
 

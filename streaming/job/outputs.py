@@ -31,8 +31,6 @@ PENDING_BYTES_MAX = 4_000_000
 _TAIL_BYTES = 65_536
 _BEGINNING = b'{"verdict":'
 
-Show = Callable[[Verdict], None]
-
 
 class ClosedPipeError(Exception):
     """The reader of standard output has closed it."""
@@ -56,7 +54,9 @@ class Outputs:
         If a file cannot be opened, or is another job's.
     """
 
-    def __init__(self, job: Job, show: Show, flush: Callable[[], None]) -> None:
+    def __init__(
+        self, job: Job, show: Callable[[Verdict], None], flush: Callable[[], None]
+    ) -> None:
         self._job = job
         self._show = show
         self._flush = flush

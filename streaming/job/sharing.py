@@ -23,8 +23,6 @@ from ketal.runtime.execution import Execution
 from ketal.streaming.job.distribution import partition_by, unfit
 from ketal.streaming.job.file import Job
 
-Read = Callable[[Event], Any]
-
 
 def check_shared(job: Job, program: Program) -> None:
     """Refuse a job of which several consumers would give other verdicts than one.
@@ -85,7 +83,7 @@ class Watch:
     def __init__(self, job: Job, program: Program) -> None:
         assert job.keyed_by is not None
         self._name = job.keyed_by
-        self._read: Read = dict(program.compiled[0].partition)[job.keyed_by]
+        self._read: Callable[[Event], Any] = dict(program.compiled[0].partition)[job.keyed_by]
         self._max = job.limits.placed_max
         self._numbers: dict[Key, int] = {}
 

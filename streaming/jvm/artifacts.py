@@ -1,16 +1,16 @@
-"""Jars: what the broker and Spark's Kafka connector consist of, and how it gets here.
+"""Jars: those of the broker and of Spark's Kafka connector, and their download.
 
-pip brings no Kafka. What it does bring with pyspark is Ivy, which resolves the broker's jars from
-the public repository as Maven would. They are kept in ketal's cache, one folder a set:
+pip has no Kafka. It has Ivy, with pyspark, which resolves the broker's jars from the public
+repository as Maven would. They are stored in ketal's cache, one folder a set:
 
     jars/kafka-4.1.0-<digest of what was asked for>/   the jars, and complete.json: name → size
 
-Ivy works in a folder of its own; complete.json is written into it last; then it gets its name by
-one rename. A download that was broken off leaves nothing but a working folder, which the next one
-removes. Processes that want the same set wait for the one that is at it.
+Ivy downloads into a working folder; complete.json is written there last; then it is renamed. An
+interrupted download leaves only a working folder, which the next one removes. Processes that need
+the same set wait for the one that downloads it.
 
-The one rule: a set is used only if complete.json is there and every jar that it names has the size
-that it says.
+The one rule: a set is used only if complete.json exists and every jar in it has the size given
+there.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def jars_of(
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a set is here, whole."""
+    """Return whether a set is downloaded completely."""
     try:
         sizes = json.loads((folder / _COMPLETE).read_bytes())["jars"]
         return bool(sizes) and all(
@@ -244,7 +244,7 @@ def _download(
 
 
 def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
-    """Run Ivy; return what is wrong, or nothing, and whether another try may help."""
+    """Run Ivy; return what is wrong, or nothing, and whether a retry may help."""
     try:
         done = subprocess.run(
             command,
@@ -268,7 +268,7 @@ def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
 
 
 def _module(artifacts: Artifacts) -> str:
-    """Return the Ivy module whose dependencies these artifacts are."""
+    """Return an Ivy module with these artifacts as its dependencies."""
     lines = []
     for coordinate in artifacts.coordinates:
         group, name, version = map(quoteattr, coordinate.split(":"))

@@ -107,7 +107,7 @@ class Checkpoint:
             raise
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder."""
         self.folder.close()
 
     def _open(self, program: Program) -> None:

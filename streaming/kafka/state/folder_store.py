@@ -43,7 +43,7 @@ from ketal.streaming.folders import replaced
 ADDED_BYTES_LEAST = 4_000_000
 """Fewer bytes of changes are not worth a new database, however small the state is."""
 ADDED_BYTES_MAX = 256_000_000
-"""So much is read at most beside the state when it is taken up."""
+"""So much is read at most beside the state when it is restored."""
 PIECE_BYTES = 1_000_000
 """A row is not much larger, unless a record is."""
 PAGE_BYTES = 16_384
