@@ -319,6 +319,20 @@ def test_a_clock_that_came_first_is_found_out_at_the_end_too() -> None:
     assert monitor.summary["doubtful"] == 1
 
 
+def test_of_a_late_event_the_clock_is_restored_even_if_no_other_clock_shrank() -> None:
+    """n2@2 knew n1@5 if n2@1 did; its place in the total order is then after the match."""
+    made = program("find next A B", "within 1 h", order="CausalOrder(total)")
+    for known, depends_on in (("n1:5", ()), ("", (ketal.Dot("n2", 2),))):
+        events: list[Record] = [e(f"n1@{n}", "c", time=10) for n in range(1, 6)]
+        events.append(e("n2@1", "c", known, time=10))
+        events += [e("n3@1", "a", time=10), e("n3@2", "c", time=10), e("n3@3", "b", time=10)]
+        events += [Control("watermark", time=5), e("n2@2", "a", time=1)]
+        late, match = ketal.run(made, events)
+        assert late.kind == "late"
+        assert isinstance(match, Match)
+        assert match.depends_on == depends_on
+
+
 def everybody(names: Iterable[str]) -> ast.Topology:
     """Return the topology in which everybody talks to everybody: one domain."""
     edges = itertools.permutations(sorted({base(name) for name in names}), 2)
