@@ -27,7 +27,7 @@ from ketal.errors import Diagnostic, PatternError, SettingError
 from ketal.model.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import arguments_match
-from tests.cases import e, p
+from tests.cases import REPLICATED_STACK, e, p
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import chances, drawn, examples
@@ -800,28 +800,14 @@ def test_the_hint_of_an_order_sensitive_pattern_helps(
 
 
 AB = 'event A = type == "a"; event B = type == "b";\n'
-STACK = """
-pattern ReplicatedStack {
-    order CausalOrder;
-    at every node;
-    event On   = call(* ReplicatedStack.on(..)) && localhost;
-    event Push = call(* ReplicatedStack.push(..));
-    event Pop  = call(* ReplicatedStack.pop(..));
-    event Off  = call(* ReplicatedStack.off(..)) && localhost;
-    A = On;
-    B = Causal(Push, A) || Causal(Pop, A);
-    C = Causal(Off, all);
-    check (A B* C)*;
-}
-"""
 
 
 def test_the_replicated_stack_of_design_3_is_order_independent() -> None:
-    program = ketal.compile(STACK)
+    program = ketal.compile(REPLICATED_STACK)
     assert program.warnings == ()
     assert program.one.order_independent
     # Pushes and pops of other nodes, in turn: which is learned first may be either.
-    turns = STACK.replace(
+    turns = REPLICATED_STACK.replace(
         "B = Causal(Push, A) || Causal(Pop, A);", "B = Causal(Push, A); D = Causal(Pop, A);"
     ).replace("(A B* C)*", "(A (B D)* C)*")
     (said,) = ketal.compile(turns).warnings

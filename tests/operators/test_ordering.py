@@ -391,7 +391,7 @@ def test_a_hole_longer_than_the_limit_is_named_by_its_ends() -> None:
 
 
 def test_however_many_dots_are_lost_what_comes_after_one_is_marked() -> None:
-    options = {"gap_us": 0, "lost_max": 10}
+    options: dict[str, Any] = {"gap_us": 0, "lost_max": 10}
     queue = MarkedQueue(**options)
     lost: list[Dot] = []
     for counter in range(2, 200, 2):
@@ -405,7 +405,7 @@ def test_however_many_dots_are_lost_what_comes_after_one_is_marked() -> None:
 
 
 def test_however_many_events_are_late_what_comes_after_one_is_marked() -> None:
-    options = {"policy": "frontier", "frontier_us": S, "lost_max": 10}
+    options: dict[str, Any] = {"policy": "frontier", "frontier_us": S, "lost_max": 10}
     queue = MarkedQueue(**options)
     queue.push(e("b@1", "x", "a:100", time=0))
     assert out(queue.push(e("c@1", "x", time=5))) == ["b@1"]
