@@ -391,16 +391,29 @@ def test_a_hole_longer_than_the_limit_is_named_by_its_ends() -> None:
 
 
 def test_however_many_dots_are_lost_what_comes_after_one_is_marked() -> None:
-    queue = MarkedQueue(gap_us=0, lost_max=10)
-    lost = 0
+    options: dict[str, Any] = {"gap_us": 0, "lost_max": 10}
+    queue = MarkedQueue(**options)
+    lost: list[Dot] = []
     for counter in range(2, 200, 2):
         step = queue.push(e(f"a@{counter}", "a", time=counter))
-        lost += len(step.gaps)
+        lost += step.gaps
         (answer,) = step.released
-        assert Dot("a", counter - 1) in answer.after
-        assert len(queue.lost) <= 11
-    assert lost == 99
-    assert out(queue.push(e("b@1", "b", "a:7"))) == ["b@1|a@1"]
+        assert answer.after == queue.lost == set(lost[-10:])
+    assert lost == [Dot("a", counter) for counter in range(1, 199, 2)]
+    for one in (restored(queue, options), queue):
+        assert out(one.push(e("b@1", "b", "a:7"))) == ["b@1|a@1"]
+
+
+def test_however_many_events_are_late_what_comes_after_one_is_marked() -> None:
+    options: dict[str, Any] = {"policy": "frontier", "frontier_us": S, "lost_max": 10}
+    queue = MarkedQueue(**options)
+    queue.push(e("b@1", "x", "a:100", time=0))
+    assert out(queue.push(e("c@1", "x", time=5))) == ["b@1"]
+    for counter in range(1, 31):
+        assert late(queue.push(e(f"a@{counter}", "x", time=0))) == [f"a@{counter}"]
+        assert queue.lost == {Dot("a", n) for n in range(max(1, counter - 9), counter + 1)}
+    for one in (restored(queue, options), queue):
+        assert out(one.push(e("d@1", "x", "a:7", time=0))) == ["d@1|a@1"]
 
 
 # --- membership ------------------------------------------------------------------------

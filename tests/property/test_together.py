@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
@@ -15,6 +15,7 @@ from ketal import Event, EventError, Limits, Monitor
 from ketal.model.event import Control, decode_event, decode_events
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from tests.driven import Driven
+from tests.sampling import examples
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
 HEAVY = "heavy_for_tests(x)"
@@ -64,7 +65,7 @@ def said(pairs: Any) -> list[tuple[int, list[Any]]]:
 
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("body", PATTERNS.values(), ids=PATTERNS)
-@settings(max_examples=60)
+@examples(60, 1_500)
 @given(stream=streams, end=st.integers(0, 60), cut=st.integers(0, 40))
 def test_together_as_one_by_one(
     body: str, limits: Limits | None, stream: list[Any], end: int, cut: int

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, reject
 
 import ketal
 from ketal.analysis import registered_guards as guards
@@ -31,7 +32,8 @@ from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.driven import Driven
 from tests.property.executions import execution
 from tests.property.test_engine import program_of
-from tests.runtime.test_live_membership import cases
+from tests.runtime.test_live_membership import membership_case
+from tests.sampling import chances, drawn, examples
 from tests.streaming.jobs import (
     END,
     WINDOWED_FORKS,
@@ -87,8 +89,8 @@ def of_kept(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return [v for v in verdicts if getattr(v, "pattern", "") == "Kept"]
 
 
-def timed(seed: int, **knobs: Any) -> list[Event]:
-    return execution(random.Random(seed), events_max=24, untimed=0.0, **knobs)
+def timed(rng: random.Random, **knobs: Any) -> list[Event]:
+    return execution(rng, events_max=24, untimed=0.0, **knobs)
 
 
 class Feeder:
@@ -110,11 +112,14 @@ class Feeder:
 
 
 @pytest.mark.parametrize("find", ["find any", "find next", "find strict"])
-@pytest.mark.parametrize("seed", range(10))
-def test_anew_is_the_program_on_what_is_released_after_the_change(find: str, seed: int) -> None:
+@examples(20, 500)
+@given(rng=chances())
+def test_anew_is_the_program_on_what_is_released_after_the_change(
+    find: str, rng: random.Random
+) -> None:
     """Whatever waits for what came before the change finds it released."""
-    events = timed(seed)
-    cut = random.Random(seed).randint(0, len(events))
+    events = timed(rng)
+    cut = rng.randint(0, len(events))
     old, new = program(EAGER, find), program(EAGER, find, "S.c")
     before, whole = Driven(old), Driven(new)
     before.feed_many(events[:cut])
@@ -136,10 +141,11 @@ def test_anew_is_the_program_on_what_is_released_after_the_change(find: str, see
     assert tally["read"] == tally["accepted"] == len(events), "the execution goes on"
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_unchanged_patterns_go_on_with_their_runs(seed: int) -> None:
-    events = timed(seed)
-    cut = random.Random(seed).randint(0, len(events))
+@examples(20, 500)
+@given(chances())
+def test_unchanged_patterns_go_on_with_their_runs(rng: random.Random) -> None:
+    events = timed(rng)
+    cut = rng.randint(0, len(events))
     old, new = program(EAGER, "find next", kept=True), program(EAGER, "find next", "S.c", kept=True)
     whole, before = Driven(old), Driven(old)
     expected = of_kept(whole.feed_many(events) + whole.close())
@@ -154,13 +160,13 @@ HEADS = [(FREE, FREE), (EAGER, EAGER), (EAGER, FREE), (FREE, EAGER), ("order arr
 
 
 @pytest.mark.parametrize(("was", "now"), HEADS)
-@pytest.mark.parametrize("seed", range(10))
+@examples(20, 500)
+@given(rng=chances())
 def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
-    was: str, now: str, seed: int
+    was: str, now: str, rng: random.Random
 ) -> None:
     """By definition: the old one's with an event from before, the new one's without."""
-    rng = random.Random(seed)
-    events = timed(seed)
+    events = timed(rng)
     find_was = "find any" if was == FREE else "find next"
     find_now = "find any" if now == FREE else "find next"
     old, new = program(was, find_was), program(now, find_now, "S.c")
@@ -190,17 +196,23 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     assert drain.retiring is None or drain.retiring.over
 
 
-@pytest.mark.parametrize(("first", "restarts", "losses"), [(0, False, False), (2000, True, True)])
+@pytest.mark.parametrize(
+    ("restarts", "losses"), [(False, False), (True, True)], ids=["leaves", "restarts"]
+)
 def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
-    first: int, restarts: bool, losses: bool
+    restarts: bool, losses: bool
 ) -> None:
     """Letting go of it early loses nothing: it is held against one that runs to the end."""
     let_go = said_since = 0
-    for case in cases(range(first, first + 150), restarts=restarts, losses=losses):
+
+    @drawn(75, 2_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal let_go, said_since
+        case = membership_case(rng, restarts=restarts, losses=losses)
         compiled, (pattern,) = case.program.one, case.program.file.patterns
         if compiled.kind == "check" or compiled.pattern.deployment is not None:
-            continue
-        file, rng = case.program.file, random.Random(case.seed)
+            reject()
+        file = case.program.file
         windowed = replace(pattern, window=syntax.Window(length=syntax.Duration(3, "s")))
         old = program_of(replace(file, patterns=(windowed,)))
         longer = replace(pattern, window=syntax.Window(length=syntax.Duration(4, "s")))
@@ -236,17 +248,18 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
         ]
         found = [v for v in said if isinstance(v, ketal.Match | ketal.TimedOut)]
         of_old = [v for v in found if v.fingerprint == old.fingerprint]
-        assert sorted(v.id for v in of_old) == sorted(v.id for v in own), case.name
+        assert sorted(v.id for v in of_old) == sorted(v.id for v in own)
         said_since += len(own)
+
     assert let_go > 10
     assert said_since > 10
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
+@examples(20, 500)
+@given(chances())
+def test_records_and_their_changes_hold_a_job_that_drains(rng: random.Random) -> None:
     """After the last run is over nothing is left of the old patterns."""
-    rng = random.Random(seed)
-    events = timed(seed, linear=True)
+    events = timed(rng, linear=True)
     old, new = program(FREE, "find any", kept=True), program(FREE, "find any", "S.c", kept=True)
     cut = len(events) // 2
     feeder = Feeder(events)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
@@ -19,6 +19,7 @@ from ketal.model.limits import Limits
 from ketal.streaming.spark import operator
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED
+from tests.sampling import examples
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
 TURNS = """
@@ -107,7 +108,7 @@ def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("messages", [True, False], ids=["messages", "columns"])
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("policy", ["skip", "resume", "halt"])
-@settings(max_examples=40)
+@examples(40, 1_000)
 @given(given=batches(), restored=st.booleans())
 def test_a_batch_is_its_rows(
     policy: str, limits: Limits | None, messages: bool, given: list[Any], restored: bool
