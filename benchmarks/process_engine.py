@@ -28,7 +28,7 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.messages import Reader
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 
 KEYS = 10_000
 ROUNDS = 3
@@ -84,7 +84,7 @@ def decode_only(job: Job, count: int) -> tuple[float, list[Any]]:
 
 def engine_s(job: Job, program: ketal.Program) -> tuple[float, float, int]:
     """Return the seconds from the claim to the last commit, those of a core, and the commits."""
-    engine = Engine(job, program, Hooks(lambda v: None, lambda: None, print))
+    engine = ProcessEngine(job, program, Hooks(lambda v: None, lambda: None, print))
     commits: list[tuple[float, float]] = []
     noted = engine.figures.committed
 

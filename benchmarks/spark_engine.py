@@ -40,7 +40,7 @@ from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families
 from ketal.streaming.spark.group import COLUMNS
 from ketal.streaming.spark.operator import settle_worker
-from ketal.streaming.spark.rows.reading import ALONE
+from ketal.streaming.spark.rows.row_reader import ALONE
 from ketal.streaming.spark.rows.shaping import shaped
 from ketal.streaming.spark.session import ROCKSDB
 

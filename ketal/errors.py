@@ -191,6 +191,10 @@ class SettingError(KetalError):
     """A setting, option or file that ketal was started with is wrong."""
 
 
+class LostError(KetalError):
+    """Kafka or Spark is lost for good, or another process has taken over the job."""
+
+
 class NotAvailableError(KetalError):
     """The language has it, this version of ketal does not execute it yet."""
 

@@ -1,28 +1,28 @@
-"""The slow, obvious meaning of DESIGN sections 3 to 5: the oracle of the tests.
+"""The semantics of the language, slow and obvious: the oracle of the tests.
 
-Everything here is brute force over words and events, written from the text and
-from nothing else; it shares no code with the engine and evaluates guards with
-an evaluator of its own. The one rule: where a shorter way and the sentence of
-the design differ, the sentence is written down.
+Everything here is brute force over words and events, written from the definition of the language
+(`docs/language.md`) and from nothing else; it shares no code with the engine and evaluates guards
+with an evaluator of its own. The one rule: where a shorter way and the definition differ, the
+definition is written down.
 
-Where each sentence is:
+What is defined where:
 
 =======================  ====================================================
-`canonical_order`        2, the canonical linear extension; 5, *Finite log*
-`linear_extensions`      2, *A linear extension*
-`released`               5, *Live stream*: causally ready, ties by arrival
-`learned`                3, **at every node**: what a node could have seen
-`_Words`                 3, **Bodies**: the words, by partial derivatives
-`_Judge.value/.truth`    3, *Guards*, **Unknown**, **Causal** and **Conc**
-`_Judge.in_alphabet`     3, **Events and guards**: the alphabet
-`_Judge.scopes`          3, `partition by`, `unscoped`, `untimed`; copies
-`_Scope.fits`            3, `within`
-`_Scope.barred`          4, **A not N B**
-`_Scope.check`           3, **check**
-`_Scope.find_any`        4, first two paragraphs: (1), (2), (3)
-`_Scope.find_runs`       3, **find**; 4, **Configurations**; 7, `TimedOut`
-`_Scope.unmirrored`      4, **One occurrence, one match**
-`_Judge.same_guard`      4, a step's local guard, by probe events
+`canonical_order`        the canonical linear extension of a finite log
+`linear_extensions`      all linear extensions
+`released`               a live stream: causally ready, ties by arrival
+`learned`                `at every node`: what a node could have seen
+`_Words`                 bodies: the words, by partial derivatives
+`_Judge.value/.truth`    guards, the unknown, `Causal` and `Conc`
+`_Judge.in_alphabet`     the alphabet
+`_Judge.scopes`          `partition by`, `unscoped`, `untimed`; copies
+`_Scope.fits`            `within`
+`_Scope.barred`          `A not N B`
+`_Scope.check`           `check`
+`_Scope.find_any`        `find any`
+`_Scope.find_runs`       `find next`, `find strict`, and time-outs
+`_Scope.unmirrored`      one match of mirror images
+`_Judge.same_guard`      equal local guards, by probe events
 =======================  ====================================================
 
 A configuration is literally the sequence of (step, event) bound so far, and
@@ -127,7 +127,7 @@ def judge(
     return _Judge(file, pattern, params or {}, registered or {}, work_max).outcome(arrival)
 
 
-# --- orders (DESIGN 2 and 5) ------------------------------------------------
+# --- orders -----------------------------------------------------------------
 
 
 def canonical_order(events: Iterable[Event]) -> list[Event]:
@@ -193,7 +193,7 @@ def learned(node: str, order: Iterable[Event]) -> list[Event]:
     return offered
 
 
-# --- the words of a body (DESIGN 3, Bodies) -----------------------------------
+# --- the words of a body --------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class Configuration:
     rests: frozenset[Rest]
 
 
-# --- guards (DESIGN 3) --------------------------------------------------------
+# --- guards ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -806,7 +806,7 @@ class _Scope:
                             yield after.bound
 
     def _too_late(self, event: Event, earlier: Event) -> bool:
-        """Return whether `event` cannot stand after `earlier` in a word: (2)."""
+        """Return whether `event` may not follow `earlier` in a match."""
         if self.judge.causal:
             return event.dot == earlier.dot or happened_before(event, earlier)
         return self.place[event.dot] <= self.place[earlier.dot]
@@ -912,7 +912,7 @@ def _dots(bound: History) -> Steps:
     return tuple((step, event.dot) for step, event in bound)
 
 
-# --- probe events (DESIGN 4, One occurrence, one match) -------------------------
+# --- probe events, of steps with equal local guards -----------------------------
 
 _Variable = ast.Field | ast.Attribute | ast.Localhost
 

@@ -1,8 +1,8 @@
-"""Streams: Kafka and Spark drivers around the core (DESIGN 7).
+"""Streams: drivers of executions over Kafka and Spark.
 
-A driver reads events, hands them to the core, writes verdicts, and stores state and offsets
-together; what an event means is not decided here. kafka-python and pyspark are imported in this
-room alone, and only the command line imports this room, lazily: `import ketal` needs neither.
+A driver reads events, feeds them to executions, writes verdicts, and commits state and offsets
+together. kafka-python and pyspark are imported in this package alone, and only the command line
+imports this package, lazily: `import ketal` needs neither.
 """
 
 from __future__ import annotations
@@ -13,11 +13,5 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     if name == "spark":
-        home = f"{__name__}.spark"
-        try:
-            return importlib.import_module(home)
-        except ModuleNotFoundError as missing:
-            if missing.name != home:
-                raise
-        raise AttributeError(f"{home} is not available yet", name=name)
+        return importlib.import_module(f"{__name__}.spark")
     raise AttributeError(f"module 'ketal.streaming' has no attribute {name!r}", name=name)

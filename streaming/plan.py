@@ -1,6 +1,6 @@
-"""What a job would do, in words: `ketal stream --dry-run`, and the warnings at its start.
+"""The plan of a job, in words: `ketal stream --dry-run`, and the warnings at its start.
 
-The one rule: where an answer depends on the order in which partitions are read, the plan says so.
+The one rule: where a verdict depends on the order in which partitions are read, the plan says so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _engine(job: Job, program: Program) -> str:
 
 
 def consumers(job: Job, program: Program) -> str:
-    """Return who reads the partitions."""
+    """Return which consumers read the partitions, in words."""
     if job.is_shared:
         return (
             "one of several consumers, which share the partition numbers, partition n of each "
@@ -116,13 +116,13 @@ def _order(compiled: CompiledPattern) -> str:
 
 
 def waits_for_dots(compiled: CompiledPattern) -> bool:
-    """Return whether an event waits until all of its past has come."""
+    """Return whether an event is held back until all of its past has arrived."""
     order = compiled.pattern.order
     return compiled.causal and not compiled.order_free and order.frontier is None
 
 
 def warnings(program: Program, job: Job) -> Iterator[str]:
-    """Yield where an answer depends on how partitions are interleaved, or never comes."""
+    """Yield where a verdict depends on how partitions are interleaved, or is never made."""
     for compiled in program.compiled:
         order = compiled.pattern.order
         if job.start == "latest" and waits_for_dots(compiled) and order.gap is None:

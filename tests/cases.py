@@ -137,6 +137,21 @@ event Off = call(* Stack.off(..)) && localhost;
 A = On; B = Causal(Push, A) || Causal(Pop, A); C = Causal(Off, all);
 """
 
+REPLICATED_STACK = """
+pattern ReplicatedStack {
+    order CausalOrder;
+    at every node;
+    event On   = call(* ReplicatedStack.on(..)) && localhost;
+    event Push = call(* ReplicatedStack.push(..));
+    event Pop  = call(* ReplicatedStack.pop(..));
+    event Off  = call(* ReplicatedStack.off(..)) && localhost;
+    A = On;
+    B = Causal(Push, A) || Causal(Pop, A);
+    C = Causal(Off, all);
+    check (A B* C)*;
+}
+"""
+
 EVENTS_AND_GUARDS = [
     Case(
         "the alphabet is not what the guards accept: a failed reply is a violation",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ketal.model.event import Control
+from ketal.model.event import Control, Dot, Event
 from ketal.model.verdicts import Verdict
 from ketal.runtime.execution import Execution, Item
 
@@ -20,6 +20,9 @@ class Driven(Execution):
 
     def close(self) -> list[Verdict]:
         return list(self.conclude())
+
+    def held_back(self) -> list[tuple[Event, Dot | None]]:
+        return self.release.held_back()
 
     def snapshot(self) -> bytes:
         return self.state.snapshot()

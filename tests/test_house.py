@@ -1,4 +1,4 @@
-"""The house: layout, imports, what is tracked, what the papers of the house say (DESIGN 8, 9)."""
+"""The house: layout, imports, what is tracked, what the papers of the house say."""
 
 from __future__ import annotations
 
@@ -128,9 +128,10 @@ def test_no_module_bears_a_public_name() -> None:
 
 # --- one name, one thing ------------------------------------------------------
 
-# Packages that were not gone through yet; the oracle has names of its own.
-NOT_YET = ("ketal/engine/find", "ketal/runtime/state/migration.py", "ketal/semantics.py",
-           "streaming")  # fmt: skip
+# A package that was not gone through yet.
+NOT_YET = ("ketal/engine/find",)
+# It defines again, under the same names, what the engine implements.
+ORACLE = "ketal/semantics.py"
 
 
 def modules() -> list[Path]:
@@ -142,8 +143,9 @@ def modules() -> list[Path]:
 
 
 def test_a_class_and_a_module_are_named_once() -> None:
-    names = [name.stem for name in modules() if not name.stem.startswith("__")]
-    for name in modules():
+    defining = [name for name in modules() if name.as_posix() != ORACLE]
+    names = [name.stem for name in defining if not name.stem.startswith("__")]
+    for name in defining:
         body = ast.parse((ROOT / name).read_text()).body
         names += [node.name.lstrip("_") for node in body if isinstance(node, ast.ClassDef)]
     assert len(names) > 200

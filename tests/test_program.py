@@ -170,7 +170,7 @@ def test_a_log_of_what_is_no_event(order: str) -> None:
 
 def test_limits_may_be_none() -> None:
     assert ketal.compile(TEXT, limits=None)
-    assert Execution(PROGRAM, limits=None).limits == Limits()
+    assert Execution(PROGRAM, limits=None).admission.limits == Limits()
     assert ketal.read_log(io.BytesIO(), limits=None)  # type: ignore[arg-type]
 
 

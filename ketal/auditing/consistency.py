@@ -31,7 +31,7 @@ from ketal.logs.traces.message_pairing import Messages, paired
 
 
 def examine(
-    events: Sequence[AuditedEvent], retired: Iterable[str] = (), messages: Messages | None = None
+    events: Sequence[AuditedEvent], departed: Iterable[str] = (), messages: Messages | None = None
 ) -> AuditedExecution:
     """Return the execution that events are, with its findings.
 
@@ -39,13 +39,13 @@ def examine(
     ----------
     events : sequence of AuditedEvent
         In file order.
-    retired : iterable of str
+    departed : iterable of str
         Nodes that left: an entry that is absent or too low for one is read as the last
         value known.
     messages : Messages, optional
         What pairs sends and receives; a receive must know its send.
     """
-    execution, left = AuditedExecution(events), frozenset(retired)
+    execution, left = AuditedExecution(events), frozenset(departed)
     trouble = admitted(execution)
     if messages is not None:
         _match(execution, messages)

@@ -94,8 +94,8 @@ class Examined:
     def examine(self) -> None:
         """Find the faults of the events, nodes that started again read as incarnations."""
         restarts = read_restarts(self.events, self.controls, self.limits)
-        left = _retired(self.events, self.controls)
-        left |= restarts.retired | {e.node for e in restarts.events if e.read.node in left}
+        left = _departed(self.events, self.controls)
+        left |= restarts.departed | {e.node for e in restarts.events if e.read.node in left}
         self.execution, self.aside = examine(restarts.events, left, self.messages), restarts.aside
         for event, base in restarts.starts:
             which = f"and its events from here on are read as {event.node}"
@@ -182,7 +182,7 @@ def examined(
     return list(parts.values())
 
 
-def _retired(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
+def _departed(events: list[AuditedEvent], controls: list[tuple[int, Control]]) -> set[str]:
     """Return the nodes that have left at some time, by their word or by a view."""
     left: set[str] = set()
     members: set[str] = set()

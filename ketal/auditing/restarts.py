@@ -28,7 +28,8 @@ from ketal.auditing.log_model import NONE, AuditedEvent, Everything, causal_orde
 from ketal.errors import EventError
 from ketal.model.event import Control, Event, content
 from ketal.model.limits import Limits
-from ketal.operators.membership.members import ATTRIBUTE, MembershipStage
+from ketal.operators.membership.incarnations import ATTRIBUTE
+from ketal.operators.membership.members import MembershipStage
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Restarts:
         The events, under the names of incarnations.
     starts : list of (AuditedEvent, str)
         The first event of each later run that no control event announced, and its node.
-    retired : set of str
+    departed : set of str
         The names of nodes that started again: a clock may have room for one only.
     aside : list of AuditedEvent
         Events that are left out, as it is not known which run they are of.
@@ -49,7 +50,7 @@ class Restarts:
 
     events: list[AuditedEvent]
     starts: list[tuple[AuditedEvent, str]] = field(default_factory=list)
-    retired: set[str] = field(default_factory=set)
+    departed: set[str] = field(default_factory=set)
     aside: list[AuditedEvent] = field(default_factory=list)
 
 
@@ -155,7 +156,7 @@ def _renamed(
     # A draft, or an event with a used dot, is judged under its own name.
     named_events = [out.get(event.position, event) for event in events]
     starts = _unannounced(named_events, nodes, controls)
-    return Restarts(named_events, starts, set(membership.retired))
+    return Restarts(named_events, starts, set(membership.departed))
 
 
 def _in_causal_order(lines: _Lines, nodes: Firsts) -> list[AuditedEvent]:

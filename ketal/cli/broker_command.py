@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace) -> int:
             raise SettingError("ketal broker stop takes --dir only")
         return _stop(Broker(folder))
     properties = dict(pair("--property", text, "num.partitions=4") for text in args.property)
-    broker = Broker(folder, port=args.port, properties=properties, say=complain)
+    broker = Broker(folder, port=args.port, properties=properties, notify=complain)
     how = "" if args.dir is None else f" --dir {shlex.quote(args.dir)}"
     end = "Ctrl-C ends it" if args.foreground else f"`ketal broker stop{how}` ends it"
     return _start(broker, end, stay=args.foreground)

@@ -26,7 +26,7 @@ from ketal.cli import (
 )
 from ketal.cli.output_lines import add_output, as_json, is_terminal, opened
 from ketal.cli.run_command import calm_collector
-from ketal.errors import SettingError, printable
+from ketal.errors import LostError, SettingError, printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -124,17 +124,16 @@ def execute(args: argparse.Namespace) -> int:
         raise SettingError(f"{package} is not installed: pip install 'ketal[{extra}]'") from None
 
 
-def _engine_of(job: Job, program: Program, hooks: Hooks) -> tuple[Any, type[Exception]]:
-    """Return the engine of a job, and what it raises when Kafka or Spark is lost."""
+def _engine_of(job: Job, program: Program, hooks: Hooks) -> Any:
+    """Return the engine of a job."""
     if job.engine == "spark":
-        from ketal.streaming.spark import engine, session
+        from ketal.streaming.spark.spark_engine import SparkEngine
 
-        return engine.Engine(job, program, hooks), session.LostError
-    from ketal.streaming.kafka import engine as process
-    from ketal.streaming.kafka.connecting import clients
+        return SparkEngine(job, program, hooks)
+    from ketal.streaming.kafka.process_engine import ProcessEngine
 
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    return process.Engine(job, program, hooks), clients.LostError
+    return ProcessEngine(job, program, hooks)
 
 
 class _Stream:
@@ -157,10 +156,12 @@ class _Stream:
         from ketal.streaming.spark import families
 
         hooks = Hooks(
-            say=self._print_verdict, flush=self._flush, tell=self._report, look=self._look
+            show=self._print_verdict,
+            flush=self._flush,
+            notify=self._report,
+            report=self._look,
         )
-        engine, lost_error = _engine_of(self._job, self._program, hooks)
-        self._engine = engine
+        engine = self._engine = _engine_of(self._job, self._program, hooks)
         for warning in plan.warnings(self._program, self._job):
             self._report(f"warning: {warning}")
         if self._job.engine == "spark":
@@ -184,7 +185,7 @@ class _Stream:
             with opened(None) as self._sink, calm_collector():
                 try:
                     engine.run()
-                except lost_error as lost:
+                except LostError as lost:
                     complain(str(lost))
                     self._code = LOST
                 except ClosedPipeError:

@@ -51,7 +51,7 @@ from ketal.errors import Diagnostic, PatternError, PatternText, Span
 from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax_walks import steps_of, walk
-from ketal.operators.order.release_options import nonsense
+from ketal.operators.order.release_options import option_conflict
 from ketal.operators.topology.domain_order import domains_of
 
 
@@ -275,9 +275,9 @@ def _scope_findings(pattern: syntax.Pattern) -> Iterator[Finding]:
 
 
 def _order_findings(pattern: syntax.Pattern, limits: Limits) -> Iterator[Finding]:
-    """Yield the options of an order that make no sense together, or have no effect."""
+    """Yield the options of an order that exclude each other, or have no effect."""
     order = pattern.order
-    if (fault := nonsense(order)) is not None:
+    if (fault := option_conflict(order)) is not None:
         yield "K128", "error", fault[0], order.span, fault[1]
     if pattern.topology is not None:
         try:

@@ -120,7 +120,7 @@ class PatternRun:
     # --- events ---
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
-        """Take released events in turn; return what they brought about.
+        """Process released events in turn; return their verdicts.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class PatternRun:
     # --- events that are not offered ---
 
     def miss(self, dot: Dot, low: Key | None = None) -> None:
-        """Take a dot that was declared lost: it might have been what a run waits for.
+        """Record a dot that was declared lost: a run might have waited for its event.
 
         Parameters
         ----------
@@ -343,5 +343,5 @@ class PatternRun:
 
 
 def one(processed: list[tuple[int, list[RunVerdict]]]) -> list[RunVerdict]:
-    """Return what a batch of one event brought about."""
+    """Return the verdicts of a batch of one event."""
     return processed[0][1] if processed else []

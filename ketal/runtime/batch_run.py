@@ -18,7 +18,7 @@ from ketal.model.event import Control, Event, checked_log
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program, checked_program
-from ketal.runtime.deduplication import Tally
+from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.execution import Execution
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.stream_release import StreamRelease

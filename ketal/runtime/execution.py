@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import EventError
-from ketal.model.event import Control, Dot, Event
+from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program, checked_program
-from ketal.runtime.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
-from ketal.runtime.identification import Admission
+from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
+from ketal.runtime.admission.identification import Admission
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.pattern_queues import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
@@ -66,12 +65,11 @@ class Execution:
     admission : Admission
     runs : list of PatternRun
     release : StreamRelease or LogRelease
+    retiring : RetiringRelease or None
     progress : Progress
         The parts that it is made of.
-    retiring : RetiringRelease or None
-        Of the patterns that retire.
     state : ExecutionState
-        What is saved, and what of it is dirty.
+        Saves and restores these parts.
 
     Raises
     ------
@@ -91,19 +89,17 @@ class Execution:
         release: type[StreamRelease] | type[LogRelease] = StreamRelease,
         retiring: Program | None = None,
     ) -> None:
-        self.program = checked_program(program)
-        self.limits = Limits.given(limits, program.compiled[0].limits)
+        patterns = checked_program(program).compiled
+        given = Limits.given(limits, patterns[0].limits)
         self.name = name
         self.runs = [
-            PatternRun(c, self.limits, execution=name, listing=listing, trace=c.name in traced)
-            for c in program.compiled
+            PatternRun(c, given, execution=name, listing=listing, trace=c.name in traced)
+            for c in patterns
         ]
-        events_max = self.limits.events_max if release.holds_all else None
+        events_max = given.events_max if release.holds_all else None
         self._accepted_max = sys.maxsize if events_max is None else events_max
-        self.admission = Admission(
-            program.compiled, self.limits, events_max=events_max, beside=beside
-        )
-        self.release = release(self.runs, self.admission, self.limits, name)
+        self.admission = Admission(patterns, given, events_max=events_max, beside=beside)
+        self.release = release(self.runs, self.admission, given, name)
         self.retiring: RetiringRelease | None = None
         if retiring is not None:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
@@ -112,8 +108,7 @@ class Execution:
         self.progress = Progress()
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
-        everyone = [*program.compiled, *beside]
-        self._uses_time = any(c.window_us is not None for c in everyone)
+        self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
         # Time decides of each event whether it is late, and a queue orders what comes.
         self._together = self.release.together and not self._uses_time
 
@@ -130,16 +125,14 @@ class Execution:
 
         Parameters
         ----------
-        program : Program
-            As for `Execution`.
+        program, **options
+            As for `Execution`; what was retiring goes on, unless the program changed.
         state : bytes, or mapping of bytes to bytes
             A snapshot; or records, with all later changes put in.
         changed : bool
             Whether the program may be another than that of the state. What was seen, who is a
             member and what is held back stays; a pattern that changed begins without runs
             (`ketal.runtime.state.migration`), and may be put among `retiring`.
-        **options
-            As for `Execution`; what was retiring goes on, unless the program changed.
 
         Raises
         ------
@@ -149,15 +142,15 @@ class Execution:
             If it is of another program, and `changed` is false; it says what changed.
         """
         saved = SavedState(checked_program(program), state, changed=changed)
-        own = {"name": saved.execution, "retiring": saved.retiring}
-        execution = cls(program, **{**own, **options})
+        options = {"name": saved.execution, "retiring": saved.retiring, **options}
+        execution = cls(program, **options)
         execution.state.restore(saved)
         return execution
 
     # --- records in ---
 
     def feed(self, item: Item, *, place: str = "") -> list[Verdict]:
-        """Take one record; return the verdicts it brought about.
+        """Process one record; return its verdicts.
 
         Parameters
         ----------
@@ -172,12 +165,12 @@ class Execution:
     def process(
         self, batch: Sequence[Item], place: Callable[[int], str] | None = None
     ) -> list[tuple[int, list[Verdict]]]:
-        """Take a batch; return the verdicts of its items, as if they were taken one by one.
+        """Process a batch; return the verdicts of its items, as if each were a batch of its own.
 
         Parameters
         ----------
         batch : sequence of Event, Control or Rejected
-            What happened.
+            As for `feed`.
         place : callable, optional
             Returns where the item of a number was read, for a rejection.
 
@@ -188,9 +181,8 @@ class Execution:
         """
         out: list[tuple[int, list[Verdict]]] = []
         at, end, together = 0, len(batch), self._together
-        admission, release = self.admission, self.release
-        admit, progress = admission.intake.admit, self.progress
-        counted = progress.counted
+        admission, progress = self.admission, self.progress
+        admit, counted = admission.intake.admit, progress.counted
         while at < end:
             room = 0  # how many events may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
@@ -199,7 +191,7 @@ class Execution:
             count = admit(some) if room > 0 else 0
             if count and together:
                 counted.accepted += count
-                offered = release.offer(some if count == len(some) else some[:count])
+                offered = self.release.offer(some if count == len(some) else some[:count])
                 if count == end:
                     return offered
                 out += [(at + number, verdicts) for number, verdicts in offered]
@@ -215,16 +207,16 @@ class Execution:
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
-        """Take a watermark, a time as an event's: no event with an earlier time is expected."""
+        """Process a watermark, a time as an event's: no event before it is expected any more."""
         return self.feed(Control("watermark", time=watermark))
 
     def conclude(self) -> Iterator[Verdict]:
         """End the execution; yield the verdicts that are left, as they are found."""
-        yield from self._end()
+        yield from self.feed(Control("end"))
         yield from self.release.remaining()
 
     def _take(self, item: Item, place: str) -> list[Verdict]:
-        """Take one record that is not plainly a new event."""
+        """Process one record that is not plainly a new event."""
         if not isinstance(item, Event):
             return self._take_other(item)
         place = place or str(item.dot)  # as it arrived
@@ -234,7 +226,7 @@ class Execution:
             return self._overflow(item, "events_max", "the event")
         admission = self.admission
         refusing = admission.refusing(item) if admission.closed else ()
-        reason = admission.refusal(item, refusing) if refusing else ""
+        reason = admission.refusal(item, refusing)
         if reason and not (self.retiring is not None and self.retiring.has_place(item)):
             return self._reject(place, reason)
         try:
@@ -250,11 +242,11 @@ class Execution:
             return own + self._reject(place, reason)
         if status is not NEW:
             return self._not_new(event, status, place)
-        here = len(self.runs)
-        return self._admitted(event, [self.runs[number] for number in refusing if number < here])
+        here = [number for number in refusing if number < len(self.runs)]
+        return self._admitted(event, [self.runs[number] for number in here])
 
     def _take_other(self, item: Any) -> list[Verdict]:
-        """Take a record that is no event."""
+        """Process a record that is no event."""
         if isinstance(item, Rejected):
             self.progress.counted.rejected += 1
             return [item]
@@ -262,9 +254,14 @@ class Execution:
             raise TypeError(f"feed takes a ketal.Event, not {type(item).__name__}")
         if item.kind == "watermark":
             assert item.time is not None
-            return self._advance(round(item.time * 1e6))
+            before_us, watermark_us = self.progress.watermark_us, round(item.time * 1e6)
+            if before_us is not None and watermark_us <= before_us:
+                return []
+            self.progress.watermark_us = watermark_us
+            return self.release.advance(watermark_us)
         if item.kind == "end":
-            return self._end()
+            closed, self.progress.closed = self.progress.closed, True
+            return [] if closed else self.release.end()
         item = self.admission.control(item)
         self.release.restore_clocks()
         return self.release.control(item)
@@ -272,7 +269,7 @@ class Execution:
     def _admitted(self, event: Event, refusing: Sequence[PatternRun] = ()) -> list[Verdict]:
         """Pass a new event to the release policy, with a verdict if it is late."""
         late = None
-        if self._uses_time and self.passed(event):
+        if self.passed(event):
             self.progress.counted.late += 1
             late = came_late(event, self.name, "its time is before the watermark")
         else:
@@ -301,16 +298,6 @@ class Execution:
         self.progress.counted.overflow += 1
         return [overflowed(event, self.name, limit, given_up)]
 
-    def _advance(self, watermark_us: int) -> list[Verdict]:
-        if self.progress.watermark_us is not None and watermark_us <= self.progress.watermark_us:
-            return []
-        self.progress.watermark_us = watermark_us
-        return self.release.advance(watermark_us)
-
-    def _end(self) -> list[Verdict]:
-        closed, self.progress.closed = self.progress.closed, True
-        return [] if closed else self.release.end()
-
     def drop_retired(self) -> tuple[str, ...]:
         """Drop the retiring patterns if they are over; return their names, else nothing."""
         retiring = self.retiring
@@ -321,17 +308,13 @@ class Execution:
         self._together = self.release.together and not self._uses_time
         return retiring.program.names
 
-    # --- what can be asked ---
+    # --- its counts ---
 
     def passed(self, event: Event) -> bool:
         """Return whether the watermark has passed the time of an event, which is late then."""
-        watermark_us, time_us = self.progress.watermark_us, event.time_us
-        known = self._uses_time and watermark_us is not None and time_us is not None
-        return known and time_us < watermark_us  # type: ignore[operator]
-
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
-        return self.release.held_back()
+        if not self._uses_time or self.progress.watermark_us is None or event.time_us is None:
+            return False
+        return event.time_us < self.progress.watermark_us
 
     @property
     def live_runs(self) -> int:
@@ -341,26 +324,15 @@ class Execution:
 
     @property
     def tally(self) -> Tally:
-        """What became of the records so far."""
-        held_back, late, refused = self.release.outcomes
-        tally = replace(self.progress.counted, held_back=held_back)
-        tally.accepted -= held_back + late + refused
-        tally.late += late
-        tally.overflow += refused
-        return tally
+        """The outcomes of the records so far."""
+        return self.release.tally(self.progress.counted)
 
     @property
     def summary(self) -> dict[str, Any]:
         """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
-        membership = self.admission.membership
-        rare = {
-            "restarts": 0 if membership is None else membership.incarnations.restarts,
-            **self.release.rare(),
-        }
         return {
             "events": self.tally.to_dict(),
             "patterns": {run.compiled.name: run.counts.to_dict() for run in self.runs},
-            **self.release.missing(),
-            **{name: count for name, count in rare.items() if count},
+            **self.release.counts(),
             **({} if self.retiring is None else {"draining": self.retiring.summary}),
         }

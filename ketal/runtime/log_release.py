@@ -26,12 +26,13 @@ from ketal.model.limits import Limits
 from ketal.model.values import base_node
 from ketal.model.verdicts import Gap, Late, Match, RunVerdict, Verdict, Violation
 from ketal.operators.causal_order import canonical
+from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.membership.incarnation_names import restarted
-from ketal.operators.membership.members import restored_with_doubts
 from ketal.operators.order import missing
 from ketal.operators.order.step import Key, ReleaseStep
 from ketal.operators.topology.domains import nodes_of
-from ketal.runtime.identification import Admission
+from ketal.runtime.admission.deduplication import Tally
+from ketal.runtime.admission.identification import Admission
 from ketal.runtime.possibly_definitely import in_mode
 
 
@@ -54,8 +55,6 @@ class LogRelease:
     """Whether all events are in memory until the end."""
     together = True
     """Whether several events may be identified before the first is offered."""
-    outcomes = (0, 0, 0)
-    """How many accepted events are held back, have become late, were refused: none ever."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
@@ -93,14 +92,14 @@ class LogRelease:
         return []
 
     def retake(self, event: Event) -> list[Verdict] | None:
-        """Return None for an event seen before: no queue refuses one."""
+        """Return None for a duplicate: no queue refuses an event."""
         return None
 
     def restore_clocks(self, event: Event | None = None, *, saved: bool = False) -> None:
         """Do nothing: clocks are restored when all events are known."""
 
     def control(self, control: Control) -> list[Verdict]:
-        """Take a control event: nothing waits for a node."""
+        """Ignore a control event: nothing waits for a node."""
         return []
 
     def advance(self, watermark_us: int) -> list[Verdict]:
@@ -109,27 +108,30 @@ class LogRelease:
         return []
 
     def end(self) -> list[Verdict]:
-        """Take the end of the log; `remaining` judges it."""
+        """Return no verdict at the end of the log; `remaining` judges it."""
         return []
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return the events that wait for another: none."""
         return []
 
-    def missing(self) -> dict[str, int]:
-        """Return how many events were lost, and how many counters lack below the highest."""
-        return {"gaps": self._gaps, "holes": self._admission.intake.holes(self._highest())}
+    def tally(self, counted: Tally) -> Tally:
+        """Return the outcomes of the records: what is accepted stays so."""
+        return counted
 
-    def rare(self) -> dict[str, int]:
-        """Return counts that the summary has where they are not zero."""
-        membership = self._admission.membership
-        in_doubt = 0 if membership is None else membership.incarnations.doubtful
-        return {"impossible": self._impossible, "doubtful": self._doubtful + in_doubt}
+    def counts(self) -> dict[str, int]:
+        """Return how many dots are lost or missing, and the counts that are rare."""
+        admission = self._admission
+        gaps, holes = self._gaps, admission.intake.holes(self._highest())
+        in_doubt = 0 if admission.membership is None else admission.membership.incarnations.doubtful
+        doubtful = self._doubtful + in_doubt
+        rare = admission.rare(impossible=self._impossible, doubtful=doubtful)
+        return {"gaps": gaps, "holes": holes, **rare}
 
     # --- once it is read ---
 
     def remaining(self) -> Iterator[Verdict]:
-        """Judge the execution; yield each verdict as it is found."""
+        """Judge the execution; yield each verdict as soon as it is made."""
         self._restore()
         yield from self._lost()
         arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
@@ -218,7 +220,7 @@ class LogRelease:
         if membership is None:
             left = restarted({event.node for event in self._events})
         else:
-            left = membership.retired
+            left = membership.departed
         count = len(self._events)
         events, self._doubtful = restored_with_doubts(
             [*self._events, *self._late], left, limits=self._limits

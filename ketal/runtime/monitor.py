@@ -71,7 +71,7 @@ class Monitor:
         )
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> list[Verdict]:
-        """Take one event; return the verdicts it brought about.
+        """Process one event; return its verdicts.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Monitor:
         return self._handled(verdicts) if verdicts else verdicts
 
     def feed_many(self, events: Iterable[Event | Control | Rejected]) -> list[Verdict]:
-        """Take events in turn; return the verdicts of all."""
+        """Process events in turn; return the verdicts of all."""
         out: list[Verdict] = []
         if isinstance(events, list | tuple) and not self._handlers:
             for begin in range(0, len(events), BATCH_EVENTS):
@@ -96,7 +96,7 @@ class Monitor:
         return out
 
     def advance_time(self, watermark: Any) -> list[Verdict]:
-        """Take a watermark: no event with an earlier time is expected; return what that ends.
+        """Process a watermark: no earlier event is expected; return the verdicts of what it ends.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Monitor:
         return self._handled(self._execution.advance_time(watermark))
 
     def leave(self, node: str) -> list[Verdict]:
-        """Take the leave of a node, so that nothing waits for it; return what that releases."""
+        """Process the leave of a node; return the verdicts of what that releases."""
         return self.feed(Control("leave", node=node))
 
     def close(self) -> list[Verdict]:
@@ -133,7 +133,7 @@ class Monitor:
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that waits, with one dot it waits for; None: it waits its turn."""
-        return self._execution.held_back()
+        return self._execution.release.held_back()
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -234,7 +234,7 @@ class PatternQueue:
             run.miss_event(event)
 
     def _was_withheld(self, event: Event) -> bool:
-        """Return whether an event that comes out was offered before, or is not to be."""
+        """Return whether a released event was offered before, or is not to be."""
         if event.dot not in self.withheld:
             return False
         self.withheld.remove(event.dot)
@@ -426,7 +426,7 @@ class RestoringQueue(PatternQueue):
         return out
 
     def _is_offered(self, event: Event, *, changed: bool) -> bool:
-        """Return whether an event that comes out is to be offered; count what was, too low."""
+        """Return whether a released event is to be offered; count one offered with a low clock."""
         if not self._was_withheld(event):
             return True
         if changed and event.dot not in self._losses:  # else it was late, and never offered

@@ -171,7 +171,7 @@ class Queues:
         return out
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Take a watermark: no event with an earlier time will come; end windows by it."""
+        """Advance to a watermark: no earlier event is expected; end windows by it."""
         self.watermark_us = watermark_us
         out: list[Verdict] = []
         for missing in self.missing:
@@ -192,7 +192,7 @@ class Queues:
         return self._each(lambda queue: queue.leave(node))
 
     def view(self, members: Iterable[str]) -> list[Verdict]:
-        """Take a membership view: all other nodes are gone."""
+        """Apply a membership view: all other nodes have left."""
         named = tuple(members)
         return self._each(lambda queue: queue.view(named))
 

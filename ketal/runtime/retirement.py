@@ -1,14 +1,14 @@
-"""Retiring patterns: those that changed under a stream finish what they had under way.
+"""Retirement: patterns that changed under a stream finish the runs that they have.
 
-From a change on, what is new goes to a second release beside that of the program, over the
-same admission (`StreamRelease.retiring`). Its runs are those of the patterns that changed or are
-gone. They report what stands on at least one event from before the change, and the new patterns
-what stands on none, so each occurrence is reported by one program. What is to be said of the
-execution (late, lost, rejected) the release of the new program says.
+From a change on, a new event is offered to a second release as well, over the same admission
+(`StreamRelease.retiring`). Its runs are those of the patterns that changed or are gone. They
+report the matches and time-outs with at least one event from before the change, and the new
+patterns those with none, so each occurrence is reported by one program. The verdicts of the
+execution (late, lost, rejected) are the new program's.
 
-A window ends every run of a retiring pattern, so that after a while no run holds an event from
-before the change: then the runs are dropped. That is found by looking at them, not by the clock
-alone.
+A window ends every run of a retiring pattern, so after a while no run and no queue holds an event
+from before the change, and the runs are dropped. Whether one does is looked up, since the
+watermark alone does not show it.
 
 The one rule: an event is before the change or after it, of each pattern, and never both.
 """
@@ -28,7 +28,7 @@ from ketal.model.values import base_node
 from ketal.model.verdicts import Late, Match, Overflow, PatternVerdict, TimedOut, Verdict
 from ketal.operators.topology.domains import nodes_of
 from ketal.program import Program
-from ketal.runtime.identification import Admission, reads_clocks
+from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.pattern_queues import came_late
 from ketal.runtime.release import Queues
 from ketal.runtime.stream_release import StreamRelease
@@ -43,7 +43,7 @@ class Before:
     seen : mapping of str to (int, set of int)
         Of each node the counter up to which all was seen, and those seen beyond.
     pending : set of Dot
-        Those among them that the new pattern may yet be offered.
+        Those among them that the new pattern may still be offered.
     """
 
     seen: Mapping[str, tuple[int, frozenset[int]]]
@@ -53,7 +53,7 @@ class Before:
     def of(
         cls, seen: Mapping[str, tuple[int, Iterable[int]]], pending: Iterable[Dot] = ()
     ) -> Before:
-        """Return what `Intake.seen` says was seen, without what is pending."""
+        """Return the dots that `Intake.seen` returned, without those that are pending."""
         own = {node: (upto, frozenset(beyond)) for node, (upto, beyond) in seen.items()}
         return cls(own, frozenset(pending))
 
@@ -70,20 +70,20 @@ class Before:
 
     @classmethod
     def load(cls, value: Any) -> Before:
-        """Return what `save` gave."""
+        """Return the value that `save` returned as plain data."""
         seen, pending = value
         return cls.of(seen, (Dot(*dot) for dot in pending))
 
 
 class RetiringRelease(StreamRelease):
-    """The release of retiring patterns: of their verdicts it returns those that are theirs.
+    """The release of retiring patterns: it returns the verdicts that are theirs to report.
 
     Parameters
     ----------
     program : Program
         The patterns that changed or are gone, as they were; each has a time window.
     admission : Admission
-        That of the execution: what is new is identified once.
+        That of the execution: an event is identified once.
     limits : Limits or None
         Other limits than those the program was compiled with.
     name : str
@@ -92,7 +92,7 @@ class RetiringRelease(StreamRelease):
     Attributes
     ----------
     before : dict of str to Before
-        Of each pattern, what is before the change.
+        Of each pattern, the dots from before the change.
     reported : dict of str to Counter of str
         How many verdicts of each kind each pattern has reported since.
     """
@@ -116,7 +116,7 @@ class RetiringRelease(StreamRelease):
         self._until_us: int | None = None
 
     def begin(self, queues: Queues) -> None:
-        """Take what was seen as before the change, but for what is pending.
+        """Begin the change: what was seen is before it, but for what is pending.
 
         Parameters
         ----------
@@ -129,13 +129,13 @@ class RetiringRelease(StreamRelease):
     # --- as a release ---
 
     def has_place(self, event: Event) -> bool:
-        """Return whether the node of an event is in the topology of some pattern."""
+        """Return whether some pattern's topology has the node of an event, or is open."""
         return len(self._refusing(event)) < len(self.runs)
 
     def take_identified(
         self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Hand a new event to the patterns and the queues, whose time may be another's."""
+        """Pass a new event to the runs and the queues; whether it is late is decided again here."""
         refusing = self._refusing(event)
         if len(refusing) == len(self.runs):
             return []
@@ -146,33 +146,33 @@ class RetiringRelease(StreamRelease):
         return self._reports(super().take_identified(event, known, late, refusing))
 
     def retake(self, event: Event) -> list[Verdict] | None:
-        """Take an event that came again; None if no queue had refused it for want of room."""
+        """Process a duplicate: push it to the queues that had no room for the event."""
         return self._reports(super().retake(event) or [])
 
     def control(self, control: Control) -> list[Verdict]:
-        """Take who joins, leaves or is there, under the names of the incarnations."""
+        """Apply a `join`, `leave` or `view`, which has the names of the incarnations."""
         out = self._reports(super().control(control))
         self.drop_if_over(self.queues.watermark_us)
         return out
 
     def leave(self, node: str) -> list[Verdict]:
-        """Take that a node has left."""
+        """Wait no longer for a node that an event shows to have left."""
         return self._reports(super().leave(node))
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Take a watermark that is higher than the last."""
+        """Advance the queues and the windows to a watermark that is higher than the last."""
         out = self._reports(super().advance(watermark_us))
         self.drop_if_over(watermark_us)
         return out
 
     def end(self) -> list[Verdict]:
-        """End every queue, window and run: all is over."""
+        """End every queue, window and run; drop the runs."""
         out = self._reports(super().end())
         self._drop()
         return out
 
     def _refusing(self, event: Event) -> list[PatternRun]:
-        """Return the runs in whose topology the node of an event has no place."""
+        """Return the runs whose closed topology lacks the node of an event."""
         node = base_node(event.node)
         return [run for run, nodes in self._closed if node not in nodes]
 
@@ -204,48 +204,47 @@ class RetiringRelease(StreamRelease):
 
     @property
     def over(self) -> bool:
-        """Whether the patterns have reported all that they had to."""
+        """Whether the patterns have nothing left to report, so that their runs are dropped."""
         return not self.runs
 
     def drop_if_over(self, watermark_us: int | None) -> None:
-        """Drop the runs once nothing of theirs stands on an event from before the change.
+        """Drop the runs once neither they nor their queues hold an event from before the change.
 
-        There is no need to look as long as some window of what was found the last time
-        is open.
+        The events are looked up again when the windows of those found last are over.
 
         Parameters
         ----------
         watermark_us : int or None
-            The last watermark; None to look in any case, if this is the first time.
+            The last watermark; None where there is none.
         """
         if self._until_us is not None and (watermark_us is None or watermark_us < self._until_us):
             return
-        found = [
+        holding = [
             (event, self._windows_us[name])
             for name, before in self.before.items()
-            for event in self._standing(name)
+            for event in self._held_events(name)
             if event.dot in before
         ]
-        if not found:
+        if not holding:
             self._drop()
             return
-        ends_us = [e.time_us + window_us for e, window_us in found if e.time_us is not None]
+        ends_us = [e.time_us + window_us for e, window_us in holding if e.time_us is not None]
         if watermark_us is not None:
-            # Held back for want of a dot: looked at again after a while.
+            # Held back until a dot arrives: looked up again after the longest window.
             ends_us.append(watermark_us + max(self._windows_us.values()))
         self._until_us = max(ends_us, default=0)
 
-    def _standing(self, name: str) -> Iterator[Event]:
-        """Yield the events, seen so far, that a verdict of a pattern to come may stand on."""
+    def _held_events(self, name: str) -> Iterator[Event]:
+        """Yield the events that the runs and the queue of a pattern hold."""
         for run in self.runs:
             if run.compiled.name == name:
-                yield from _standing(run)
+                yield from _held_events(run)
         queue = self.queues.of(name)
         if queue is not None:
             yield from (event for event, _ in queue.held_back())
 
     def _drop(self) -> None:
-        """Drop the runs and their queues; what was reported stays."""
+        """Drop the runs and their queues; the counts of what was reported stay."""
         super().__init__((), self._admission, *self._own)
         self._closed = []
         if self._alone_reads_clocks:
@@ -254,19 +253,19 @@ class RetiringRelease(StreamRelease):
     # --- state ---
 
     def load(self, reported: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-        """Put in what was reported, and what `Before.save` gave of each pattern."""
+        """Load the counts of what was reported, and what `Before.save` returned of each pattern."""
         self.before = {name: Before.load(row) for name, row in before.items()}
         self.reported = {name: Counter(counts) for name, counts in reported.items()}
 
 
 def pending(queues: Queues, name: str) -> set[Dot]:
-    """Return what was seen and a pattern may yet be offered: its queue holds or awaits it."""
+    """Return the dots that were seen and may still be offered to a pattern, by its queue."""
     queue = queues.of(name)
     return set() if queue is None else queue.pending()
 
 
-def _standing(run: PatternRun) -> Iterator[Event]:
-    """Yield the events that a run was offered and that a verdict to come may stand on."""
+def _held_events(run: PatternRun) -> Iterator[Event]:
+    """Yield the events that a run holds for later verdicts."""
     for scope in run.scopes.values():
         if not isinstance(scope.run, CheckRun):
             yield from (seen.event for seen in scope.run.events())

@@ -5,12 +5,13 @@ CausalOrder without `not`), is offered each event at once; the others what a hol
 queue releases (`ketal.runtime.release`). Once a node has left or started again, clocks are
 restored before any pattern sees them (`docs/membership.md`).
 
-The one rule: a run is offered an event of its topology once, or is told that it missed it.
+The one rule: an event of a run's topology is offered to it once, or recorded as missed by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
@@ -19,7 +20,8 @@ from ketal.errors import NotAvailableError
 from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Late, Verdict
-from ketal.runtime.identification import Admission
+from ketal.runtime.admission.deduplication import Tally
+from ketal.runtime.admission.identification import Admission
 from ketal.runtime.release import Queues
 
 
@@ -47,7 +49,7 @@ class StreamRelease:
     runs : sequence of PatternRun
         The patterns.
     admission : Admission
-        Knows what was seen and who is a member.
+        The dots that were seen, and the membership.
     limits : Limits
         Those of the queues.
     name : str
@@ -64,7 +66,7 @@ class StreamRelease:
         offered the same, before the runs of this one.
     offer : callable
         Offers events to the runs that wait for nothing; returns the number of each event that
-        brought something about, and its verdicts.
+        has verdicts, and these.
 
     Raises
     ------
@@ -107,32 +109,32 @@ class StreamRelease:
         return not (self.queues or self._admission.reads_clocks or self.retiring)
 
     def _free(self) -> list[PatternRun]:
-        """Return the patterns under CausalOrder that need no order."""
+        """Return the runs under CausalOrder that need no order."""
         return [run for run in self._direct if run.compiled.causal]
 
     # --- events ---
 
     def _offer_each(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
-        """Offer events to several runs; return what came of each event, in their order."""
-        found: dict[int, list[Verdict]] = {}
+        """Offer events to several runs; return what `offer` returns."""
+        by_number: dict[int, list[Verdict]] = {}
         for run in self._direct:
             for number, verdicts in run.process(events):
-                found.setdefault(number, []).extend(verdicts)
-        return sorted(found.items())
+                by_number.setdefault(number, []).extend(verdicts)
+        return sorted(by_number.items())
 
     def take(
         self, event: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Hand a new event to the patterns and the queues.
+        """Pass a new event to the runs and the queues.
 
         Parameters
         ----------
         event : Event
             As it arrived.
         late : Late or None
-            The verdict that its time has passed: no pattern is offered it.
+            Its verdict if it is late: no run is offered it then.
         refusing : sequence of PatternRun
-            Patterns in whose topology its node has no place.
+            The runs whose closed topology lacks its node.
         """
         out: list[Verdict] = []
         admission = self._admission
@@ -152,7 +154,7 @@ class StreamRelease:
     def take_identified(
         self, event: Event, known: Event, late: Late | None, refusing: Sequence[PatternRun]
     ) -> list[Verdict]:
-        """Hand a new event to the patterns and the queues, as `take` does.
+        """Pass a new event to the runs and the queues, as `take` does, its clock restored.
 
         Parameters
         ----------
@@ -180,8 +182,8 @@ class StreamRelease:
         return out
 
     def retake(self, event: Event) -> list[Verdict] | None:
-        """Take an event that came again; None if no queue had refused it for want of room."""
-        # Those who took it the first time are not offered it again.
+        """Process a duplicate; return None if every queue had room for the event."""
+        # Patterns that were offered it the first time are not offered it again.
         out = self.queues.push_again(event)
         if self.retiring is not None:
             own = self.retiring.retake(event)
@@ -194,7 +196,7 @@ class StreamRelease:
         Parameters
         ----------
         event : Event, optional
-            One that is not yet offered.
+            One that was admitted and is not offered yet.
         saved : bool
             Whether a saved state says what the queues have seen.
         """
@@ -210,10 +212,10 @@ class StreamRelease:
             seen = None if saved else self._admission.intake.seen(event)
             self.queues.restore_clocks(membership.restorer, free, seen)
 
-    # --- what else happens ---
+    # --- membership and time ---
 
     def control(self, control: Control) -> list[Verdict]:
-        """Take who joins, leaves or is there, under the names of the incarnations."""
+        """Apply a `join`, `leave` or `view`, which has the names of the incarnations."""
         out: list[Verdict] = [] if self.retiring is None else self.retiring.control(control)
         if control.kind == "view":
             return out + self.queues.view(control.members)
@@ -223,12 +225,12 @@ class StreamRelease:
         return out + self.queues.leave(control.node)
 
     def leave(self, node: str) -> list[Verdict]:
-        """Take that a node has left, as an event shows."""
+        """Wait no longer for a node that an event shows to have left."""
         out: list[Verdict] = [] if self.retiring is None else self.retiring.leave(node)
         return out + self.queues.leave(node)
 
     def advance(self, watermark_us: int) -> list[Verdict]:
-        """Take a watermark that is higher than the last."""
+        """Advance the queues and the windows to a watermark that is higher than the last."""
         out: list[Verdict] = [] if self.retiring is None else self.retiring.advance(watermark_us)
         out += self.queues.advance(watermark_us)
         for run in self._direct:
@@ -244,26 +246,29 @@ class StreamRelease:
         return out
 
     def remaining(self) -> Iterator[Verdict]:
-        """Yield what is left to judge after the end: nothing."""
+        """Yield the verdicts that are left after the end: none."""
         return iter(())
 
-    # --- what can be asked ---
+    # --- its counts ---
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
         """Return each event that waits, with one dot it waits for; None: it waits its turn."""
         return self.queues.held_back()
 
-    @property
-    def outcomes(self) -> tuple[int, int, int]:
-        """How many accepted events are held back, have become late, were refused."""
-        reports = self.queues.reports
-        return self.queues.waiting, reports.late, reports.refused
+    def tally(self, counted: Tally) -> Tally:
+        """Return the outcomes of records, of which the queues changed those of accepted ones."""
+        waiting, reports = self.queues.waiting, self.queues.reports
+        return replace(
+            counted,
+            accepted=counted.accepted - waiting - reports.late - reports.refused,
+            late=counted.late + reports.late,
+            held_back=waiting,
+            overflow=counted.overflow + reports.refused,
+        )
 
-    def missing(self) -> dict[str, int]:
-        """Return how many events were lost, and how many counters lack below the highest."""
-        return {"gaps": self.queues.reports.gaps, "holes": self._admission.intake.holes()}
-
-    def rare(self) -> dict[str, int]:
-        """Return counts that the summary has where they are not zero."""
+    def counts(self) -> dict[str, int]:
+        """Return how many dots are lost or missing, and the counts that are rare."""
         membership = self._admission.membership
-        return {"doubtful": 0 if membership is None else membership.in_doubt}
+        doubtful = 0 if membership is None else membership.in_doubt
+        gaps, holes = self.queues.reports.gaps, self._admission.intake.holes()
+        return {"gaps": gaps, "holes": holes, **self._admission.rare(doubtful=doubtful)}

@@ -48,9 +48,9 @@ class Restorer:
     ----------
     memory : ClockMemory
         The clocks of the last events, and the closures of those released.
-    retired : set of str
-        The nodes that left; shared, and added to by `retire` only. A node counts as
-        retired, too, once another node drops its entry: between two events of one
+    departed : set of str
+        The nodes that left; shared, and added to by `mark_departed` only. A node counts as
+        departed, too, once another node drops its entry: between two events of one
         node, neighbours by counter, an entry disappears for no other reason, and the
         `leave` may arrive later than the clocks that lack the entry.
     entries_max : int
@@ -68,9 +68,9 @@ class Restorer:
         The same, because a limit (`clocks_max`, `entries_max`) was reached.
     """
 
-    def __init__(self, memory: ClockMemory, retired: set[str], entries_max: int) -> None:
+    def __init__(self, memory: ClockMemory, departed: set[str], entries_max: int) -> None:
         self.memory = memory
-        self.retired = retired
+        self.departed = departed
         self.entries_max = entries_max
         self.raised = 0
         self.doubtful = 0
@@ -111,15 +111,15 @@ class Restorer:
         self._last, self._released, self._doubted = dict(last), dict(released), dict(doubted)
         self._low, self._incomplete = dict(low), incomplete
 
-    def retire(self, names: Iterable[str]) -> None:
+    def mark_departed(self, names: Iterable[str]) -> None:
         """Restore the entries of nodes that left, from now on.
 
         What was released before with an entry that is too low is doubtful, and so is what
         was released before all of its past had arrived.
         """
-        fresh = set(names) - self.retired
+        fresh = set(names) - self.departed
         if fresh:
-            self.retired |= fresh
+            self.departed |= fresh
             self.doubtful += sum(self._low.pop(name, 0) for name in fresh) + self._incomplete
             self._incomplete = 0
 
@@ -176,7 +176,7 @@ class Restorer:
             As it arrived; default with its clock restored.
         """
         clock, last = event.clock, self._last
-        others = [n for n in self.retired if n != event.node]
+        others = [n for n in self.departed if n != event.node]
         if any(clock.get(n, 0) < last.get(n, 0) for n in others):
             return True
         shrunk = clock if arrived is None else arrived.clock
@@ -199,15 +199,15 @@ class Restorer:
         return missing
 
     def read(self, event: Event, closure: Clock) -> Event:
-        """Return the event with the entries of retired nodes taken from its closure."""
+        """Return the event with the entries of departed nodes taken from its closure."""
         clock = event.clock
         if closure is clock:
             return event
-        retired = self.retired
-        if not any(closure.get(n, 0) > clock.get(n, 0) for n in retired):
+        departed = self.departed
+        if not any(closure.get(n, 0) > clock.get(n, 0) for n in departed):
             return event
         # In the order of the closure: that of a set depends on hashes.
-        higher = {n: c for n, c in closure.items() if n in retired and c > clock.get(n, 0)}
+        higher = {n: c for n, c in closure.items() if n in departed and c > clock.get(n, 0)}
         return msgspec.structs.replace(event, clock={**clock, **higher})
 
     def _closure(self, node: str, counter: int, clock: Clock) -> tuple[Clock, list[Dot], bool]:
@@ -227,10 +227,10 @@ class Restorer:
             closure = self._joined(closure, before, node)
             growing = closed is not None and not memory.is_final(node, at)
             if not arrived.keys() <= clock.keys():
-                self.retire(arrived.keys() - clock.keys())
+                self.mark_departed(arrived.keys() - clock.keys())
         above = memory.above(node, counter)
         if above is not None and not clock.keys() <= above.keys():
-            self.retire(clock.keys() - above.keys())
+            self.mark_departed(clock.keys() - above.keys())
         if counter > 1 and (below is None or at < counter - 1):
             missing.append(Dot(node, counter - 1))
         # The predecessor's past is in its closure, so only entries that rose are looked up.
@@ -389,7 +389,7 @@ def restored_with_doubts(
         Distinct events, in any order.
     left : collection of str
         Every node that some `ketal.leave`, `ketal.view` or later incarnation of the log
-        shows to have left: `Membership.retired`, after the log was read.
+        shows to have left: `MembershipStage.departed`, after the log was read.
     limits : Limits
         `clock_entries_max` bounds a restored clock.
 
@@ -402,10 +402,10 @@ def restored_with_doubts(
         How many of the clocks may still be too low.
     """
     events = list(events)
-    retired = {*left, *dropped(events)}
-    if not retired:
+    departed = {*left, *dropped(events)}
+    if not departed:
         return events, 0
-    restorer = Restorer(ClockMemory(len(events) + 1), retired, limits.clock_entries_max)
+    restorer = Restorer(ClockMemory(len(events) + 1), departed, limits.clock_entries_max)
     for event in present_order(events):
         restorer.restore(event)
     return [restorer.remembered(event) for event in events], restorer.in_doubt
@@ -414,12 +414,12 @@ def restored_with_doubts(
 def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> list[Event]:
     """Return the events that `restored_with_doubts` does: raise clocks until none is too low."""
     events = list(events)
-    retired = set(left)
+    departed = set(left)
     closures = {e.dot: dict(e.clock) for e in events}
     for event in events:
         before = [f for f in events if f.node == event.node and f.counter < event.counter]
         if before:
-            retired |= max(before, key=lambda f: f.counter).clock.keys() - event.clock.keys()
+            departed |= max(before, key=lambda f: f.counter).clock.keys() - event.clock.keys()
     changed = True
     while changed:
         changed = False
@@ -435,7 +435,7 @@ def obvious_restored(events: Iterable[Event], left: Collection[str] = ()) -> lis
         msgspec.structs.replace(
             e,
             clock=e.clock
-            | {n: c for n, c in closures[e.dot].items() if n in retired and n != e.node},
+            | {n: c for n, c in closures[e.dot].items() if n in departed and n != e.node},
         )
         for e in events
     ]

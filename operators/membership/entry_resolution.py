@@ -30,7 +30,7 @@ class EntryResolver:
         The incarnations of each node.
     memory : ClockMemory
         The clocks of the events that have arrived, under the names of their incarnations.
-    retired : set of str
+    departed : set of str
         The nodes that left: their entries may be missing in later clocks.
 
     Attributes
@@ -40,10 +40,10 @@ class EntryResolver:
         resolved to another incarnation.
     """
 
-    def __init__(self, table: IncarnationTable, memory: ClockMemory, retired: set[str]) -> None:
+    def __init__(self, table: IncarnationTable, memory: ClockMemory, departed: set[str]) -> None:
         self.table = table
         self.memory = memory
-        self.retired = retired
+        self.departed = departed
         self.doubtful = 0
         # Of each incarnation the highest counter that another node's entry was resolved to, and
         # the events of a latest one that had not arrived when an entry was resolved to an earlier.
@@ -106,11 +106,11 @@ class EntryResolver:
         )
 
     def _within(self, smaller: Clock, larger: Clock) -> bool:
-        """Return whether one clock is at most another, entries of retired nodes aside."""
+        """Return whether one clock is at most another, entries of departed nodes aside."""
         return all(
             larger.get(name, 0) >= counter
             for name, counter in smaller.items()
-            if name in larger or (name not in self.retired and name not in self.table.bases)
+            if name in larger or (name not in self.departed and name not in self.table.bases)
         )
 
     def _incarnation(self, base: str, event: Event, own: str) -> str:

@@ -36,7 +36,7 @@ class Incarnations:
     ----------
     memory : ClockMemory
         The clocks of the events that have arrived, under the names of their incarnations.
-    retired : set of str
+    departed : set of str
         The nodes that left: their entries may be missing in later clocks.
     incarnations_max : int
         How many incarnations of restarted nodes there may be.
@@ -61,10 +61,10 @@ class Incarnations:
     """
 
     def __init__(
-        self, memory: ClockMemory, retired: set[str], *, incarnations_max: int = 10_000
+        self, memory: ClockMemory, departed: set[str], *, incarnations_max: int = 10_000
     ) -> None:
         self.table = IncarnationTable(incarnations_max)
-        self._resolver = EntryResolver(self.table, memory, retired)
+        self._resolver = EntryResolver(self.table, memory, departed)
         self._firsts: dict[str, bytes] = {}
         self.names = self.table.names
         self.base = self.table.base

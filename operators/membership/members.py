@@ -22,30 +22,8 @@ from typing import Any, NamedTuple
 from ketal.model.event import Control, Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.operators.membership.clock_memory import ClockMemory
-from ketal.operators.membership.clock_restoration import (
-    Restorer,
-    dropped,
-    obvious_restored,
-    present_order,
-    restored_with_doubts,
-)
-from ketal.operators.membership.incarnation_names import name_of
-from ketal.operators.membership.incarnations import ATTRIBUTE, Incarnations, Status
-
-__all__ = [
-    "ATTRIBUTE",
-    "Change",
-    "ClockMemory",
-    "Incarnations",
-    "MembershipStage",
-    "Restorer",
-    "Status",
-    "dropped",
-    "name_of",
-    "obvious_restored",
-    "present_order",
-    "restored_with_doubts",
-]
+from ketal.operators.membership.clock_restoration import Restorer
+from ketal.operators.membership.incarnations import Incarnations
 
 
 class Change(NamedTuple):
@@ -73,10 +51,10 @@ class MembershipStage:
 
     def __init__(self, limits: Limits = DEFAULT, *, clocks_max: int | None = None) -> None:
         self.limits = limits
-        self.retired: set[str] = set()
+        self.departed: set[str] = set()
         self.memory = ClockMemory(clocks_max or limits.dots_max)
-        self.incarnations = Incarnations(self.memory, self.retired)
-        self.restorer = Restorer(self.memory, self.retired, limits.clock_entries_max)
+        self.incarnations = Incarnations(self.memory, self.departed)
+        self.restorer = Restorer(self.memory, self.departed, limits.clock_entries_max)
         self.rename = self.incarnations.rename
         self.so_far = self.restorer.so_far
         self.restore = self.restorer.restore
@@ -138,13 +116,13 @@ class MembershipStage:
         if node in names[:-1]:
             # A late event of an earlier incarnation, which is over.
             self._left.add(node)
-            self.restorer.retire((node,))
+            self.restorer.mark_departed((node,))
             return Change((), (node,))
         if node not in names:
             names = [node]
         over = [name for name in names[:-1] if name not in self._left]
         # Entries of both incarnations may be missing where a clock has room for one.
-        self.restorer.retire(names if len(names) > 1 else ())
+        self.restorer.mark_departed(names if len(names) > 1 else ())
         self._left.update(over)
         left = tuple(sorted(self._live.intersection(over)))
         self._live.difference_update(over)
@@ -174,7 +152,7 @@ class MembershipStage:
         """Remove a node, in whichever incarnation it is live."""
         names = self.incarnations.names(node)
         left = sorted(self._live.intersection(names))
-        self.restorer.retire(names)
+        self.restorer.mark_departed(names)
         self._left.update(names)
         self._live.difference_update(left)
         return Change((), tuple(left))
@@ -200,7 +178,7 @@ class MembershipStage:
         return {
             "live": sorted(self._live),
             "gone": sorted(self._left),
-            "retired": sorted(self.retired),
+            "retired": sorted(self.departed),
             "evicted": dict(self.memory.evicted),
             "incarnations": self.incarnations.state(),
             "restored": self.restorer.state(),
@@ -217,7 +195,7 @@ class MembershipStage:
         self = cls(limits)
         self._live = set(state["live"])
         self._left = set(state["gone"])
-        self.retired.update(state["retired"])
+        self.departed.update(state["retired"])
         for rows in clocks:
             self.memory.load(rows)
         self.memory.load_evicted(state["evicted"])

@@ -106,7 +106,7 @@ class Frontier(ReleasePolicy):
         return True
 
     def _date_untimed(self) -> None:
-        """Give the events that came before any time was known the first one."""
+        """Give the first time that is known to the events that arrived before it."""
         first = self.time.first
         if self._timed or first is None:
             return
@@ -144,7 +144,7 @@ class Frontier(ReleasePolicy):
         return self._taken(self._due_now.pop())
 
     def _find_due(self) -> None:
-        """Take what is due off the heap, in canonical order; at the end that is all."""
+        """Pop the events that are due from the heap, in canonical order; at the end all are due."""
         watermark_us = self.watermark_us
         due_now = []
         if self.ended:

@@ -123,14 +123,14 @@ class HoldBackQueue:
         return step
 
     def advance(self, watermark_us: int) -> ReleaseStep:
-        """Take a watermark: no event with an earlier time will come."""
+        """Advance to a watermark: no earlier event is expected."""
         self._time.advance(watermark_us)
         step = ReleaseStep()
         self._expire(step)
         return step
 
     def join(self, node: str) -> ReleaseStep:
-        """Mark a node as live, whether an event of it came or not."""
+        """Mark a node as live, whether an event of it has arrived or not."""
         self._live.departed.pop(node, None)
         self._limits.activate(node)
         return ReleaseStep()
@@ -140,7 +140,7 @@ class HoldBackQueue:
         return self._leave_all([node])
 
     def view(self, members: Iterable[str]) -> ReleaseStep:
-        """Take a membership view: all other nodes are gone."""
+        """Apply a membership view: all other nodes have left."""
         present = dict.fromkeys(members)
         for node in present:
             self.join(node)
@@ -155,7 +155,7 @@ class HoldBackQueue:
         return step
 
     def end(self) -> ReleaseStep:
-        """End the stream: no node is waited for, every gap is over, what still comes is late."""
+        """End the stream: no node is waited for, every gap is over, what arrives later is late."""
         self._policy.ended = True
         step = ReleaseStep()
         while self.options.gap_us is not None and (rows := self._limits.since.remove_all()):

@@ -79,7 +79,7 @@ class LiveNodes:
         return node if self._time.passed(active_us, self._idle_us) else None
 
     def restart(self, declared: Iterable[str], came: Collection[str]) -> None:
-        """Count idle time from now on; who was declared, is no longer, and never came is gone."""
+        """Count idle time from now on; keep the nodes that are declared or had an event."""
         declared = dict.fromkeys(declared)
         nodes = [node for node in {**self._live, **declared} if node not in self.departed]
         self._live.clear()

@@ -109,11 +109,11 @@ class Arrivals(Protocol):
 
     @property
     def upto(self) -> Mapping[str, int]:
-        """Up to which counter all came."""
+        """The counter up to which all arrived."""
 
     @property
     def beyond(self) -> Mapping[str, Counters]:
-        """What came beyond."""
+        """The counters that arrived beyond."""
 
 
 class MissingDots:
@@ -164,7 +164,7 @@ class MissingDots:
         return step
 
     def begin(self, watermark_us: int | None) -> None:
-        """Begin in the middle of an execution: holes below what has come are missing from now."""
+        """Begin in the middle of an execution: the holes at this time are missing from now on."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
         for node, beyond in sorted(self._arrived.beyond.items()):
@@ -192,7 +192,7 @@ class MissingDots:
         return self._leave([node])
 
     def view(self, members: Iterable[str]) -> ReleaseStep:
-        """Take a membership view: all other nodes are gone."""
+        """Apply a membership view: all other nodes have left."""
         present = set(members)
         for node in present:
             self.join(node)
@@ -218,7 +218,7 @@ class MissingDots:
     # --- holes ---
 
     def _lacks(self, node: str, upto: int) -> bool:
-        """Return whether some dot up to a counter has not come and is not declared lost."""
+        """Return whether some dot up to a counter has not arrived and is not declared lost."""
         return any(True for _ in self._holes(node, self._declared.get(node, 0), upto))
 
     def _holes(self, node: str, above: int, upto: int) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The options of `order CausalOrder(...)`, and which of them make sense together.
+"""The options of `order CausalOrder(...)`, and which of them exclude each other.
 
 `docs/ordering.md` says what each policy and option means.
 
@@ -17,30 +17,20 @@ Policy: TypeAlias = Literal["eager", "total", "frontier"]
 """When an event is released."""
 
 
-def nonsense(order: syntax.Order) -> tuple[str, str] | None:
-    """Return why the options of an order make no sense together, and a hint; None if they do."""
-    options = {
-        "total": order.total,
-        "nodes": order.nodes is not None,
-        "gap": order.gap is not None,
-        "idle": order.idle is not None,
-        "frontier": order.frontier is not None,
-        "overflow": order.overflow is not None,
-    }
-    given = [name for name, there in options.items() if there]
-    if order.kind == "arrival":
-        if given:
-            return f"`{given[0]}` is an option of CausalOrder", "write `order CausalOrder(...)`"
-        return None
+WITHOUT_FRONTIER = {
+    "total": "releases by time, not when every node was heard",
+    "nodes": "waits for time, not for nodes",
+    "gap": "waits for no dot, so none can be lost",
+    "idle": "waits for no node, so none can be idle",
+}
+"""The options that have no meaning with `frontier`, each with the reason."""
+
+
+def option_conflict(order: syntax.Order) -> tuple[str, str] | None:
+    """Return why an option has no meaning with `frontier`, and a hint; None if all have one."""
     if order.frontier is not None:
-        reasons = {
-            "total": "releases by time, not when every node was heard",
-            "nodes": "waits for time, not for nodes",
-            "gap": "waits for no dot, so none can be lost",
-            "idle": "waits for no node, so none can be idle",
-        }
-        for name, reason in reasons.items():
-            if options[name]:
+        for name, reason in WITHOUT_FRONTIER.items():
+            if name in order.given:
                 message = f"`frontier` {reason}: `{name}` has no meaning with it"
                 return message, f"leave out `{name}`, or `frontier`"
     return None
@@ -95,9 +85,9 @@ class ReleaseOptions:
         Raises
         ------
         ValueError
-            If the options make no sense together; `nonsense` says why.
+            If an option has no meaning with another (`option_conflict`).
         """
-        if (fault := nonsense(order)) is not None:
+        if (fault := option_conflict(order)) is not None:
             raise ValueError(fault[0])
         total = order.total and ordered
         return cls(

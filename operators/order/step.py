@@ -1,4 +1,4 @@
-"""What one call of a hold-back queue brought about, and the time of its stream.
+"""The result of one call of a hold-back queue, and the time of its stream.
 
 A step releases events, declares dots lost, finds events late or refuses them. A hole is
 a stretch of consecutive missing dots of one node. One of more than `lost_max` dots is
@@ -21,7 +21,7 @@ Key: TypeAlias = tuple[int, str, int]
 
 @dataclass(slots=True)
 class ReleaseStep:
-    """What one call brought about.
+    """The result of one call.
 
     Attributes
     ----------
@@ -124,14 +124,14 @@ class StreamTime:
         self.watermark_us: int | None = None  # the largest that was given
 
     def tick(self, time_us: int) -> None:
-        """Take a time into account."""
+        """Advance to a time, if it is later."""
         if self.now is None:
             self.first = self.now = time_us
         elif time_us > self.now:
             self.now = time_us
 
     def advance(self, watermark_us: int) -> None:
-        """Take a watermark into account."""
+        """Advance to a watermark."""
         self.tick(watermark_us)
         if self.watermark_us is None or watermark_us > self.watermark_us:
             self.watermark_us = watermark_us

@@ -1,9 +1,9 @@
-"""The folder of a broker: its lock, what it tells of the broker, its log.
+"""The folder of a broker: its lock, its state, its log.
 
     lock               held by the broker's process as long as it lives
     broker.json        its port; while it runs, its process and since when
-    server.properties  what it was told at its last start
-    broker.log         what it said since its last start
+    server.properties  its properties at its last start
+    broker.log         its log since its last start
     data/              the topics; they stay when it stops or is killed
 
 Whether a broker runs is asked of the kernel and not of a file: the one that starts it takes a lock
@@ -99,12 +99,12 @@ class BrokerFolder:
             os.close(descriptor)
 
     def state(self) -> Running | None:
-        """Return what broker.json says; None without one.
+        """Return the state in broker.json; None without one.
 
         Raises
         ------
         BrokerError
-            If it tells of no broker.
+            If it is damaged.
         """
         path = self.path / "broker.json"
         try:
@@ -195,14 +195,14 @@ class BrokerFolder:
         return found[1]
 
     def log_tail(self, lines: int = _TAIL_LINES) -> list[str]:
-        """Return the last lines of the log: of its errors if it has any, else of all it says."""
+        """Return the last lines of the log: of its errors if it has any, else of all."""
         try:
-            said = self.log.read_text(errors="replace").splitlines()
+            log = self.log.read_text(errors="replace").splitlines()
         except FileNotFoundError:
             return []
-        # A trace of fifty frames says less than the sentences above and between them.
-        said = [line for line in said if not line.lstrip().startswith(("at ", "... "))]
-        first = next((n for n, line in enumerate(said) if _WRONG.search(line)), None)
+        # The frames of a trace say less than the lines above and between them.
+        log = [line for line in log if not line.lstrip().startswith(("at ", "... "))]
+        first = next((n for n, line in enumerate(log) if _WRONG.search(line)), None)
         if first is not None:
-            said = [line for line in said[first:] if " INFO " not in line and line.strip()]
-        return said[-lines:]
+            log = [line for line in log[first:] if " INFO " not in line and line.strip()]
+        return log[-lines:]

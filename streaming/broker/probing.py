@@ -1,11 +1,10 @@
-"""Is a broker ready? Kafka's client library is asked.
+"""Probing: whether a broker serves, by Kafka's client library.
 
-A broker listens before it serves: its port accepts connections while it is still fenced off by the
-controller, and a client that came then would be told that there is no broker. A client of
-kafka-python is ready once a broker serves; the id of the cluster recognises another Kafka that sits
-on the same port.
+A broker listens before it serves: its port accepts connections while the controller still fences
+it, and a client finds no broker then. A client of kafka-python is ready once a broker serves; the
+cluster's id shows whether another Kafka listens on the same port.
 
-The one rule: what is not the whole answer of this cluster is no answer.
+The one rule: a broker serves only if the answer has this cluster's id.
 """
 
 from __future__ import annotations

@@ -40,11 +40,11 @@ _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=l
 
 
 class _PortTaken(BrokerError):
-    """Between the look and the start another program took a port."""
+    """Another program took a port after it was chosen."""
 
 
 def default_folder() -> Path:
-    """Return the folder of the broker that `ketal broker` starts when it is told none."""
+    """Return the default folder of `ketal broker`."""
     return state_folder() / "broker"
 
 
@@ -65,8 +65,8 @@ class Broker:
         More options for its Java.
     start_s, stop_s : float
         How long it may take to serve, and to end.
-    say : callable, optional
-        Is told in one sentence what takes long.
+    notify : callable, optional
+        Reports in one sentence what takes long.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Broker:
         jvm: Sequence[str] = (),
         start_s: float = START_S,
         stop_s: float = STOP_S,
-        say: Callable[[str], None] = lambda _: None,
+        notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         if port is not None and not 1 <= port <= 65_535:
             raise SettingError(f"port {port} is not from 1 to 65535")
@@ -88,7 +88,7 @@ class Broker:
         self._properties = dict(properties or {})
         self._jvm = (*_JVM, *jvm)
         self._start_s, self._stop_s = start_s, stop_s
-        self._say = say
+        self._notify = notify
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Broker:
@@ -113,7 +113,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client connects to; it stays the same when the broker is started again."""
+        """The address for clients; the same after a restart."""
         state = self._folder.state()
         if state is None or not state.port:
             raise BrokerError(f"{self.folder}: no broker was ever started here")
@@ -152,8 +152,8 @@ class Broker:
         self._folder.refuse_running()
         java = find_java()
         for reason in java.passed_over:
-            self._say(f"passed over: {reason}")
-        jars = jars_of(KAFKA, java, say=self._say)
+            self._notify(f"passed over: {reason}")
+        jars = jars_of(KAFKA, java, notify=self._notify)
         self._folder.make()
         with self._folder.claimed() as lock:
             before = self._folder.state() or Running(0)
@@ -168,7 +168,7 @@ class Broker:
         raise AssertionError("the last try returns or raises")
 
     def _prepared(self, java: Java, jars: Path, before: Running) -> int:
-        """Write what the broker reads, format its data if there is none; return its port."""
+        """Write the broker's properties, format its data if there is none; return its port."""
         port = self._port or before.port or free_port()
         if not is_free(port):
             had = "" if self._port else ", which this broker had before,"
@@ -322,7 +322,7 @@ class Broker:
                 return False
             time.sleep(POLL_S)
         if self._process is not None:
-            # Its own parent is also told how it ended.
+            # Its own parent also gets its exit code.
             self._process.wait()
         return True
 

@@ -1,4 +1,4 @@
-"""What a broker of one node is told: its properties, its log, its ports.
+"""The settings of a broker of one node: its properties, its log, its ports.
 
 Kafka's defaults are for a cluster of three nodes and more; on one node the internal topics would
 never come to be, and `init_transactions` would time out. What is changed here is what one node

@@ -1,20 +1,19 @@
 """Which patterns may run in parts: several consumers, or the key groups of Spark.
 
 A part is offered the events of some scopes, so it sees the counters of every node with holes. A
-hold-back queue that waits for what another part is offered would wait for ever, and a copy at a
-node would not see what its node learns elsewhere. What is left: patterns under `order arrival`,
-those whose answer needs no order (`find any` under CausalOrder without `not` or a window of
-events), and `frontier`, which waits for time and not for counters. A `gap` declares lost what does
-not come, and to a part nothing comes of what the others are offered: that is refused as well. So is
-a `limit`, which counts the matches of all scopes.
+hold-back queue would wait for ever for an event of another part, and a copy at a node would not
+see what its node learns elsewhere. What is left: patterns under `order arrival`, those whose
+verdicts need no order (`find any` under CausalOrder without `not` or a window of events), and
+`frontier`, which waits for time and not for counters. `gap` is refused, since it would declare
+the events of other parts lost; and `limit`, which counts the matches of all scopes.
 
-Of `frontier` a part gives the answer of the whole for all but late events. An event is late there
-if an event that depends on it was released, and one in another part cannot be: the whole would call
-the event late, and the part judges it. This takes an event that is behind the watermark, or one
-whose time is after that of what depends on it.
+Under `frontier` a part gives the verdicts of the whole for all but late events. An event is late
+if an event that depends on it was released: one in another part is not seen, so the part judges an
+event that the whole calls late. Such an event is behind the watermark, or its time is after that of
+an event that depends on it.
 
-The one rule: a program runs in parts only if each part gives the answer that the whole would give;
-only which events `frontier` calls late may be another matter.
+The one rule: a program runs in parts only if each part gives the verdicts that the whole would
+give; only which events are late under `frontier` may differ.
 """
 
 from __future__ import annotations
@@ -27,15 +26,7 @@ from ketal.program import Program
 def unfit(compiled: CompiledPattern) -> str | None:
     """Return why a pattern cannot run in parts, and what to choose; None if it can.
 
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
-
-    Returns
-    -------
-    str or None
-        A clause without the pattern's name, as "is not partitioned: …".
+    It is a clause without the pattern's name, as "is not partitioned: …".
     """
     pattern = compiled.pattern
     if not compiled.partition:
@@ -67,7 +58,7 @@ def unfit(compiled: CompiledPattern) -> str | None:
 
 
 def uses_time(program: Program) -> bool:
-    """Return whether time decides anything: a window, or an order that goes by it."""
+    """Return whether watermarks matter: some pattern has a window, or an order that uses time."""
     return any(
         compiled.window_us is not None or any((order.frontier, order.gap, order.idle))
         for compiled in program.compiled
@@ -77,5 +68,5 @@ def uses_time(program: Program) -> bool:
 
 def partition_by(program: Program) -> tuple[str, ...] | None:
     """Return the attributes that all patterns are partitioned by; None where they differ."""
-    found = {tuple(name for name, _ in compiled.partition) for compiled in program.compiled}
-    return found.pop() if len(found) == 1 else None
+    partitions = {tuple(name for name, _ in compiled.partition) for compiled in program.compiled}
+    return partitions.pop() if len(partitions) == 1 else None

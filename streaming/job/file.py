@@ -1,8 +1,10 @@
-"""A streaming job: one file, or flags, as one checked value (INTERFACE, "A streaming job's file").
+"""A streaming job: its file, or flags, as one checked value (`docs/streaming.md`).
 
-The one rule: a job that is made can be started. What is unknown, of a wrong kind, or of a part
-that is not there yet is refused here, before Kafka is asked anything. `${NAME}` stands for the
-environment in `[kafka.properties]` alone, and what it stood for is shown nowhere.
+`${NAME}` stands for a variable of the environment in `[kafka.properties]` alone, and its value is
+shown nowhere.
+
+The one rule: a job that is made can be started. A setting that is unknown or of a wrong kind is
+refused here, before Kafka is called.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _ADDRESS = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 @dataclass(frozen=True)
 class Target:
-    """Where verdicts go, or where state is.
+    """The output of verdicts, or the place of saved state.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What runs.
+    """The settings of a job.
 
     Parameters
     ----------
@@ -76,13 +78,13 @@ class Job:
     params : mapping of str to str
         The values of the patterns' parameters, each as `--set` takes it.
     topics : sequence of str
-        What is read.
+        The topics of the input.
     bootstrap_servers, group_id, start
-        Where Kafka is, who reads, and where it begins if nothing is committed.
+        Kafka's addresses, the consumer group, and where it begins if nothing is committed.
     group_id_given : bool
-        Whether the group was named; else it is called as the pattern file is.
+        Whether the group was named; else it has the name of the pattern file.
     properties : mapping
-        Of kafka-python's clients; it may hold passwords.
+        Those of kafka-python's clients; they may hold passwords.
     source : Source
         How a message becomes an event.
     verdicts, rejected : Target
@@ -90,21 +92,21 @@ class Job:
     state : Path
         The folder of the state.
     state_address : str
-        The URI of that folder where it is on another file system, which Spark reaches.
+        The URI of that folder where it is on a file system of Spark's.
     changelog : str or None
-        The topic that holds the state, where no folder does.
+        The topic that holds the state; None where a folder does.
     keyed_by : str or None
-        The attribute whose value decides about the partition of a message. With a changelog,
-        several consumers may share the job.
+        The attribute by whose value producers key messages. With a changelog, several consumers
+        may share the job.
     commit_interval_ms : int
         The least time between two commits.
     lateness_ms, idle_ms : int
-        How far events may be behind the latest one of their partition; how long a partition
-        without messages holds time back.
+        How far events may be behind the latest one of their partition; after how long a partition
+        without messages is idle.
     call_timeout_ms, lost_after_ms : int
-        How long a call of Kafka's may take; how long it is tried to reach it again.
+        How long a call to Kafka may take; how long a Kafka that is away is retried.
     limits : Limits
-        Which limits hold.
+        The limits of the execution.
     until_end : bool
         Whether to stop at the ends that the partitions had at the start.
     on_change : str
@@ -116,7 +118,7 @@ class Job:
     engine : str
         `process` or `spark`.
     key_groups, trigger_ms : int
-        Of Spark: into how many groups partitions are hashed; the least time between two batches.
+        Of Spark: the number of key groups; the least time between two batches.
     batch_messages_max : int
         Of Spark: how many messages a batch reads at most.
     jars : tuple of Path
@@ -156,19 +158,19 @@ class Job:
 
     @property
     def store(self) -> Target:
-        """Where the state is."""
+        """Where the state is saved."""
         if self.changelog is None:
             return Target("dir", self.state_address or str(self.state))
         return Target("kafka", self.changelog)
 
     @property
     def is_shared(self) -> bool:
-        """Whether several consumers may share the job: its topics are keyed, its state in one."""
+        """Whether several consumers may share the job: keyed topics, and state in a topic."""
         return self.changelog is not None and self.keyed_by is not None
 
     @property
     def outputs(self) -> tuple[Target, ...]:
-        """Each place that something is written to, once."""
+        """The targets that are written to, each once."""
         return tuple(dict.fromkeys((self.verdicts, self.rejected)))
 
 
@@ -283,7 +285,7 @@ def _job(
 
 
 class _Table:
-    """One table of the file; every key of it is known."""
+    """A table of the file; a key that is unknown is refused."""
 
     def __init__(self, document: Mapping[str, Any], name: str) -> None:
         values = document.get(name, {})
@@ -314,7 +316,7 @@ def _text(what: str, value: object) -> str | None:
 
 
 def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
-    """Say where `${NAME}` would be taken as it is written."""
+    """Refuse `${NAME}` outside `[kafka.properties]`."""
     if keys[:2] == ("kafka", "properties"):
         return
     if isinstance(value, Mapping):
@@ -327,7 +329,7 @@ def _refuse_variables(value: object, keys: tuple[str, ...]) -> None:
 
 
 def _check_spark(changelog: str | None, on_change: str) -> None:
-    """Refuse what Spark does otherwise."""
+    """Refuse settings that the engine spark does not have."""
     if on_change == "drain":
         raise SettingError(
             "--on-change drain is for the engine process; the engine spark takes stop or fresh, "
@@ -368,7 +370,7 @@ def _topics(given: object) -> tuple[str, ...]:
 
 
 def _servers(text: str) -> str:
-    """Return Kafka's addresses, each with a port: Java's clients want one, and others guess it."""
+    """Return Kafka's addresses, each with a port, which Java's clients need."""
     servers = [server.strip() for server in text.split(",")]
     if not all(servers):
         raise SettingError(f"[kafka] bootstrap_servers is HOST:PORT,..., not {text!r}")
@@ -418,7 +420,7 @@ def _target(flag: str | None, setting: str | None, base: Path, what: str) -> Tar
 def _store(
     flag: str | None, setting: str | None, base: Path, group_id: str
 ) -> tuple[str | None, Path, str]:
-    """Return the topic of the state, where it is in one; its folder; its URI, where it has one."""
+    """Return the topic of the state or None, its folder, and the folder's URI or nothing."""
     text = flag or setting
     default = state_folder() / "stream" / _SAFE.sub("_", group_id)
     if text is None:
@@ -435,7 +437,7 @@ def _store(
 
 
 def _properties(table: object) -> dict[str, Any]:
-    """Return the properties, with the environment put in."""
+    """Return the properties, with variables of the environment replaced."""
     if not isinstance(table, dict):
         raise SettingError("kafka.properties must be a table, [kafka.properties]")
     out: dict[str, Any] = {}

@@ -1,9 +1,9 @@
-"""Locks on files, by which processes of one machine keep out of each other's way (flock(2)).
+"""Locks on files, for mutual exclusion among the processes of one machine (flock(2)).
 
-A lock is advisory: it keeps out those who ask for it too. It is the open file's, so that the
-kernel lets go of it however its process ends, kill -9 included.
+A lock is advisory. It belongs to the open file, so the kernel releases it however its process ends,
+kill -9 included.
 
-The one rule: a lock is had or refused, and nobody goes on without one.
+The one rule: a process that does not get the lock does not go on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def lock(descriptor: int, path: str | Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Iterator[bool]:
-    """Have a folder for this process alone, as long as the context lasts; wait for it.
+    """Lock a folder for this process as long as the context lasts; wait for the lock.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
     patience_s : float
         How long to wait.
     stopping : callable
-        Returns whether to wait no more.
+        Returns whether to stop waiting.
 
     Yields
     ------

@@ -1,9 +1,10 @@
-"""From a Kafka message to an event.
+"""Decoding: a Kafka message to an event.
 
-A message's value is one JSON object, read as a line of a log is; its key and its headers are there
-for `[source] fields`, as `kafka.key` and `kafka.header.NAME`, and so is the time that Kafka has for
-it, `kafka.timestamp`, in the unit that times of the source have. The one rule: a message that is no
-event is a rejection that names topic, partition and offset.
+A message's value is one JSON object, decoded as a line of a log is. Its key, its headers and its
+timestamp are available to `[source] fields`, as `kafka.key`, `kafka.header.NAME` and
+`kafka.timestamp`, in the unit of the source's times.
+
+The one rule: a message that is no event is a rejection that names topic, partition and offset.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def place_of(record: Any) -> str:
 
 
 def short(limits: Limits) -> int:
-    """Return up to which length, in bytes, no message breaks a limit."""
+    """Return the length, in bytes, up to which no message exceeds a limit."""
     # An entry of a clock takes five bytes at least.
     return min(5 * limits.clock_entries_max, limits.line_bytes_max)
 
@@ -56,13 +57,7 @@ class Reader:
         self._headers = {path[1] for path in outside if path[0] == "header"}
 
     def item(self, record: Any) -> Item | Rejected:
-        """Return what a message is: an event, a control event, or why it is neither.
-
-        Parameters
-        ----------
-        record : ConsumerRecord
-            The message.
-        """
+        """Return the event or control event of a ConsumerRecord, or why it is neither."""
         value = record.value
         if (
             self._plain
@@ -73,20 +68,14 @@ class Reader:
             try:
                 return decode_event(value)
             except _FAULTS:
-                pass  # The slow way finds the reason.
+                pass  # Decoded field by field below, which finds the reason.
         try:
             return self._item(record)
         except EventError as fault:
             return Rejected(place=place_of(record), reason=brief_reason(_of_message(fault.reason)))
 
     def events(self, values: Sequence[bytes | None]) -> list[Event] | None:
-        """Return the events of messages; None if one is none, or has to be looked at by `item`.
-
-        Parameters
-        ----------
-        values : sequence of (bytes or None)
-            The messages' values.
-        """
+        """Return the events of messages' values; None if one of them needs `item`."""
         if not self._plain or None in values:
             return None
         if max(map(len, values)) > self._short:  # type: ignore[arg-type]
@@ -131,7 +120,7 @@ def _text(value: bytes, what: str) -> str:
 
 
 def _of_message(reason: str) -> str:
-    """Return what is said of a line of a file as said of a message, without hints about files."""
+    """Return a reason about a line of a file as one about a message, without hints about files."""
     if not reason.startswith("the line "):
         return reason
     return "the message " + reason.removeprefix("the line ").partition(" (")[0]

@@ -1,54 +1,54 @@
-"""A job's figures, as Prometheus text (exposition format 0.0.4) and for a line on a terminal.
+"""A job's figures, as Prometheus text (exposition format 0.0.4) and as a line on a terminal.
 
-The engine writes them, about once a second; the server's threads read what was rendered last, so
-that a scrape never touches the engine. The one rule: a counter only grows while the process lives,
-and a figure that is not known yet is left out.
+The engine updates them about once a second; the server's threads read the text that was rendered
+last, so that a scrape never touches the engine. The one rule: a counter only grows while the
+process lives, and a figure that is not known yet is left out.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ketal.errors import SettingError
 from ketal.model.verdicts import Verdict
-from ketal.runtime.deduplication import Tally
+from ketal.runtime.admission.deduplication import Tally
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass
 class Hooks:
-    """What the engine tells whoever runs it.
+    """The functions that an engine calls with its verdicts, notices and figures.
 
     Parameters
     ----------
-    say : callable
+    show : callable
         Shows a verdict on standard output.
     flush : callable
-        Hands over what was shown.
-    tell : callable
-        Says what happened, in a sentence.
-    look : callable
+        Flushes standard output.
+    notify : callable
+        Reports an event of the job, in a sentence.
+    report : callable
         Called about once a second, with the figures.
     """
 
-    say: Callable[[Verdict], None]
+    show: Callable[[Verdict], None]
     flush: Callable[[], None]
-    tell: Callable[[str], None]
-    look: Callable[[Figures], None] = field(default=lambda figures: None)
+    notify: Callable[[str], None]
+    report: Callable[[Figures], None] = field(default=lambda figures: None)
 
 
 class Figures:
-    """What a job is doing."""
+    """The counts and gauges of a job."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[tuple[str, str]] = Counter()
-        """How many of a kind, of a pattern; a rejection is of none."""
+        """How many of a kind and a pattern; a rejection has no pattern."""
         self.commits = 0
         self.commit_s = 0.0
         self.restarts = 0
@@ -71,18 +71,19 @@ class Figures:
         self.commits += 1
         self.commit_s += took_s
 
-    def look(
+    def update(
         self,
         *,
         now_s: float,
         messages: int,
         control: int,
         lag: Mapping[str, int],
-        executions: Sequence[Any],
+        events: Mapping[str, int],
+        live_runs: int,
         watermark_s: float | None,
         parts: tuple[int, int] | None = None,
     ) -> None:
-        """Take the figures of now, and render them."""
+        """Replace the gauges, and render all figures."""
         if self._last is not None and now_s > self._last[0]:
             # After a return to the last commit there are fewer than before.
             new = max(0, messages - self._last[1])
@@ -92,11 +93,8 @@ class Figures:
             self.consumed = messages
         self._last = (now_s, messages)
         self.lag = dict(lag)
-        tally = Tally()
-        for execution in executions:
-            tally.add(execution.tally)
-        self.events = {**tally.to_dict(), "control": control}
-        self.live_runs = sum(execution.live_runs for execution in executions)
+        self.events = {**Tally().to_dict(), **events, "control": control}
+        self.live_runs = live_runs
         self.watermark_s = watermark_s
         self.parts = parts
         self.text = self._rendered()
@@ -106,14 +104,14 @@ class Figures:
         kinds: Counter[str] = Counter()
         for (kind, _), number in self.verdicts.items():
             kinds[kind] += number
-        found = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()))
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()))
         parts = [
             f"{self.consumed:,} messages",
             f"{self.rate:,.0f}/s",
             f"lag {sum(self.lag.values()):,}",
             f"held back {self.events.get('held_back', 0):,}",
             f"live runs {self.live_runs:,}",
-            found or "no verdicts",
+            counts or "no verdicts",
         ]
         if self.parts is not None:
             parts.insert(0, "{} of {} parts".format(*self.parts))
@@ -166,7 +164,7 @@ class Figures:
 
 
 def _label(name: str, value: str, **more: str) -> str:
-    """Return labels; one that is empty is as one that is not there."""
+    """Return labels as Prometheus text, without those that are empty."""
     given = {name: value, **more}
     labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in given.items() if v)
     return f"{{{labels}}}"
@@ -174,6 +172,18 @@ def _label(name: str, value: str, **more: str) -> str:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sum of summaries, count by count."""
+    out: dict[str, Any] = {}
+    for summary in summaries:
+        for name, value in summary.items():
+            if isinstance(value, Mapping):
+                out[name] = total([out.get(name, {}), value])
+            else:
+                out[name] = out.get(name, 0) + value
+    return out
 
 
 class MetricsServer:
@@ -197,9 +207,9 @@ class MetricsServer:
     def __init__(self, figures: Figures, port: int, host: str = "") -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found = self.path.partition("?")[0] in ("/", "/metrics")
-                body = figures.text.encode() if found else b"there is /metrics\n"
-                self.send_response(200 if found else 404)
+                is_known = self.path.partition("?")[0] in ("/", "/metrics")
+                body = figures.text.encode() if is_known else b"there is /metrics\n"
+                self.send_response(200 if is_known else 404)
                 self.send_header("Content-Type", CONTENT_TYPE)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -1,13 +1,13 @@
-"""Where verdicts go: a topic, a file, standard output.
+"""The outputs of verdicts, the sinks of a job: a topic, a file, standard output.
 
-Verdicts wait until the commit. Those for a topic leave inside its transaction; those for a file are
-on the disk before it begins, so that one that a crash undoes is written again, with the same id:
-at least once. A line that a crash tore apart is cut off at the next start, for the commit that it
-belonged to never was, and it comes again. So a file is one job's as long as the job lives: it is
-locked, for two would take each other's lines for torn ones.
+Verdicts are pending until the commit. Those for a topic are sent in its transaction (exactly once);
+those for a file are on the disk before it begins, so after a crash they are written again, with the
+same ids (at least once). The next start truncates a line that a crash left incomplete: its commit
+failed, so it is written again. Two jobs would truncate each other's lines, so a file is locked as
+long as its job lives.
 
-The one rule: a verdict leaves once for each commit that was tried, and a commit that succeeded has
-all of its verdicts.
+The one rule: a verdict is written once for each commit that was tried, and a commit that succeeded
+has all of its verdicts.
 """
 
 from __future__ import annotations
@@ -27,28 +27,26 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock
 
 PENDING_BYTES_MAX = 4_000_000
-"""So many bytes of verdicts bring the commit forward."""
+"""After so many pending bytes of verdicts a commit is due."""
 _TAIL_BYTES = 65_536
 _BEGINNING = b'{"verdict":'
 
-Say = Callable[[Verdict], None]
-
 
 class ClosedPipeError(Exception):
-    """Nobody reads standard output any more."""
+    """The reader of standard output has closed it."""
 
 
 class Outputs:
-    """The verdicts between two commits, and the files of a job as long as it lives.
+    """The verdicts that are pending for the next commit, and the open files of a job.
 
     Parameters
     ----------
     job : Job
-        Says where they go.
-    say : callable
-        Shows one on standard output.
+        Names the outputs.
+    show : callable
+        Shows a verdict on standard output.
     flush : callable
-        Hands over what was shown.
+        Flushes standard output.
 
     Raises
     ------
@@ -56,9 +54,11 @@ class Outputs:
         If a file cannot be opened, or is another job's.
     """
 
-    def __init__(self, job: Job, say: Say, flush: Callable[[], None]) -> None:
+    def __init__(
+        self, job: Job, show: Callable[[Verdict], None], flush: Callable[[], None]
+    ) -> None:
         self._job = job
-        self._say = say
+        self._show = show
         self._flush = flush
         self._pending: list[tuple[Target, bytes | None, bytes]] = []
         self._shown: list[Verdict] = []
@@ -67,7 +67,7 @@ class Outputs:
         self._open([target for target in job.outputs if target.kind == "file"])
 
     def _open(self, targets: list[Target]) -> None:
-        """Open the files; one that has two names is opened once."""
+        """Open the files; one under two names is opened once."""
         opened: dict[str, Any] = {}
         try:
             for target in targets:
@@ -83,9 +83,9 @@ class Outputs:
         return bool(self._pending or self._shown)
 
     def add(self, verdict: Verdict, key: bytes | None = None) -> None:
-        """Take a verdict; `key` is that of the message that was rejected.
+        """Add a verdict to the pending ones; `key` is that of a message that was rejected.
 
-        A key that Kafka would not take together with the verdict is left out: it came compressed.
+        A key that is too large for Kafka together with the verdict is left out: it came compressed.
         """
         target = self._job.rejected if isinstance(verdict, Rejected) else self._job.verdicts
         if target.kind == "stdout":
@@ -102,7 +102,7 @@ class Outputs:
         self.bytes += len(line)
 
     def write_files(self) -> None:
-        """Write what goes to files and to standard output, to the disk itself.
+        """Write the verdicts of files, with fsync, and those of standard output.
 
         Raises
         ------
@@ -112,35 +112,35 @@ class Outputs:
         touched = set()
         for target, _, line in self._pending:
             if target.kind == "file":
-                self._written(target, line + b"\n")
+                self._write(target, line + b"\n")
                 touched.add(target)
         for target in touched:
             try:
                 self._files[target].flush()
-                # A device or a FIFO is on no disk.
+                # A device or a FIFO has no fsync.
                 if _is_regular(self._files[target]):
                     os.fsync(self._files[target].fileno())
             except OSError as fault:
                 raise _unwritten(target, fault) from None
         if self._shown:
-            self._show()
+            self._write_stdout()
 
-    def _show(self) -> None:
+    def _write_stdout(self) -> None:
         try:
             for verdict in self._shown:
-                self._say(verdict)
+                self._show(verdict)
             self._flush()
         except BrokenPipeError:
             raise ClosedPipeError from None
 
-    def _written(self, target: Target, line: bytes) -> None:
+    def _write(self, target: Target, line: bytes) -> None:
         try:
             self._files[target].write(line)
         except OSError as fault:
             raise _unwritten(target, fault) from None
 
     def send(self, producer: Any) -> list[Any]:
-        """Send what goes to topics; return the future of each message."""
+        """Send the verdicts of topics; return the future of each message."""
         return [
             producer.send(target.name, value=line, key=key)
             for target, key, line in self._pending
@@ -148,31 +148,31 @@ class Outputs:
         ]
 
     def clear(self) -> None:
-        """Forget what has left, or is to be found again."""
+        """Discard the pending verdicts: committed, or to be judged again."""
         self._pending.clear()
         self._shown.clear()
         self.bytes = 0
 
     def close(self) -> None:
-        """Close the files; what is committed is on the disk by now."""
+        """Close the files."""
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()
 
 
-def _too_large(said: dict[str, Any], size: int) -> bytes:
-    """Return what to say instead of a verdict that Kafka would not take."""
-    kept = {key: said[key] for key in ("pattern", "id", "execution") if key in said}
-    given_up = f"the content of a {said['verdict']} verdict of {size} bytes"
+def _too_large(verdict: dict[str, Any], size: int) -> bytes:
+    """Return the overflow verdict that replaces one too large for a message."""
+    same = {key: verdict[key] for key in ("pattern", "id", "execution") if key in verdict}
+    given_up = f"the content of a {verdict['verdict']} verdict of {size} bytes"
     return msgspec.json.encode(
-        {"verdict": "overflow", **kept, "limit": "message_bytes_max", "given_up": given_up}
+        {"verdict": "overflow", **same, "limit": "message_bytes_max", "given_up": given_up}
     )
 
 
 def _opened(path: str) -> Any:
-    """Open a file to append to, without a line that a crash tore apart.
+    """Open a file to append to; truncate a last line that a crash left incomplete.
 
-    A device, as /dev/null, and a FIFO are nobody's, and hold no lines from before.
+    A device, as /dev/null, and a FIFO are not locked, and hold no lines from before.
     """
     try:
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
@@ -212,7 +212,7 @@ def _opened(path: str) -> Any:
 
 
 def _special(path: str) -> Any:
-    """Open a device or a FIFO; one that nobody reads would hold the job up until somebody does."""
+    """Open a device or a FIFO; refuse a FIFO without a reader, whose opening would block."""
     try:
         file = open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb")  # noqa: SIM115
     except OSError as fault:

@@ -1,9 +1,9 @@
-"""What `[kafka.properties]` may say: properties of kafka-python's clients, each of its kind.
+"""The check of `[kafka.properties]`: properties of kafka-python's clients, each of its kind.
 
-kafka-python takes whatever it is given: a number that is none fails in the midst of a call, and a
-word that it does not know is ignored, so that a typo in `security_protocol` would speak in the
-clear. So they are looked at before any client is made. Of what kind a property is, its default
-says; the few that have none are text, or sizes in bytes.
+kafka-python accepts any value: one of a wrong type fails in the middle of a call, and an unknown
+word is ignored, so that a typo in `security_protocol` would send in the clear. So properties are
+checked before any client is made. The kind of a property is that of its default; the few without
+one are text, or sizes in bytes.
 
 The one rule: a value is shown nowhere, for it may be a password.
 """
@@ -52,7 +52,7 @@ FILES = ("ssl_cafile", "ssl_certfile", "ssl_crlfile", "ssl_keyfile")
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:
-    """Refuse what kafka-python does not know, what the job sets itself, and values of no sense.
+    """Refuse unknown properties, those that the job sets itself, and wrong values.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def check_properties(properties: Mapping[str, Any]) -> None:
 
 
 def _check_login(properties: Mapping[str, Any]) -> None:
-    """Refuse SASL without a mechanism, and a mechanism without what it goes by."""
+    """Refuse SASL without a mechanism, and a mechanism without its credentials."""
     mechanism = properties.get("sasl_mechanism")
     needs: tuple[str, ...] = ()
     if str(properties.get("security_protocol")).startswith("SASL"):
@@ -121,7 +121,7 @@ def _kind(name: str, default: object) -> type:
 
 
 def _check_kind(place: str, value: object, kind: type, least: int) -> None:
-    """Refuse a value of another kind; an integer does where a number with a point does."""
+    """Refuse a value of another kind."""
     if kind is bool:
         if not isinstance(value, bool):
             raise SettingError(f"{place} must be a boolean\n  hint: true or false, without quotes")
@@ -136,14 +136,14 @@ def _check_kind(place: str, value: object, kind: type, least: int) -> None:
 
 @contextlib.contextmanager
 def refused_as_settings(properties: Mapping[str, Any]) -> Iterator[None]:
-    """Have what kafka-python raises while a client is made be a fault of the settings."""
+    """Raise a SettingError for what kafka-python raises while a client is made."""
     try:
         yield
     except (AssertionError, RuntimeError, TypeError, ValueError) as fault:
-        said = f"{type(fault).__name__}: {fault}"
-        if any(isinstance(v, str) and v in said for v in properties.values()):
-            said = type(fault).__name__
+        reason = f"{type(fault).__name__}: {fault}"
+        if any(isinstance(v, str) and v in reason for v in properties.values()):
+            reason = type(fault).__name__
         raise SettingError(
-            f"kafka-python makes no client of these settings ({said})\n  hint: look at [kafka] "
+            f"kafka-python makes no client of these settings ({reason})\n  hint: look at [kafka] "
             "bootstrap_servers (HOST:PORT,...; -b) and [kafka.properties]"
         ) from None

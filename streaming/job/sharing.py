@@ -1,13 +1,12 @@
-"""Whether several consumers may share a job, and the watch over what makes that right.
+"""Several consumers of one job: whether they may share it, and the check of its keys.
 
-Consumers share partition numbers: whoever has number p reads partition p of every topic, and holds
-the state of the scopes in it. That gives the whole's answer if each scope is in one number, which
-`[source] keyed_by` promises: every message is in the partition that the value of that attribute
-says, in each topic the same. So each pattern must be partitioned by that attribute, alone or among
-others, and must be one that runs in parts (`ketal.streaming.job.distribution`).
+Consumers share partition numbers: the one with number p reads partition p of every topic, and has
+the state of the scopes in it. Their verdicts are those of one consumer if each scope is in one
+number, which `[source] keyed_by` declares: the value of that attribute decides a message's
+partition, in each topic alike. So each pattern must be partitioned by that attribute, alone or
+among others, and must run in parts (`ketal.streaming.job.distribution`).
 
-The one rule: the promise is watched. A value in two partitions ends the job, and nothing that is
-wrong because of it is committed.
+The one rule: a value in two partition numbers ends the job before anything of it is committed.
 """
 
 from __future__ import annotations
@@ -24,23 +23,21 @@ from ketal.runtime.execution import Execution
 from ketal.streaming.job.distribution import partition_by, unfit
 from ketal.streaming.job.file import Job
 
-Read = Callable[[Event], Any]
-
 
 def check_shared(job: Job, program: Program) -> None:
-    """Refuse a job that several consumers would run otherwise than one.
+    """Refuse a job of which several consumers would give other verdicts than one.
 
     Parameters
     ----------
     job : Job
-        What is to run; a job of one consumer is always fine.
+        One that is not shared is never refused.
     program : Program
         Its patterns.
 
     Raises
     ------
     SettingError
-        Saying which pattern, why, and what to choose.
+        It names the pattern, the reason, and what to choose.
     """
     why = not_shared(job, program) if job.is_shared else None
     if why is not None:
@@ -68,7 +65,7 @@ def not_shared(job: Job, program: Program) -> str | None:
 
 
 class Watch:
-    """Remembers in which partition number each value of `keyed_by` was seen.
+    """Checks that each value of `keyed_by` is in one partition number.
 
     Parameters
     ----------
@@ -79,20 +76,19 @@ class Watch:
 
     Notes
     -----
-    It lives as long as the process, and knows what this process has read, and which scopes were
-    live in the parts that it has opened. Of more than `placed_max` values the one that came first
-    is forgotten.
+    It has the values that this process has read, and those of live scopes in the parts that it has
+    opened; of more than `placed_max` the oldest are evicted.
     """
 
     def __init__(self, job: Job, program: Program) -> None:
         assert job.keyed_by is not None
         self._name = job.keyed_by
-        self._read: Read = dict(program.compiled[0].partition)[job.keyed_by]
+        self._read: Callable[[Event], Any] = dict(program.compiled[0].partition)[job.keyed_by]
         self._max = job.limits.placed_max
         self._numbers: dict[Key, int] = {}
 
     def check(self, events: Sequence[Event], number: int, place: Callable[[int], str]) -> None:
-        """Check events of a partition number, and remember where their values are.
+        """Check the values of events, and record their partition number.
 
         Parameters
         ----------
@@ -116,7 +112,7 @@ class Watch:
         self._evict()
 
     def restored(self, execution: Execution, number: int) -> None:
-        """Check the live scopes of a part that was restored, and remember where they are.
+        """Check the live scopes of a part that was restored, and record their partition number.
 
         Raises
         ------
@@ -131,7 +127,7 @@ class Watch:
         self._evict()
 
     def _evict(self) -> None:
-        """Evict the values that came first until `placed_max` are left."""
+        """Evict the oldest values until `placed_max` are left."""
         surplus = max(0, len(self._numbers) - self._max)
         for key in list(islice(self._numbers, surplus)):
             del self._numbers[key]

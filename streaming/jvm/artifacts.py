@@ -1,16 +1,16 @@
-"""Jars: what the broker and Spark's Kafka connector consist of, and how it gets here.
+"""Jars: those of the broker and of Spark's Kafka connector, and their download.
 
-pip brings no Kafka. What it does bring with pyspark is Ivy, which resolves the broker's jars from
-the public repository as Maven would. They are kept in ketal's cache, one folder a set:
+pip has no Kafka. It has Ivy, with pyspark, which resolves the broker's jars from the public
+repository as Maven would. They are stored in ketal's cache, one folder a set:
 
     jars/kafka-4.1.0-<digest of what was asked for>/   the jars, and complete.json: name → size
 
-Ivy works in a folder of its own; complete.json is written into it last; then it gets its name by
-one rename. A download that was broken off leaves nothing but a working folder, which the next one
-removes. Processes that want the same set wait for the one that is at it.
+Ivy downloads into a working folder; complete.json is written there last; then it is renamed. An
+interrupted download leaves only a working folder, which the next one removes. Processes that need
+the same set wait for the one that downloads it.
 
-The one rule: a set is used only if complete.json is there and every jar that it names has the size
-that it says.
+The one rule: a set is used only if complete.json exists and every jar in it has the size given
+there.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def jars_of(
     java: Java,
     *,
     cache: Path | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
     pauses_s: Sequence[float] = PAUSES_S,
 ) -> Path:
     """Return the folder of a set of jars; download them if they are not here.
@@ -132,9 +132,9 @@ def jars_of(
     java : Java
         The Java that runs Ivy.
     cache : Path, optional
-        Where jars are kept; default `cache_folder()`.
-    say : callable
-        Is told in one sentence what takes long.
+        The folder of downloads; default `cache_folder()`.
+    notify : callable
+        Reports in one sentence what takes long.
     pauses_s : sequence of float
         How long to wait before each further try.
 
@@ -149,7 +149,7 @@ def jars_of(
         return folder
     ivy = _ivy_jar(artifacts)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_name(f"{folder.name}.lock"), say):
+    with _alone(folder.with_name(f"{folder.name}.lock"), notify):
         if is_complete(folder):
             return folder
         prefix = f"{_WORKING}{folder.name}-"
@@ -157,9 +157,9 @@ def jars_of(
             shutil.rmtree(left)
         working = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
         try:
-            say(f"downloading {artifacts.name} into {folder}, once")
+            notify(f"downloading {artifacts.name} into {folder}, once")
             command = [str(java.executable), *_JVM, *download_options(java, cache), "-jar"]
-            _download([*command, str(ivy)], working, artifacts, pauses_s, say)
+            _download([*command, str(ivy)], working, artifacts, pauses_s, notify)
             _finish(working / "jars", folder)
         finally:
             shutil.rmtree(working, ignore_errors=True)
@@ -167,7 +167,7 @@ def jars_of(
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a set is here, whole."""
+    """Return whether a set is downloaded completely."""
     try:
         sizes = json.loads((folder / _COMPLETE).read_bytes())["jars"]
         return bool(sizes) and all(
@@ -190,14 +190,14 @@ def _ivy_jar(artifacts: Artifacts) -> Path:
 
 
 @contextmanager
-def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock; the kernel gives it back whatever becomes of this process."""
+def _alone(path: Path, notify: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock, which the kernel releases however this process ends."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another process that is downloading the same")
+            notify("waiting for another process that is downloading the same")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -221,7 +221,7 @@ def _download(
     working: Path,
     artifacts: Artifacts,
     pauses_s: Sequence[float],
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
     (working / "ivy.xml").write_text(_module(artifacts))
     command = [
@@ -238,13 +238,13 @@ def _download(
             return
         if pause_s is None or not transient:
             break
-        say(f"{trouble}; trying again in {pause_s:g} s")
+        notify(f"{trouble}; trying again in {pause_s:g} s")
         time.sleep(pause_s)
-    raise ArtifactsError(_told(artifacts, trouble))
+    raise ArtifactsError(_reason(artifacts, trouble))
 
 
 def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
-    """Run Ivy; return what is wrong, or nothing, and whether another try may help."""
+    """Run Ivy; return what is wrong, or nothing, and whether a retry may help."""
     try:
         done = subprocess.run(
             command,
@@ -268,7 +268,7 @@ def _tried(command: Sequence[str], working: Path) -> tuple[str, bool]:
 
 
 def _module(artifacts: Artifacts) -> str:
-    """Return the Ivy module whose dependencies these artifacts are."""
+    """Return an Ivy module with these artifacts as its dependencies."""
     lines = []
     for coordinate in artifacts.coordinates:
         group, name, version = map(quoteattr, coordinate.split(":"))
@@ -282,7 +282,7 @@ def _module(artifacts: Artifacts) -> str:
     )
 
 
-def _told(artifacts: Artifacts, trouble: str) -> str:
+def _reason(artifacts: Artifacts, trouble: str) -> str:
     what = f"the jars of {artifacts.name} could not be downloaded: {trouble}"
     if artifacts.otherwise and _FINAL.match(trouble) and not _UNTRUSTED.match(trouble):
         return f"{what}; {artifacts.otherwise}"

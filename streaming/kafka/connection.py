@@ -1,4 +1,4 @@
-"""The clients of one session, and what is asked of Kafka through them.
+"""The clients of one session, and the calls to Kafka through them.
 
 The one rule: no call outlasts its deadline, and none goes on once the job is to end.
 """
@@ -36,12 +36,12 @@ class Connection:
         self._job = engine.job
         self._call_s = engine.job.call_timeout_ms / 1e3
         self._uncommitted: Any = None
-        """A consumer that is asked where partitions end, whatever is committed there."""
+        """A consumer that reads uncommitted, for the ends of partitions."""
 
     # --- begin and end ---
 
     def check_access(self) -> None:
-        """Connect once, so that what Kafka refuses is known at once, and why."""
+        """Connect once, so that a refusal and its reason are known at once."""
         servers = self._job.bootstrap_servers.split(",")
         self._call("connecting", check_access, self._job, calls=2 + len(servers))
 
@@ -50,7 +50,7 @@ class Connection:
         self.consumer = self._call("connecting", clients.consumer_of, self._job, calls=2)
 
     def connect_producer(self, transactional_id: str) -> None:
-        """Make the producer; whoever had the transactional id before is fenced."""
+        """Make the producer, which fences an earlier one with its transactional id."""
         self.producer = self._call(
             "a transaction", clients.producer_of, self._job, transactional_id, calls=4
         )
@@ -64,12 +64,12 @@ class Connection:
                 clients.close_consumer(consumer)
 
     def _call(self, what: str, call: Callable[..., T], *args: Any, calls: int = 1) -> T:
-        """Call Kafka, with the time of so many calls.
+        """Call Kafka, with a deadline of so many call timeouts.
 
         Raises
         ------
         StoppedError
-            If the job is to end and the answer is not there.
+            If the job is to end before there is an answer.
         """
         return within(calls * self._call_s, what, call, *args, enough=lambda: self._engine.stopping)
 
@@ -117,11 +117,11 @@ class Connection:
     # --- offsets ---
 
     def group_offsets(self) -> dict[TopicPartition, Any]:
-        """Return what the group has committed, of the topics of the job and of others."""
+        """Return the group's commits, of the topics of the job and of others."""
         return self._call("asking for offsets", clients.group_offsets, self._job, calls=2)
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
-        """Return what is committed of each partition; None where nothing is."""
+        """Return the commit of each partition; None where there is none."""
         timeout_ms = self._job.call_timeout_ms
         return {
             one: self._call("asking for offsets", self.consumer.committed, one, True, timeout_ms)
@@ -131,15 +131,15 @@ class Connection:
     def beginnings(
         self, committed: Mapping[TopicPartition, Any], *, grown: bool = True
     ) -> dict[TopicPartition, int]:
-        """Return where to begin: where the last commit is, else as `start` says.
+        """Return the first offset to read: that of the last commit, else as `start` says.
 
         Parameters
         ----------
         committed : mapping
-            What is committed of each partition; None where nothing is.
+            The commit of each partition; None where there is none.
         grown : bool
-            Whether a partition where nothing is was added to a topic that was read before; such a
-            one is read whole.
+            Whether a partition without a commit, in a topic with one, was added to it: it is read
+            whole.
         """
         timeout_ms = self._job.call_timeout_ms
         fresh = [one for one, held in committed.items() if held is None]
@@ -157,7 +157,7 @@ class Connection:
     def ends(
         self, partitions: Sequence[TopicPartition], *, committed_only: bool = True
     ) -> dict[TopicPartition, int]:
-        """Return where partitions end: at what is committed, or at all that there is."""
+        """Return the ends of partitions: of committed messages, or of all."""
         if not partitions:
             return {}
         if not committed_only and self._uncommitted is None:
@@ -167,7 +167,7 @@ class Connection:
         return self._call("asking for ends", consumer.end_offsets, list(partitions), timeout_ms)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return what the client reads next; None if it does not say."""
+        """Return the client's next offset; None if it has none."""
         timeout_ms = self._job.call_timeout_ms
         position: int | None = self.consumer.position(partition, timeout_ms=timeout_ms)
         return position
@@ -180,11 +180,11 @@ class Connection:
         Parameters
         ----------
         offsets : mapping
-            What is committed of each partition.
+            The commit of each partition.
         sent : sequence
             The future of each message of the transaction.
         member : ConsumerGroupMetadata
-            As whom they are committed.
+            The group's member that commits.
         """
         try:
             send = self.producer.send_offsets_to_transaction
@@ -199,5 +199,5 @@ class Connection:
             raise
 
     def _is_in_vain(self) -> bool:
-        """Return whether nobody can commit any more: the job is to end, and Kafka is away."""
+        """Return whether the job is to end while Kafka is away."""
         return self._engine.stopping and not clients.listens(self._job.bootstrap_servers)

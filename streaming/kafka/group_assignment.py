@@ -1,29 +1,28 @@
-"""The assignment of one of several consumers: the parts that its group gives it and takes away.
+"""The assignment of one of several consumers: the parts that its group assigns and revokes.
 
-Kafka's range assignor lays out the members over the partitions of each topic in the same order, so
-that topics with equally many partitions fall apart alike, and a part comes to one member whole.
+Kafka's range assignor assigns the partitions of each topic to the members in the same order, so
+with equally many partitions in each topic a part is assigned to one member whole.
 
-When the group changes, each member commits what it has done and gives up all of its parts before
-any member is given one. kafka-python says so by calling a listener on the consumer's own thread,
-while the thread of the engine waits in `poll` for that very call to return: so one of the two is at
-work at a time. What the listener may do there is commit, through the producer, and mark partitions;
-what asks the consumer itself something waits until `poll` has returned, and until then the
-partitions are paused. What fails there is raised where `poll` returns.
+In a rebalance each member commits and gives up all of its parts before any is assigned.
+kafka-python calls a listener on the consumer's own thread, while the engine's thread waits in
+`poll` for that call to return, so only one of the two runs at a time. The listener may commit,
+through the producer, and pause partitions; calls that ask the consumer itself wait until `poll` has
+returned, and until then the partitions are paused. What the listener raises is raised when `poll`
+returns.
 
-A commit bears the generation in which the parts were given (KIP-447): one that was given up for
-dead, and comes back, is refused, and what it had sent is aborted. The generation is noted when the
-parts come. What the consumer says of itself at the commit would not do: its heartbeats, on a thread
-of their own, may have learnt meanwhile that it is a member no more, and a commit of no member at
-all is one that the broker takes. Its own transactional id serves one process alone.
+A commit has the generation in which the parts were assigned (KIP-447): that of a member which was
+given up for dead is refused, and its transaction aborted. The generation is recorded with the
+assignment. The consumer's own at the time of the commit would not do: heartbeats, on a thread of
+their own, may have found that it is no member any more, and the broker accepts a commit of no
+member. The transactional id is of this process alone.
 
-A part that comes back as the process has left it is still here, and goes on. Any other is read from
-the changelog and restored, and the group is polled meanwhile, so that a large state costs nobody
-its membership: restoring, which asks no client anything, is done on a thread of its own. If the
-group takes the parts away meanwhile, what was read is dropped, and nothing is committed of it. What
-is read is the state of the offsets that were asked for only if these are the same afterwards; if
+A part that is assigned again, and is as it was committed last, is resumed. Any other is read from
+the changelog and restored on a thread of its own, which calls no client, while the group is polled,
+so that a large state does not end the membership. If the parts are revoked meanwhile, what was read
+is discarded. It is the state of the committed offsets only if these are the same afterwards; if
 not, the session begins again.
 
-The one rule: a part is committed by whom the group gave it to, or by nobody.
+The one rule: a part is committed by the member that it is assigned to, or by nobody.
 """
 
 from __future__ import annotations
@@ -41,33 +40,27 @@ from kafka.structs import OffsetAndMetadata
 from ketal.errors import SettingError
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, keep_joining
+from ketal.streaming.kafka.job_session import Assignment, Session
 from ketal.streaming.kafka.ownership import refuse_other_job
 from ketal.streaming.kafka.part_opening import metadata_of, open_part
 from ketal.streaming.kafka.partition_state import Part
-from ketal.streaming.kafka.session import Assignment, Session
 
 KEEP_S = 0.05
 """So often the group is polled while parts are restored."""
 SETTLE_S = 10.0
-"""So long an assignment that makes no sense may last: its leader did not know all topics yet."""
+"""So long an assignment may lack partitions: its leader did not know all topics yet."""
 
 
 class GroupAssignment(Assignment):
-    """The parts that the group gives a consumer.
-
-    Parameters
-    ----------
-    session : Session
-        Whose assignment it is.
-    """
+    """The parts that the group assigns to this consumer."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._count = 0
         self.fault: BaseException | None = None
-        """What failed in the listener."""
+        """What the listener raised."""
         self._given: set[TopicPartition] | None = None
-        """Partitions of which the parts are not open yet."""
+        """The assigned partitions whose parts are not open yet."""
         self._revoked: dict[int, Part] = {}
         """Parts as they were committed when they were revoked, by number."""
         self._member: Any = None
@@ -75,7 +68,7 @@ class GroupAssignment(Assignment):
         self._waiting_since_s = time.monotonic()
 
     def begin(self) -> bool:
-        """Look at the topics, and join the group."""
+        """Check the topics, and join the group."""
         session, connection = self._session, self._connection
         if not self._engine.claimed:
             refuse_other_job(self._engine, self._storage, connection.group_offsets())
@@ -102,7 +95,7 @@ class GroupAssignment(Assignment):
         return next(iter(counts.values()))
 
     def check_partitions(self) -> None:
-        """End the job if partitions were added: a scope goes on in another one."""
+        """End the job if partitions were added: scopes would move to others."""
         now = self._equal_count()
         if now != self._count:
             raise SettingError(
@@ -112,13 +105,13 @@ class GroupAssignment(Assignment):
             )
 
     def close(self) -> None:
-        """Commit nothing more, whatever the group does."""
+        """Ignore the group from now on."""
         self._is_closing = True
 
-    # --- what the group does, on the consumer's thread ---
+    # --- rebalances, on the consumer's thread ---
 
     def revoked(self) -> None:
-        """Commit what is done, and give up all parts."""
+        """Commit, and give up all parts."""
         if self._is_closing:
             return
         try:
@@ -128,12 +121,12 @@ class GroupAssignment(Assignment):
             self.fault = fault
             self._revoked = {}
         else:
-            # A part that was not opened again yet is there as it was.
+            # Parts of an earlier assignment that were not opened since are held as well.
             self._revoked |= {_number(part): part for part in self._session.parts}
         self._give_up()
 
     def lost(self) -> None:
-        """Discard all parts: others have them by now."""
+        """Discard all parts: other members have them by now."""
         if self._is_closing:
             return
         try:
@@ -164,10 +157,10 @@ class GroupAssignment(Assignment):
             consumer.pause(one)
             consumer.seek(one, 0)
 
-    # --- what comes of it, on the engine's ---
+    # --- opening parts, on the engine's thread ---
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages of the parts that are open; open those that the group has given."""
+        """Return messages of the parts that are open; open those that were assigned."""
         batches = self._polled(timeout_ms)
         if self._given is not None:
             self._open_parts(self._given)
@@ -178,7 +171,7 @@ class GroupAssignment(Assignment):
         return {one: records for one, records in batches.items() if one in self._session.part_of}
 
     def _polled(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return what the consumer has; raise what failed in the listener."""
+        """Poll the consumer; raise what the listener raised."""
         try:
             batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
                 timeout_ms=timeout_ms
@@ -193,22 +186,22 @@ class GroupAssignment(Assignment):
 
     @property
     def member(self) -> Any:
-        """The member that was given the parts, whatever the consumer is by now."""
+        """The member that the parts were assigned to, whatever the consumer is by now."""
         return self._member
 
     def _patience_s(self) -> float:
-        """Return how long a group may take: each member may be at work until it polls again."""
+        """Return how long a rebalance may take: a member takes part when it polls."""
         interval_ms: float = self._connection.consumer.config["max_poll_interval_ms"]
         return interval_ms / 1e3 + self._job.call_timeout_ms / 1e3
 
     @property
     def is_settled(self) -> bool:
-        """Whether the parts are open; where there is none, that none has come for a while."""
+        """Whether the parts are open; without a part, whether none was assigned for a while."""
         waited_s = time.monotonic() - self._waiting_since_s
         return self._is_settled and (bool(self._session.parts) or waited_s >= SETTLE_S)
 
     def _open_parts(self, given: set[TopicPartition]) -> None:
-        """Open the parts of the partitions that were given."""
+        """Open the parts of the partitions that were assigned."""
         session, connection = self._session, self._connection
         numbers = sorted({one.partition for one in given})
         if not self._is_whole(numbers, given):
@@ -239,7 +232,7 @@ class GroupAssignment(Assignment):
             connection.consumer.seek(one, offset)
             if not session.part_of[one].ended:
                 connection.consumer.resume(one)
-        # A part that was never committed has a state from now on, for whoever comes next.
+        # A part that was never committed has a state from now on, for its next member.
         session.commit()
         listed = ", ".join(str(number) for number in numbers) or "none"
         session.sum_up()
@@ -248,10 +241,10 @@ class GroupAssignment(Assignment):
     def _commit_beginnings(
         self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Any]
     ) -> None:
-        """Commit where partitions begin that were never committed, before anything else is done.
+        """Commit the beginnings of partitions that were never committed, before all else.
 
-        The latest message is another one for whoever comes after this process. That the commit has
-        no name shows that there is no state yet.
+        For a later process the latest message would be another one. A commit without a name means
+        that there is no state yet.
         """
         text = json.dumps({**self._storage.metadata(""), "owner": self._engine.owner})
         fresh = [one for one, held in committed.items() if held is None]
@@ -267,7 +260,7 @@ class GroupAssignment(Assignment):
         committed: Mapping[TopicPartition, Any],
         notices: list[str],
     ) -> dict[int, Part] | None:
-        """Return the parts of what was loaded; None if they were taken away meanwhile."""
+        """Return the restored parts of what was loaded; None if they were revoked meanwhile."""
         parts: dict[int, Part] = {}
         fault: list[BaseException] = []
         enough = threading.Event()
@@ -295,7 +288,7 @@ class GroupAssignment(Assignment):
         finally:
             enough.set()
             if not self._engine.stopping:
-                # Who restores next must not share the watch with one who still does.
+                # Two threads must not share the watch.
                 thread.join()
         if not self._keeps(given):
             return None
@@ -304,16 +297,16 @@ class GroupAssignment(Assignment):
         return parts
 
     def _keeps(self, given: set[TopicPartition]) -> bool:
-        """Stay in the group; return whether the parts of these partitions are still to be opened.
+        """Poll the group; return whether the parts of these partitions are still to be opened.
 
-        Whatever is given is paused, so that there is nothing to read here.
+        All assigned partitions are paused, so the poll returns no messages.
         """
         if not self._engine.stopping:
             self._polled(0)
         return not self._engine.stopping and self._given is given
 
     def _is_whole(self, numbers: Sequence[int], given: set[TopicPartition]) -> bool:
-        """Return whether each part is here whole; a leader may have to learn of a topic first."""
+        """Return whether each part is assigned whole; its leader may not know all topics yet."""
         wanted = {TopicPartition(topic, n) for topic in self._job.topics for n in numbers}
         missing = sorted(wanted - given)
         if not missing:
@@ -331,7 +324,7 @@ class GroupAssignment(Assignment):
         return False
 
     def _is_as_committed(self, number: int, committed: Mapping[TopicPartition, Any]) -> bool:
-        """Return whether a part that was revoked is here as it was committed last."""
+        """Return whether a part that was revoked has the state of its last commit."""
         part = self._revoked.get(number)
         if part is None:
             return False
@@ -345,7 +338,7 @@ def _number(part: Part) -> int:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Hands on what kafka-python says; it is called on the consumer's own thread."""
+    """Passes rebalances to the assignment, on the consumer's own thread."""
 
     def __init__(self, assignment: GroupAssignment) -> None:
         self._assignment = assignment

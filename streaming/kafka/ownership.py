@@ -1,10 +1,10 @@
-"""Whose a group is: a newcomer that is another job is refused before it fences anybody.
+"""Ownership of a group: a process of another job is refused before it fences anybody.
 
-A job is known by its state: another process that has it, or another consumer of the topic that
-holds it, is of the same job. Of one consumer's job each commit names the process that made it; a
-process that finds another one's name there was replaced, and ends.
+A job is identified by its state: processes with the same state, or the same state topic, are of the
+same job. In a job of one consumer each commit has the name of its process; a process that finds
+another name was replaced, and ends.
 
-The one rule: a group that is another job's is left as it is.
+The one rule: a group that is another job's is not changed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from ketal.errors import SettingError
-from ketal.streaming.kafka.connecting.clients import LostError
+from ketal.errors import LostError, SettingError
 from ketal.streaming.kafka.part_opening import metadata_of
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.state.storage import Storage
@@ -31,9 +30,9 @@ def refuse_other_job(engine: RunningJob, storage: Storage, offsets: Offsets) -> 
     engine : RunningJob
         The job.
     storage : Storage
-        Where its state is.
+        Where its state is saved.
     offsets : mapping
-        What the group has committed.
+        The group's commits.
 
     Raises
     ------
@@ -60,21 +59,21 @@ def refuse_other_job(engine: RunningJob, storage: Storage, offsets: Offsets) -> 
 
 
 def check_owner(engine: RunningJob, offsets: Offsets) -> None:
-    """End this process if another one has taken over, or the group is another job's too.
+    """Raise if another process has taken over, or the group is another job's too.
 
     Parameters
     ----------
     engine : RunningJob
         The job; an earlier session of it has begun.
     offsets : mapping
-        What the group has committed.
+        The group's commits.
 
     Raises
     ------
     LostError
-        If the offsets of the job's topics are another process's. Or if offsets of other topics have
-        been committed since this process began the last time: each beginning of one job fences the
-        other, and no offsets of its own topics show that.
+        If the offsets of the job's topics are another process's; or if offsets of other topics were
+        committed since the last session began: each session of one job fences the other, and the
+        offsets of its own topics do not show that.
     """
     job = engine.job
     owners = {

@@ -1,7 +1,7 @@
-"""A part is opened: the state that its committed offsets name is restored, or there is none.
+"""Opening a part: the state that its committed offsets name is restored, if they name one.
 
-The one rule: a part has the state of what is committed, or the job ends, unless `--on-change fresh`
-says that it begins anew.
+The one rule: a part has the state of its committed offsets, or the job ends, except that
+`--on-change fresh` begins anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ketal.streaming.kafka.state.storage import Storage
 
 
 def metadata_of(text: str | None) -> dict[str, Any]:
-    """Return what a commit says beside the offset; nothing if it is not one of ketal's."""
+    """Return the metadata of a commit beside the offset; nothing if it is not one of ketal's."""
     try:
         decoded = json.loads(text or "{}")
     except ValueError:
@@ -49,20 +49,20 @@ def open_part(
     engine : RunningJob
         The job.
     storage : Storage
-        Where its state is.
+        Where its state is saved.
     number : int
         The number of the part.
     positions, committed : mapping
-        Of each of its partitions, what is read next, and what is committed; None where nothing is.
+        Of each of its partitions, the next offset, and the commit; None where there is none.
     loaded : Any
-        What the storage has of the part.
+        What the storage has loaded of the part.
     notices : list of str
-        What became of a change of the program is added here.
+        The notice of a change of the program is added here.
 
     Raises
     ------
     StateError
-        If the state does not fit, and `on_change` does not help.
+        If the state does not fit, and `on_change` does not allow that.
     """
     job = engine.job
     # One consumer restores only what it has committed itself, once it has begun.
@@ -113,5 +113,5 @@ def _hint(storage: Storage, fault: StateError, held: list[dict[str, Any]]) -> st
 
 
 def _is_beginning(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a commit says where a partition begins, and no more."""
+    """Return whether a commit has the beginning of a partition and no state."""
     return "changelog" in metadata and "commit" not in metadata

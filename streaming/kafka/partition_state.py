@@ -1,14 +1,14 @@
 """A part of a job: some partitions, and the state of all that was read in them.
 
 One consumer has one part, with all partitions of all topics. Several consumers share the partition
-numbers: the part of number p has partition p of every topic, where `keyed_by` sees to it that all
-events of a scope are. A part has its own execution, watermark, counts and offsets, so that it can
-go from one consumer to another as it is.
+numbers: the part of number p has partition p of every topic; `keyed_by` puts all events of a scope
+there. A part has its own execution, watermark, counts and offsets, so that the group can assign it
+to another consumer.
 
-Where a part's state is kept between two processes is its store: a folder (`Saved`), or a topic
-(`Changelog`). Both take what changed since the last commit, by name, and give back all of it.
+A part's state is saved in its store: a folder (`Saved`), or a topic (`Changelog`). Both write the
+records that are dirty, and restore all.
 
-The one rule: parts share nothing; what a part says depends on its own messages alone.
+The one rule: parts share nothing; the verdicts of a part depend on its own messages alone.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from ketal.runtime.state.records import Changes
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import Reader, place_of
-from ketal.streaming.job.pattern_migration import take_up
+from ketal.streaming.job.pattern_migration import resume
 from ketal.streaming.job.sharing import Watch
 from ketal.streaming.kafka.watermarks import Watermarks
 
 JOB_PREFIX = b"job/"
-"""Names of records that are the job's and not the execution's begin so."""
+"""The prefix of the keys of records that are the job's and not the execution's."""
 WATERMARKS, COUNTS, OFFSETS = b"job/watermarks", b"job/counts", b"job/offsets"
 
 Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
 
 
 class Store(Protocol):
-    """Where the state of a part is kept."""
+    """Saves the state of a part."""
 
     def write(self, changes: Changes) -> str:
-        """Take what changed, before the transaction; return a name for the offsets to give it."""
+        """Write dirty records, before the transaction; return the name that offsets give them."""
 
     def send(self, producer: Any) -> list[Any]:
-        """Send what belongs into the transaction; return the future of each message."""
+        """Send messages in the transaction; return the future of each."""
 
     def committed(self, name: str) -> None:
-        """Note that the state of a name is the one that holds."""
+        """Mark the state of a name as committed."""
 
     def close(self) -> None:
         """Close what is open."""
 
 
 @dataclass
-class Counts:
-    """What became of the messages; `messages` is the sum of the execution's `read` and of these."""
+class MessageCounts:
+    """Counts of messages; `messages` is the sum of the execution's `read` and of `control`."""
 
     messages: int = 0
     control: int = 0
@@ -71,7 +71,7 @@ class Counts:
 
 
 def now_ms() -> float:
-    """Return what the clock says that watermarks go by."""
+    """Return the time of the clock that idle partitions are judged by."""
     return 1e3 * time.monotonic()
 
 
@@ -81,15 +81,15 @@ class Part:
     Parameters
     ----------
     job : Job
-        Says how time goes, and which limits hold.
+        Has the settings of time and the limits.
     program : Program
         The patterns.
     positions : mapping of TopicPartition to int
-        What is read next in each partition.
+        The next offset of each partition.
     store : Store
-        Where the state is kept.
+        Saves the state.
     watch : Watch, optional
-        Sees a scope that is in two partitions.
+        Checks that no scope is in two partition numbers.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class Part:
             idle_ms=job.idle_ms,
             now_ms=now_ms(),
         )
-        self.counts = Counts()
+        self.counts = MessageCounts()
         self.dirty = False
         self.name = ""
         self.metadata: dict[str, Any] = {}
-        """What its last commit says beside the offsets."""
+        """The metadata of its last commit, beside the offsets."""
         self._timed = uses_time(program)
         self._reader = Reader(job.source, job.limits)
         self._watch = watch
@@ -123,7 +123,7 @@ class Part:
     # --- state ---
 
     def restore(self, records: Mapping[bytes, bytes], on_change: str = "stop") -> str:
-        """Take the state that `changes` gave, piece by piece.
+        """Load the state that `changes` returned.
 
         Parameters
         ----------
@@ -135,25 +135,25 @@ class Part:
         Returns
         -------
         str
-            What became of a change of the program; empty where there was none.
+            How a change of the program was handled; empty where there was none.
 
         Raises
         ------
         StateError
-            If it is damaged, of other offsets than those of the part, or of another program, and
-            `on_change` does not help.
+            If it is damaged, of other offsets than those of the part, or of another program that
+            `on_change` does not allow.
         SettingError
             If a live scope is in a partition of another number too.
         """
         try:
-            counts = Counts(**json.loads(records[COUNTS]))
+            counts = MessageCounts(**json.loads(records[COUNTS]))
             marks = json.loads(records[WATERMARKS])
             held = {TopicPartition(t, n): offset for t, n, offset in json.loads(records[OFFSETS])}
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"the saved state is damaged: {type(error).__name__} {error}"
             ) from None
-        # A partition that the job did not read for a while has an offset of its own.
+        # A partition that the job did not read for a while has an older offset.
         known = [one for one in self.positions if one in held]
         for one in known:
             if held[one] != self.positions[one]:
@@ -162,7 +162,7 @@ class Part:
                     f"committed is {self.positions[one]}: it does not belong to what is committed"
                 )
         inner = {k: v for k, v in records.items() if not k.startswith(JOB_PREFIX)}
-        self.execution, notice = take_up(
+        self.execution, notice = resume(
             self.program, inner, on_change=on_change, limits=self.job.limits
         )
         # The old patterns have windows, whatever the new ones have.
@@ -174,14 +174,14 @@ class Part:
         return notice
 
     def drained(self) -> tuple[str, ...]:
-        """Return the old patterns that are drained, once; the new ones go on alone."""
+        """Drop the retiring patterns if they are drained; return their names, else nothing."""
         names = self.execution.drop_retired()
         if names:
             self._timed = uses_time(self.program)
         return names
 
     def changes(self) -> Changes:
-        """Return what changed since this was last asked, or since the state was restored."""
+        """Return the records that are dirty since the last call, or since the restore."""
         changes = self.execution.state.changes()
         changes[WATERMARKS] = json.dumps(self.watermarks.state()).encode()
         changes[COUNTS] = json.dumps(self.counts.to_dict()).encode()
@@ -202,7 +202,7 @@ class Part:
 
     @property
     def idle(self) -> list[TopicPartition]:
-        """The partitions that hold time back no more, and may bring something yet."""
+        """The partitions that are idle and have not ended."""
         return [TopicPartition(*one) for one in sorted(self.watermarks.idle)]
 
     def mark_active(self, partitions: Iterable[TopicPartition]) -> None:
@@ -216,7 +216,7 @@ class Part:
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
     ) -> int:
-        """Take messages of one partition in turn, until nothing more is to come in any.
+        """Process messages of one partition in turn, until all partitions have ended.
 
         Parameters
         ----------
@@ -225,12 +225,12 @@ class Part:
         records : sequence of ConsumerRecord
             The messages.
         add : callable
-            Is handed verdicts, and the message that brought them about.
+            Takes verdicts, and the message that they are of.
 
         Returns
         -------
         int
-            How many messages were taken.
+            How many messages were processed.
 
         Raises
         ------
@@ -240,7 +240,9 @@ class Part:
         over, taken = self.watermarks.has_ended(one), 0
         for begin in range(0, len(records), BATCH_EVENTS):
             batch = records[begin : begin + BATCH_EVENTS]
-            events = None if over or self._timed else self._events(batch)
+            events = None
+            if not (over or self._timed):
+                events = self._reader.events([record.value for record in batch])
             if events is None:
                 some, over = self._take_each(one, batch, add, over)
             else:
@@ -258,10 +260,6 @@ class Part:
             self.counts.messages += taken
         return taken
 
-    def _events(self, records: Sequence[Any]) -> list[Event] | None:
-        """Return the events of messages; None where they have to be taken one by one."""
-        return self._reader.events([record.value for record in records])
-
     def _take_each(
         self,
         one: TopicPartition,
@@ -269,8 +267,8 @@ class Part:
         add: Callable[[list[Verdict], Any], None],
         over: bool,
     ) -> tuple[int, bool]:
-        """Take messages one by one; return how many, and whether their partition is over now."""
-        # What does not change from one event to the next is looked up once: they are many.
+        """Process messages one by one; return how many, and whether their partition has ended."""
+        # Looked up once for all messages.
         item_of, feed, observe = self._reader.item, self.execution.feed, self.watermarks.observe
         taken = 0
         for record in records:
@@ -309,28 +307,28 @@ class Part:
     def mark_idle(
         self, behind: Mapping[TopicPartition, int], ask: Ask | None = None
     ) -> list[Verdict]:
-        """Mark partitions idle: these hold time back no more.
+        """Mark partitions idle, and advance the watermark.
 
         Parameters
         ----------
         behind : mapping of TopicPartition to int
             How many messages are not read yet, as far as is known.
         ask : callable, optional
-            Returns which of some partitions have messages that are not read yet; it is asked before
-            one becomes idle.
+            Returns those of some partitions that have messages which are not read yet; called
+            before one becomes idle.
         """
         if not self._timed:
             return []
         now = now_ms()
         waiting = {(one.topic, one.partition) for one, lag in behind.items() if lag}
         if ask is not None and (quiet := self.watermarks.newly_idle(waiting, now)):
-            found = ask([TopicPartition(*one) for one in sorted(quiet)])
-            waiting |= {(one.topic, one.partition) for one in found}
+            unread = ask([TopicPartition(*one) for one in sorted(quiet)])
+            waiting |= {(one.topic, one.partition) for one in unread}
         self.watermarks.mark_idle(waiting, now)
         return self.advance()
 
     def advance(self) -> list[Verdict]:
-        """Hand the watermark on, if it is a new one."""
+        """Advance the execution to the watermark, if that is higher."""
         mark_s = self.watermarks.advanced()
         if mark_s is None:
             return []
@@ -339,21 +337,9 @@ class Part:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The summary of INTERFACE, with what became of the messages."""
+        """The execution's summary, with the counts of messages."""
         return {**self.execution.summary, "kafka": self.counts.to_dict()}
 
 
 def _place_in(records: Sequence[Any], number: int) -> str:
     return place_of(records[number])
-
-
-def total(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of summaries, count by count."""
-    out: dict[str, Any] = {}
-    for summary in summaries:
-        for name, value in summary.items():
-            if isinstance(value, Mapping):
-                out[name] = total([out.get(name, {}), value])
-            else:
-                out[name] = out.get(name, 0) + value
-    return out

@@ -1,4 +1,4 @@
-"""What of a job outlives its sessions."""
+"""The state of a job that outlives its sessions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class RunningJob:
     Parameters
     ----------
     job : Job
-        What runs.
+        Its settings.
     program : Program
         The patterns.
     hooks : Hooks
-        Where notices, metrics and flushes go.
+        Where verdicts, notices and figures go.
     """
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
@@ -39,18 +39,18 @@ class RunningJob:
         self.summary: dict[str, Any] | None = None
         self.failing_since_s: float | None = None
         self.ends: dict[TopicPartition, int] | None = None
-        """Where the topics ended when the job started, if it is to go no further."""
+        """The ends of the topics when the job started, under `until_end`."""
         self.elsewhere: dict[Any, Any] | None = None
-        """What the group had committed of other topics when the last session began."""
+        """The group's offsets of other topics when the last session began."""
         self.consumed = 0
         self.watch = Watch(job, program) if job.is_shared else None
         self._outputs: Outputs | None = None
 
     @property
     def outputs(self) -> Outputs:
-        """What the verdicts go through; its files are open from the first use to the end."""
+        """The outputs, whose files are open from the first use to the end."""
         if self._outputs is None:
-            self._outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
+            self._outputs = Outputs(self.job, self.hooks.show, self.hooks.flush)
         return self._outputs
 
     def close_outputs(self) -> None:
@@ -60,5 +60,5 @@ class RunningJob:
             self._outputs = None
 
     def stop(self) -> None:
-        """Ask the engine to commit and to return."""
+        """Have `run` commit and return."""
         self.stopping = True

@@ -1,15 +1,14 @@
 """Watermarks over partitions (Akidau et al., "The Dataflow Model", VLDB 2015, section 2.3).
 
-Each partition has a mark: the largest time seen there less the lateness, or what a
-`ketal.watermark` in it said, if that is more. The watermark of the job is the least mark of the
-partitions that are not idle; where all are idle, the largest of all marks, for nothing is under way
-that could come before it. It never goes back.
+Each partition has a mark: the largest time seen there less the lateness, or the time of a
+`ketal.watermark` in it, if that is more. The watermark of the job is the least mark of the
+partitions that are not idle; where all are idle, the largest of all marks. It never goes back.
 
-A partition is idle once nothing came for a while in which somebody looked. A process that was busy
-did not look: of the time between two looks only so much counts as a look lasts. One that stood
-still does not know what came meanwhile, not even in a partition that was idle before, and gives
-each of them time to say so. What a client has fetched does not say what a partition has: whoever
-moves time past one that is idle has asked Kafka before where it ends (`idle`, `newly_idle`).
+A partition is idle after some time without a message in which the process polled. A busy process
+does not poll: of a longer time between two polls only `LOOKED_MS_MAX` counts. After a standstill
+nothing is known even of partitions that were idle before, so each has some time again. What a
+client has fetched does not show what a partition has, so before the watermark passes an idle one
+Kafka is asked where it ends (`idle`, `newly_idle`).
 
 The one rule: time is an argument, the events' and the clock's, in milliseconds.
 """
@@ -22,11 +21,11 @@ from typing import Any
 Partition = tuple[str, int]
 """(topic, number)."""
 LOOK_MS = 1_000
-"""So often a job looks which partitions are idle."""
+"""How often a job checks which partitions are idle."""
 LOOKED_MS_MAX = 2 * LOOK_MS
-"""So much of the time between two looks counts: in a longer one the process did not look."""
+"""So much of the time between two checks counts at most."""
 STOOD_MS = 5 * LOOK_MS
-"""After a longer time between two looks, each partition has so long again to bring something."""
+"""A longer time between two checks is a standstill; each partition has so long again then."""
 
 
 class Watermarks:
@@ -35,11 +34,11 @@ class Watermarks:
     Parameters
     ----------
     partitions : iterable of Partition
-        What is read.
+        The partitions of the input.
     lateness_ms, idle_ms : int
         As in `[time]`.
     now_ms : float
-        What the clock says; each partition counts as active just now.
+        The clock's time; each partition is active at this time.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Watermarks:
         behind : collection of Partition
             They are not idle.
         now_ms : float
-            What the clock says; the time since the last look counts up to `LOOKED_MS_MAX`.
+            The clock's time; the time since the last check counts up to `LOOKED_MS_MAX`.
         """
         self._skip_unwatched(now_ms)
         for partition, active_ms in self._active_ms.items():
@@ -93,24 +92,24 @@ class Watermarks:
 
     @property
     def idle(self) -> set[Partition]:
-        """The partitions that hold time back no more, and may bring something yet."""
+        """The partitions that are idle and have not ended."""
         return self._idle - self._ended
 
     def newly_idle(self, behind: Collection[Partition], now_ms: float) -> set[Partition]:
-        """Return what is idle and what would become so, where anything would become so.
+        """Return the idle partitions and those that would become idle; none if none would.
 
-        Time moves at a look only then, and past the ones that were idle before as well.
+        Only then does a check advance the watermark, past the idle ones as well.
         """
         self._skip_unwatched(now_ms)
-        found = {
+        newly = {
             partition
             for partition, active_ms in self._active_ms.items()
             if partition not in behind and now_ms - active_ms >= self._idle_ms
         }
-        return (found | self._idle) - self._ended if found - self._idle else set()
+        return (newly | self._idle) - self._ended if newly - self._idle else set()
 
     def _skip_unwatched(self, now_ms: float) -> None:
-        """Leave the time out of account in which nobody looked."""
+        """Shift the times of activity by the time in which the process did not poll."""
         between_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
         if between_ms <= LOOKED_MS_MAX:
             return
@@ -122,7 +121,7 @@ class Watermarks:
             self._active_ms[partition] = min(now_ms, max(active_ms + unseen_ms, least_ms))
 
     def restart(self, now_ms: float) -> None:
-        """Begin anew to wait for every partition: none is idle."""
+        """Mark every partition active, with the full time until it is idle."""
         self._looked_ms = now_ms
         self._active_ms = dict.fromkeys(self._marks_s, now_ms)
         self._idle.clear()
@@ -133,7 +132,7 @@ class Watermarks:
         return len(self._ended) == len(self._marks_s)
 
     def has_ended(self, partition: Partition) -> bool:
-        """Return whether nothing more is to come in a partition."""
+        """Return whether a partition has ended."""
         return partition in self._ended
 
     @property
@@ -157,7 +156,7 @@ class Watermarks:
         return mark_s
 
     def state(self) -> dict[str, Any]:
-        """Return what has to outlive the process; the clock starts anew."""
+        """Return the marks, the ended partitions and the watermark as plain data."""
         return {
             "marks": [[*one, mark] for one, mark in sorted(self._marks_s.items())],
             "ended": [list(one) for one in sorted(self._ended)],
@@ -165,7 +164,7 @@ class Watermarks:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take the state that `state` gave, for the partitions that are still read."""
+        """Load what `state` returned, of the partitions that are still read."""
         for topic, number, mark_s in state["marks"]:
             if (topic, number) in self._marks_s:
                 self._marks_s[topic, number] = mark_s

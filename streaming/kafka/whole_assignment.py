@@ -1,8 +1,8 @@
 """The assignment of one consumer: all partitions, as one part.
 
 Each session begins with a commit of its own, which fences an earlier process of the job and names
-this one as the owner of the offsets. All that may be refused is found out before: a job that runs
-goes on as it is.
+this one as the owner of the offsets. All that may refuse the job is checked before, so that a
+running one is not disturbed.
 
 The one rule: of two processes of one job the later one goes on.
 """
@@ -16,27 +16,27 @@ from kafka import TopicPartition
 
 from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import StoppedError
+from ketal.streaming.kafka.job_session import Assignment, ChangedError
 from ketal.streaming.kafka.ownership import Offsets, check_owner, refuse_other_job
 from ketal.streaming.kafka.part_opening import metadata_of, open_part
 from ketal.streaming.kafka.partition_state import Part
-from ketal.streaming.kafka.session import Assignment, ChangedError
 
 AHEAD_MAX = 5
-"""So often the state is read ahead of one that commits meanwhile."""
+"""How often the state is read ahead while another process commits."""
 
 
 class WholeAssignment(Assignment):
     """All partitions, as one part."""
 
     def begin(self) -> bool:
-        """Fence whoever was here before, restore the state, and claim it."""
+        """Fence an earlier process, restore the state, and commit as its owner."""
         with self._storage.exclusive(lambda: self._engine.stopping) as is_exclusive:
             if is_exclusive:
                 self._begin()
         return is_exclusive
 
     def _begin(self) -> None:
-        """Begin, while nobody else begins with this state."""
+        """Begin, while no other process begins with this state."""
         session, connection = self._session, self._connection
         offsets = connection.group_offsets()
         if self._engine.claimed:
@@ -78,9 +78,9 @@ class WholeAssignment(Assignment):
     def _opened_ahead(self, own: Offsets, notices: list[str]) -> tuple[Part | None, Offsets]:
         """Return the part as it is before anybody is fenced, and the offsets that it is of.
 
-        There is none where a job that still runs commits each time before its state is read. Where
-        nobody commits, and the state is of another commit all the same, the end of its transaction
-        is not in the topic yet: it is once the next producer has begun.
+        None if a running job commits each time before its state is read. If nobody commits, and the
+        state is still of another commit, then the end of its transaction is not in the topic yet:
+        the next producer completes it.
         """
         for _ in range(AHEAD_MAX):
             loaded = self._loaded(open_too=False)
@@ -94,7 +94,7 @@ class WholeAssignment(Assignment):
         return None, own
 
     def _loaded(self, *, open_too: bool) -> Any:
-        """Return what the storage has."""
+        """Return what the storage loads."""
         loaded = self._storage.load([0], lambda: self._engine.stopping, open_too=open_too)
         if not loaded:
             raise StoppedError("reading the state")
@@ -124,7 +124,7 @@ class WholeAssignment(Assignment):
 
     @property
     def member(self) -> Any:
-        """As whom the offsets are committed."""
+        """The group's member that commits the offsets."""
         return self._connection.consumer.group_metadata()
 
     def check_partitions(self) -> None:
@@ -134,7 +134,7 @@ class WholeAssignment(Assignment):
 
 
 def _named(committed: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
-    """Return what decides about a part: its partitions, their offsets, and what these name."""
+    """Return the offset and metadata of each partition, by which commits are compared."""
     return {
         one: None if held is None else (held.offset, held.metadata)
         for one, held in committed.items()

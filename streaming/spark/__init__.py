@@ -1,10 +1,10 @@
-"""Spark: one call that takes events and returns verdicts, for streams and for tables (DESIGN 7).
+"""Spark: one call that takes events and returns verdicts, for streams and for tables.
 
 On a streaming DataFrame the program is a stateful operator (`applyInPandasWithState`) over a fixed
-number of key groups, each with one binary value: the records of an `Execution`. On a table the same
-groups go through an `Execution` each, sorted, and end. What an event means is decided in neither.
+number of key groups, each with one binary value: the records of an `Execution`. On a table each
+group is sorted and fed to an `Execution`, which ends.
 
-This is the one rule: the same events give the same verdicts with the same ids, from a stream or
+The one rule: the same events give the same verdicts with the same ids, from a stream or
 from a table, however Spark cuts them into batches; `docs/spark.md` says for which patterns.
 """
 
@@ -50,9 +50,9 @@ def detect(
         data, id`, other columns being attributes, with `topic, partition, offset` where they have
         an order; or those of Kafka's connector, whose values are JSON.
     key_groups : int
-        In how many groups the partitions of a pattern are hashed; part of a stream's checkpoint.
+        The number of groups that partitions are hashed to; part of a stream's checkpoint.
     source : Source, optional
-        Where the fields of Kafka's messages are, and by what they are keyed.
+        The fields of Kafka's messages, and the attribute that keys them.
     lateness_ms : int
         How far events of a stream may be behind the latest one. A column `time` that has a
         watermark already keeps it.
@@ -61,7 +61,7 @@ def detect(
     limits : Limits, optional
         Other limits than those the program was compiled with.
     counts : Observation or str, optional
-        What observes how many events were read, rejected, late, not judged, …: of a table a
+        What observes the counts of events read, rejected, late, not judged, …: of a table a
         `pyspark.sql.Observation`, of a stream the name under which each batch's progress has them
         (`observedMetrics`).
 
@@ -84,7 +84,7 @@ def detect(
     checked_program(program)
     for warning in grouping.warnings(program, key_groups):
         python_warnings.warn(warning, stacklevel=2)
-    found = verdicts(
+    rows = verdicts(
         program,
         events,
         key_groups=key_groups,
@@ -94,7 +94,7 @@ def detect(
         limits=limits,
         counts=counts is not None,
     )
-    return shown(found if counts is None else observed(found, program, counts))
+    return shown(rows if counts is None else observed(rows, program, counts))
 
 
 def verdicts(
@@ -109,15 +109,7 @@ def verdicts(
     figures: bool = False,
     counts: bool = False,
 ) -> DataFrame:
-    """Return the rows of the key groups, which are verdicts, and those beside them.
-
-    Parameters
-    ----------
-    figures : bool
-        Whether there are rows of figures, which a job takes out.
-    counts : bool
-        Whether there are rows of counts, which `detect` takes out.
-    """
+    """Return the rows of the key groups: verdicts, rows of figures for a job, rows of counts."""
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
@@ -128,18 +120,18 @@ def verdicts(
 
     if not isinstance(events, DataFrame):
         raise wrong_type("events", "a pyspark DataFrame", events)
-    found = grouping.families(program, key_groups)
+    families = grouping.families(program, key_groups)
     streaming = events.isStreaming
     timed = uses_time(program)
     rows = shaped(
         events,
-        found,
+        families,
         source=source,
         lateness_ms=lateness_ms if timed and streaming else None,
     )
-    count = sum(family.groups for family in found)
+    count = sum(family.groups for family in families)
     work = Work(
-        programs=tuple((family.first, family.program) for family in found),
+        programs=tuple((family.first, family.program) for family in families),
         limits=grouping.shared(Limits.given(limits, program.compiled[0].limits), key_groups),
         source=rows.source,
         columns=rows.columns,
@@ -148,7 +140,7 @@ def verdicts(
         timed=timed,
         figures=figures,
         counts=counts,
-        placed=grouping.placed(found, rows.source),
+        placed=grouping.placed(families, rows.source),
     )
     operator = Operator(_shipped(work))
     schema = ", ".join(f"{name} string" for name in work.output)
@@ -169,10 +161,10 @@ def verdicts(
 
 
 def _shipped(work: object) -> bytes:
-    """Return what the executors get.
+    """Return the pickled work for the executors.
 
-    A function of a module travels by its name, so the module must be there; one that was typed in,
-    or stands in the script itself, travels as it is.
+    A function of a module is pickled by its name, so executors need the module; one of the script
+    itself is pickled by value.
     """
     from pyspark import cloudpickle
 

@@ -1,11 +1,11 @@
-"""A job's folder on Spark: whose state it is, Spark's checkpoint, and how far the outputs are.
+"""A job's folder on Spark: its program, Spark's checkpoint, and the last batch that was written.
 
-    job.json            the program that the state is of, and what else is part of it
+    job.json            the program of the state, and the settings that the state depends on
     checkpoint-0/       Spark's own; `--on-change fresh` begins checkpoint-1 beside it
     checkpoint-0.json   the last batch whose output is written, and the figures of each key group
 
-A batch is known by its number and by what Spark noted of it before it began: which offsets it
-reads. Where a checkpoint has lost its last batches, others come under their numbers.
+A batch is identified by its number and the offsets that Spark stored for it before it began. Where
+a checkpoint has lost its last batches, their numbers are given again.
 
 The one rule: a checkpoint is read by the program that wrote it, with each key in its group, or by
 none.
@@ -46,15 +46,15 @@ SECOND_JOB = (
 
 
 @dataclass
-class Progress:
-    """What was written out.
+class WrittenBatch:
+    """The last batch whose output is written.
 
     Parameters
     ----------
     batch : int
-        The last batch whose output is written; -1 for none.
+        Its number; -1 for none.
     offsets : str
-        A digest of what that batch was to read.
+        The digest of its offsets.
     groups : dict
         The figures of each key group, by its number.
     """
@@ -70,11 +70,11 @@ class Checkpoint:
     Parameters
     ----------
     job : Job
-        Whose it is.
+        Names the folder.
     program : Program
-        What runs.
+        The patterns.
     session : SparkSession, optional
-        What reaches the folder where it is not on this machine.
+        Gives access to a folder that is not on this machine.
 
     Raises
     ------
@@ -91,29 +91,29 @@ class Checkpoint:
         else:
             self.folder = HadoopFolder(session, job.state_address)
         self.anew: str = ""
-        """Why the state is left behind; empty where it is not."""
+        """Why the state is discarded; empty where it is not."""
         self.lost: str = ""
-        """What the checkpoint no longer has of what its note knows; empty where it has all."""
-        self.progress = Progress()
+        """Which batches that were written the checkpoint has lost; empty where it has all."""
+        self.written = WrittenBatch()
         self._generation = 0
         self._job = job
         self._starting: str = job.start
         self._pending: dict[str, Any] | None = None
         try:
-            self._take_up(program)
+            self._open(program)
             self.lost = self._lost()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder."""
         self.folder.close()
 
-    def _take_up(self, program: Program) -> None:
-        """Find out what the folder holds, and what is to become of it."""
+    def _open(self, program: Program) -> None:
+        """Read the folder, and compare its program and settings with the job's."""
         job, path = self._job, f"{self.folder}/{_JOB}"
-        said = {
+        current = {
             "format": FORMAT,
             "key_groups": job.key_groups,
             "hashing": HASHING,
@@ -125,14 +125,14 @@ class Checkpoint:
         if _JOB not in names:
             if any(name.startswith("checkpoint-") for name in names):
                 raise StateError(f"{self.folder} has lost its {_JOB}: bring it back")
-            self._write(_JOB, {**said, **self._place()})
+            self._write(_JOB, {**current, **self._place()})
             return
         try:
             held = json.loads(self.folder.read(_JOB))
             self._generation = int(held["generation"])
             self._starting = str(held["starting"])
-            self.progress = self._read_progress()
-            settings = _changed(held, said)
+            self.written = self._read_written()
+            settings = _changed(held, current)
             changed = settings or _changed_program(held["program"], program, job.limits)
             if not changed:
                 return
@@ -144,18 +144,18 @@ class Checkpoint:
             raise StateError(f"{why}\n{HINT if settings else f'{HINT}; {SECOND_JOB}'}")
         if offsets:
             self.anew = why
-        # What never came to the end of a batch has nothing that could be lost but its beginning.
+        # A checkpoint without a batch that ended has no state, but a beginning.
         if offsets or not self._starting.startswith("{"):
             self._starting = offsets or job.start
         self._generation += 1
-        self.progress = self._read_progress()
-        self._pending = {**said, **self._place()}
+        self.written = self._read_written()
+        self._pending = {**current, **self._place()}
 
     def begin(self, counts: Mapping[str, int]) -> str:
-        """Return where a query begins whose checkpoint holds nothing: Spark's `startingOffsets`.
+        """Return where a query with an empty checkpoint begins: Spark's `startingOffsets`.
 
-        The state of another job is left behind here and not before: the topics are there, and
-        where each partition begins is known.
+        The state of another program is discarded here and not before: the topics exist, and where
+        each partition begins is known.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class Checkpoint:
 
     @property
     def path(self) -> str:
-        """Spark's checkpoint, for who reads of it."""
+        """Spark's checkpoint, for messages."""
         return f"{self.folder}/{self._name}"
 
     @property
@@ -193,7 +193,7 @@ class Checkpoint:
         return f"{self.folder.address}/{self._name}"
 
     def _last(self, what: str) -> int:
-        """Return the last batch that Spark noted among its `offsets` or its `commits`."""
+        """Return the last batch that Spark stored among its `offsets` or its `commits`."""
         held = self.folder.names(f"{self._name}/{what}")
         return max((int(name) for name in held if name.isdigit()), default=-1)
 
@@ -211,18 +211,18 @@ class Checkpoint:
             raise StateError(f"{self.path}/{path} is damaged: {fault!r}") from None
         return offsets
 
-    # --- progress ---
+    # --- the batch that was written last ---
 
     def _lost(self) -> str:
-        if self.progress.batch <= self._last("offsets"):
+        if self.written.batch <= self._last("offsets"):
             return ""
         return (
-            f"{self.path} has lost batches up to {self.progress.batch}, whose verdicts were "
+            f"{self.path} has lost batches up to {self.written.batch}, whose verdicts were "
             "written: those that come again have the same ids"
         )
 
     def _digest(self, batch: int) -> str:
-        """Return what tells batches of one number apart; empty if it is not there."""
+        """Return the digest of a batch's offsets; empty if the checkpoint does not have them."""
         try:
             noted = self.folder.read(f"{self._name}/offsets/{batch}")
         except OSError:
@@ -230,35 +230,35 @@ class Checkpoint:
         return hashlib.blake2b(noted, digest_size=16).hexdigest()
 
     def has_written(self, batch: int) -> bool:
-        """Return whether the output of this very batch is written."""
-        noted = self.progress
+        """Return whether the output of the batch with this number and these offsets is written."""
+        noted = self.written
         return batch == noted.batch and noted.offsets != "" and noted.offsets == self._digest(batch)
 
-    def _read_progress(self) -> Progress:
+    def _read_written(self) -> WrittenBatch:
         path = f"{self.path}.json"
         try:
             held = json.loads(self.folder.read(f"{self._name}.json"))
-            return Progress(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
+            return WrittenBatch(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
         except FileNotFoundError:
-            return Progress()
+            return WrittenBatch()
         except (OSError, ValueError, KeyError, TypeError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
 
     def wrote(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:
-        """Take note that the output of a batch is written, with the figures that came with it."""
-        # Before the first batch there was nothing, whatever a note says of a lost checkpoint.
-        before = self.progress.groups if batch else {}
-        self.progress = Progress(batch, self._digest(batch), {**before, **groups})
-        said = {
+        """Record that the output of a batch is written, with the figures of its groups."""
+        # The first batch of a checkpoint has none before it, whatever was written of a lost one.
+        before = self.written.groups if batch else {}
+        self.written = WrittenBatch(batch, self._digest(batch), {**before, **groups})
+        content = {
             "batch": batch,
-            "offsets": self.progress.offsets,
-            "groups": self.progress.groups,
+            "offsets": self.written.offsets,
+            "groups": self.written.groups,
         }
-        self._write(f"{self._name}.json", said, indent=None)
+        self._write(f"{self._name}.json", content, indent=None)
 
 
 def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
-    """Return offsets for just the partitions that there are, as Spark wants them.
+    """Return offsets for the partitions that exist, and no others, as Spark requires.
 
     A partition that was added to a topic begins with its first message, a new topic where the job
     says that one begins.
@@ -275,12 +275,12 @@ def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:
 
 
 def _blank(program: Program, limits: Limits) -> str:
-    """Return what names a program: the state of an execution that has seen nothing, as text."""
+    """Return the text by which a program is compared: the state of an empty execution."""
     return base64.b64encode(Execution(program, limits=limits).state.snapshot()).decode()
 
 
 def _changed_program(held: str, program: Program, limits: Limits) -> str:
-    """Return how a program differs from the one that a job noted; empty where it does not."""
+    """Return how a program differs from the one of `job.json`; empty where it does not."""
     try:
         Execution.restored(program, base64.b64decode(held, validate=True), limits=limits)
     except StateError as fault:
@@ -288,19 +288,19 @@ def _changed_program(held: str, program: Program, limits: Limits) -> str:
     return ""
 
 
-def _changed(held: dict[str, Any], said: dict[str, Any]) -> str:
-    """Return what of a job's settings is not what its checkpoint says."""
+def _changed(held: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return how a job's settings differ from those of `job.json`; empty where they do not."""
     if held["format"] != FORMAT:
         return f"it has format {held['format']}, and this version reads format {FORMAT}"
     out = [
-        f"{name} was {held[name]}, and is {said[name]}"
+        f"{name} was {held[name]}, and is {now[name]}"
         for name in ("key_groups", "hashing", "topics")
-        if held[name] != said[name]
+        if held[name] != now[name]
     ]
-    before, now = held["groups_by"], said["groups_by"]
+    before, after = held["groups_by"], now["groups_by"]
     out += [
-        f"the groups of `partition by {name}` went by {before[name]}, and go by {now[name]}"
-        for name in now
-        if name in before and before[name] != now[name]
+        f"the groups of `partition by {name}` went by {before[name]}, and go by {after[name]}"
+        for name in after
+        if name in before and before[name] != after[name]
     ]
     return "; ".join(out)

@@ -1,20 +1,21 @@
-"""Which key groups a program has on Spark, and which programs have none (DESIGN 7).
+"""The key groups of a program on Spark, and the programs that cannot have several.
 
-A program has one partition key on Spark: that of most of its patterns, of several the first by
-name. The patterns that have it are a *family* of `key_groups` groups, of which an event goes to
-one, by the hash of its partition. All others are a family of one group, which is offered every
-event; it has number 0 and tells for all. The groups are numbered through, whatever the order of
-the patterns in their file; the number is the operator's key, and part of the checkpoint.
+A program has one partition key on Spark: that of most of its patterns; of several such keys, the
+first by name. The patterns that have it are a *family* of `key_groups` groups, and an event goes to
+the one that is the hash of its partition. All other patterns are a family of one group, number 0,
+which is offered every event. The first family reports what concerns all (rejections, lateness). The
+groups are numbered without regard to the order of the patterns in their file; the number is the
+operator's key, and part of the checkpoint.
 
-With `key_groups=1` there is nothing to divide: the whole program is one family of one group, which
-is offered every event, holds the hold-back queue and all scopes. Any program runs that way.
+With `key_groups=1` the whole program is one family of one group, which is offered every event, and
+has the hold-back queue and all scopes. Any program runs that way.
 
-Whether an event is late by the watermark, or has no place in any topology, is decided in every
-group for the patterns of all families. What a group cannot see is what happened in another one: two
-events with one dot, and under `frontier` an event that was released and depends on a late one
-(`ketal.streaming.job.distribution`); `docs/spark.md` says what follows.
+Whether an event is late by the watermark, or refused by every topology, is decided in every group
+for the patterns of all families. A group does not see events of other groups: a second one with the
+same dot, and under `frontier` a released one that depends on a late event
+(`ketal.streaming.job.distribution`, `docs/spark.md`).
 
-The one rule: each group gives the answer that the whole would give, or the job does not start.
+The one rule: each group gives the verdicts that the whole would give, or the job does not start.
 """
 
 from __future__ import annotations
@@ -36,11 +37,10 @@ from ketal.streaming.job.distribution import unfit
 
 KEY_GROUPS = 16
 KEY_GROUPS_MAX = 32_768
-"""So many are more than any cluster has tasks for, and Flink's most."""
+"""More than any cluster has tasks for; the maximum of Flink."""
 
 HASHING = 3
-"""How a partition becomes the number of a group, which is its key (`rows`); another way, another
-number."""
+"""The version of how a partition is hashed to the number of a group (`rows`)."""
 
 Path = tuple[str, ...]
 Partition = tuple[syntax.Attribute | syntax.Field, ...]
@@ -56,7 +56,7 @@ class Family:
     program : Program
         The patterns.
     partition : Partition
-        What decides an event's group, in canonical order; empty where there is one group.
+        The key whose hash is an event's group, in canonical order; empty where there is one group.
     first : int
         The number of its first group.
     groups : int
@@ -70,12 +70,12 @@ class Family:
 
 
 def families(program: Program, key_groups: int) -> tuple[Family, ...]:
-    """Return the families of a program: at most two, the one that sees all events first.
+    """Return the families of a program: at most two, the one that is offered all events first.
 
     Raises
     ------
     SettingError
-        If a pattern cannot run in parts, or the number of groups is none.
+        If a pattern cannot run in parts, or `key_groups` is out of range.
     NotAvailableError
         If a pattern cannot run on a stream at all.
     """
@@ -116,7 +116,7 @@ def _job_key(program: Program) -> Partition:
 
 
 def _named(of: syntax.Attribute | syntax.Field) -> str:
-    """Return what one part of a partition is called; what is called alike is the same."""
+    """Return the canonical name of one part of a partition."""
     if isinstance(of, syntax.Field):
         return of.name
     keys = [key if key.isidentifier() else json.dumps(key) for key in of.path]
@@ -125,7 +125,7 @@ def _named(of: syntax.Attribute | syntax.Field) -> str:
 
 
 def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> tuple[Path, ...]:
-    """Return where a part of a partition is in a message; the first that is there counts."""
+    """Return the paths of a part of a partition in a message; the first that exists counts."""
     if isinstance(of, syntax.Field):
         return (paths[of.name],)
     if of.path == (INCARNATION,) and INCARNATION in paths:
@@ -135,10 +135,7 @@ def paths_of(of: syntax.Attribute | syntax.Field, paths: Mapping[str, Path]) -> 
 
 
 def by_key(partition: Partition, source: Source) -> syntax.Attribute | syntax.Field | None:
-    """Return the part of a partition whose value messages are keyed by, if one is.
-
-    Their key is hashed instead of the partition then.
-    """
+    """Return the part of a partition that keys messages, if one does: their key is hashed then."""
     for of in partition:
         if source.keyed_by == (of.name if isinstance(of, syntax.Field) else of.path[-1]):
             return of
@@ -146,10 +143,9 @@ def by_key(partition: Partition, source: Source) -> syntax.Attribute | syntax.Fi
 
 
 def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
-    """Return what decides about the group of a message in each family that is partitioned.
+    """Return what is hashed to a message's group, in words, for each partition of a family.
 
-    Together with the number of groups and `HASHING`. Where it changes, keys move to other groups,
-    and what their old ones hold of them would be lost.
+    If it changes, or the number of groups or `HASHING`, then scopes would lose their state.
     """
     paths = Shape(source, kafka=True).paths
     out: dict[str, str] = {}
@@ -163,22 +159,22 @@ def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
 
 
 def placed(found: Sequence[Family], source: Source | None) -> tuple[str, ...]:
-    """Return in words, for each family, what decides to which of its groups a row goes.
+    """Return for each family, in words, how a row's group is computed.
 
     Parameters
     ----------
     found : sequence of Family
         The families.
     source : Source or None
-        Where the fields of messages are; None for rows that have an event's columns.
+        The fields of messages; None for rows that have an event's columns.
     """
     where = {} if source is None else placement(found, source)
     out = []
     for family in found:
         names = ", ".join(map(_named, family.partition))
         by = where.get(names, f"the columns {names}")
-        said = f"{family.groups} key groups by {by} (hashing {HASHING})"
-        out.append(said if names else "one key group")
+        several = f"{family.groups} key groups by {by} (hashing {HASHING})"
+        out.append(several if names else "one key group")
     return tuple(out)
 
 
@@ -192,11 +188,10 @@ def _part(program: Program, names: list[str]) -> Program:
 
 
 def shared(limits: Limits, groups: int) -> Limits:
-    """Return the limits of one of so many groups, where a limit is about all events.
+    """Return the limits of one of so many groups: a share of those that are about all events.
 
-    A group sees its part of the counters of every node, so what it keeps of them would otherwise
-    be multiplied by the number of groups, and so would the state that each batch writes. Values of
-    `keyed_by` are divided among the groups.
+    A group sees its share of every node's counters, so that otherwise the state would be multiplied
+    by the number of groups. Values of `keyed_by` are divided among the groups.
     """
     return replace(
         limits,
@@ -207,7 +202,7 @@ def shared(limits: Limits, groups: int) -> Limits:
 
 
 def warnings(program: Program, key_groups: int) -> Iterator[str]:
-    """Yield which patterns will not use more than one task, and how they would."""
+    """Yield a warning for each pattern that runs in one task, and how it would use several."""
     if key_groups == 1:
         if any(compiled.partition for compiled in program.compiled):
             yield "key_groups = 1: one task does all the work"

@@ -1,15 +1,15 @@
 """One key group: the part of the execution that it is offered, and its state.
 
-A group is one `Execution`, and what the rows say beyond events: which partitions have ended, how
-far time is in each, what was counted. Rows of control events (`ketal.*`) come to every group; one
-of the copies is counted. What belongs to no group, a malformed message, comes to one group of each
-family, and the first family tells it.
+A group is one `Execution`, and the partitions that have ended, their marks, and counts. Rows of
+control events (`ketal.*`) go to every group, and one of the copies is counted. A malformed message
+goes to one group of each family, and the first family reports the rejection.
 
-Of the groups that an event comes to, one in each family, every one decides for the whole program
-whether it is late or refused, so the first family tells that; also that two events have one dot and
-different content, for it sees all events where there is a second one.
+An event goes to one group of each family. Each of these decides for the whole program whether the
+event is late or refused, and the first family reports that; and also a contradiction, since the
+first family is offered all events if there is a second family.
 
-The one rule: a group depends on its state and its rows; every row is told or counted by one group.
+The one rule: a group depends on its state and its rows; every row is reported or counted by one
+group.
 """
 
 from __future__ import annotations
@@ -31,12 +31,20 @@ from ketal.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.packing import packed, unpacked
-from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED, Partition, Row, RowReader
+from ketal.streaming.spark.rows.row_reader import (
+    ALONE,
+    COPY,
+    HOME,
+    PLACED,
+    Partition,
+    Row,
+    RowReader,
+)
 
 FIGURES = "ketal.figures"
-"""What stands for the verdict in a row of figures, which only a job asks for."""
+"""The kind of a row of figures, in the place of a verdict's; for jobs only."""
 COUNTED = "ketal.counted"
-"""What stands for the verdict in a row of counts, which only `detect` asks for."""
+"""The kind of a row of counts, in the place of a verdict's; for `detect` only."""
 COLUMNS = ("verdict", "pattern", "id", "execution", "scope", "json")
 LINE = "line"
 """A further column of a job: the verdict as a line for people."""
@@ -44,7 +52,7 @@ LINE = "line"
 
 @dataclass(frozen=True)
 class Work:
-    """What the executors are told, once.
+    """The work of the executors, pickled once.
 
     Parameters
     ----------
@@ -61,13 +69,11 @@ class Work:
     partitions : int or None
         How many partitions must end before the execution has; None if that is not known.
     timed : bool
-        Whether time decides anything.
-    figures : bool
-        Whether a row of figures is wanted from each group and batch.
-    counts : bool
-        Whether a row of what it counted is wanted from each group and batch.
+        Whether watermarks matter.
+    figures, counts : bool
+        Whether each group returns a row of figures, of counts, for each batch.
     placed : tuple of str
-        For each family, what decides to which of its groups a row goes.
+        For each family, how a row's group is computed, in words.
     """
 
     programs: tuple[tuple[int, Program], ...]
@@ -83,24 +89,24 @@ class Work:
 
     @property
     def output(self) -> list[str]:
-        """The columns that go back."""
+        """The columns of the rows that are returned."""
         return [*COLUMNS, LINE] if self.figures else list(COLUMNS)
 
     def row(self, verdict: Verdict) -> tuple[str | None, ...]:
         """Return a verdict as columns."""
-        name, said = verdict.written()
+        name, text = verdict.written()
         pattern, scope = None, None
         if not isinstance(verdict, Rejected):
             pattern, scope = verdict.pattern, verdict.scope.written()[0].decode()
-        row = (verdict.kind, pattern, name, verdict.execution or None, scope, said.decode())
+        row = (verdict.kind, pattern, name, verdict.execution or None, scope, text.decode())
         return (*row, str(verdict)) if self.figures else row
 
     def family(self, group: int) -> int:
-        """Return which family a group is of, by its place."""
+        """Return the index of a group's family."""
         return [n for n, (first, _) in enumerate(self.programs) if first <= group][-1]
 
     def execution(self, family: int, held: Mapping[bytes, bytes] | None) -> Execution:
-        """Return the execution of one of a family's groups, with the state that it had."""
+        """Return the execution of one of a family's groups, restored from its records."""
         program = self.programs[family][1]
         others = (other for n, (_, other) in enumerate(self.programs) if n != family)
         beside = [compiled for other in others for compiled in other.compiled]
@@ -115,9 +121,9 @@ class Group:
     Parameters
     ----------
     work : Work
-        What is done.
+        The work of all groups.
     number : int
-        Which group.
+        The group's number.
     held : bytes or None
         The state that `state` gave; None for a group that is new.
 
@@ -131,7 +137,7 @@ class Group:
         self.number = number
         self._work = work
         self._family = work.family(number)
-        self._tells = self._family == 0
+        self._reports = self._family == 0
         self._rows = RowReader(work.columns, work.headers, work.source, work.limits)
         self.messages = self.control = 0
         self._ended: set[Partition] = set()
@@ -183,7 +189,7 @@ class Group:
         )
 
     def _records(self) -> dict[bytes, bytes]:
-        """Return the execution's records; of a group that was kept, only changes are written."""
+        """Return the execution's records: those of the last call, with the changes applied."""
         for name, record in self.execution.state.changes().items():
             if record is None:
                 self._held.pop(name, None)
@@ -193,52 +199,49 @@ class Group:
 
     @property
     def waits(self) -> bool:
-        """Whether the passing of time can still bring something about."""
+        """Whether a higher watermark may still bring verdicts."""
         if self._closed:
             return False
         return self.execution.live_runs > 0 or self.execution.tally.held_back > 0
 
     def advance(self, mark_ms: int) -> list[Verdict]:
-        """Take up Spark's watermark; it stands at 0 until there is one."""
+        """Advance to Spark's watermark, which is 0 until there is one."""
         return [] if mark_ms <= 0 or self._closed else self.execution.advance_time(mark_ms / 1e3)
 
     def take(self, rows: Iterable[Row]) -> Iterator[Verdict]:
-        """Take rows in turn; yield the verdicts they bring about."""
+        """Process rows in turn; yield their verdicts."""
         if not self._rows.has_offsets:
             rows = self._rows.in_canonical_order(rows)
         rows = iter(rows)
         while batch := list(itertools.islice(rows, BATCH_EVENTS)):
             copies = {row[0] for row in batch}
             if PLACED in copies:
-                batch = self._without_watched(batch)
-            events = self._events(batch) if copies <= {ALONE, PLACED} else None
+                batch = self._without_samples(batch)
+            plain = copies <= {ALONE, PLACED} and not self._ended
+            events = self._rows.events(batch) if plain else None
             if events is None:
                 for row in batch:
                     yield from self._take(row)
                 continue
-            self.messages += len(batch) if self._tells else 0
+            self.messages += len(batch) if self._reports else 0
             yield from self._process(events, batch)
 
-    def _events(self, batch: Sequence[Row]) -> list[Event] | None:
-        """Return the events of rows; None where one has to be looked at by itself."""
-        return None if self._ended else self._rows.events(batch)
-
     def _process(self, events: Sequence[Event], rows: Sequence[Row]) -> Iterator[Verdict]:
-        """Have the execution process the events of rows; yield the verdicts this group tells."""
+        """Process the events of rows; yield the verdicts that this group reports."""
         for number, verdicts in self.execution.process(events):
             self._rows.begin(rows[number])
-            yield from self._told_here(verdicts, events[number])
+            yield from self._own_verdicts(verdicts, events[number])
 
-    def _without_watched(self, batch: Sequence[Row]) -> list[Row]:
-        """Take the rows that are for this group and of another group's messages out of a batch."""
+    def _without_samples(self, batch: Sequence[Row]) -> list[Row]:
+        """Check the rows that are samples of other groups' messages; return the others."""
         at = self._rows.value
         for row in batch:
             if row[0] == PLACED:
                 self._rows.begin(row)
-                led_to, _, value = bytes(row[at]).partition(BETWEEN.encode())
+                group, _, value = bytes(row[at]).partition(BETWEEN.encode())
                 item = self._rows.item((*row[:at], value, *row[at + 1 :]))
                 if item.__class__ is Event and self._value_of is not None:
-                    self._places.saw(self._value_of(item), int(led_to), self._rows.place)
+                    self._places.check(self._value_of(item), int(group), self._rows.place)
         return [row for row in batch if row[0] != PLACED]
 
     def _take(self, row: Row) -> Iterator[Verdict]:
@@ -246,49 +249,49 @@ class Group:
         if item is None:
             return
         if not isinstance(item, Event):
-            yield from self._told_here(self._unusual(item), item)
+            yield from self._own_verdicts(self._unusual(item), item)
             return
         yield from self._process((item,), (row,))
 
     def _item(self, row: Row) -> Any:
-        """Return the item of a row; None where another group tells what it is."""
+        """Return the item of a row; None where another group reports it."""
         self._rows.begin(row)
         copy = row[0]
-        self.messages += self._tells and copy != COPY
+        self.messages += self._reports and copy != COPY
         if self._ended and self._rows.partition in self._ended:
-            return self._told("its partition has ended (ketal.end)", copy)
+            return self._rejection("its partition has ended (ketal.end)", copy)
         item = self._rows.item(row)
         if copy == ALONE and item.__class__ is Event:
             return item
         if isinstance(item, Rejected):
-            return item if self._tells and copy != COPY else None
+            return item if self._reports and copy != COPY else None
         if isinstance(item, Control) is (copy == ALONE):
-            return self._told("its type cannot be told: the record has several", copy)
-        if isinstance(item, Control) and self._tells and copy == HOME:
+            return self._rejection("its type cannot be told: the record has several", copy)
+        if isinstance(item, Control) and self._reports and copy == HOME:
             self.control += 1
         return item
 
-    def _told(self, reason: str, copy: int) -> Rejected | None:
-        """Return a rejection, once for all groups that have the row."""
-        if not self._tells or copy == COPY:
+    def _rejection(self, reason: str, copy: int) -> Rejected | None:
+        """Return a rejection in one of the groups that have the row; None in the others."""
+        if not self._reports or copy == COPY:
             return None
         return self._rows.rejected(reason)
 
-    def _told_here(self, verdicts: list[Verdict], item: Any) -> Iterator[Verdict]:
-        """Yield the verdicts that no other group tells; of a rejection say where it was read."""
+    def _own_verdicts(self, verdicts: list[Verdict], item: Any) -> Iterator[Verdict]:
+        """Yield the verdicts that no other group reports, a rejection with its place."""
         for verdict in verdicts:
             if isinstance(verdict, Rejected):
-                if self._tells:
+                if self._reports:
                     yield msgspec.structs.replace(verdict, place=self._rows.place or verdict.place)
-            elif not (isinstance(verdict, Late) and self._told_as_late(item)):
+            elif not (isinstance(verdict, Late) and self._reported_late(item)):
                 yield verdict
 
-    def _told_as_late(self, item: Any) -> bool:
-        """Return whether the first family tells that an event is late: the watermark says so."""
-        return not self._tells and isinstance(item, Event) and self.execution.passed(item)
+    def _reported_late(self, item: Any) -> bool:
+        """Return whether the first family reports that an event is late by the watermark."""
+        return not self._reports and isinstance(item, Event) and self.execution.passed(item)
 
     def _unusual(self, item: Any) -> list[Verdict]:
-        """Take what is no event."""
+        """Process an item that is no event."""
         if isinstance(item, Rejected):
             return self.execution.feed(item)
         one, known = self._rows.partition, self._work.partitions
@@ -304,7 +307,7 @@ class Group:
         return self._advance_by_marks()
 
     def _advance_by_marks(self) -> list[Verdict]:
-        """Advance by what control events say, once every partition that has not ended said one."""
+        """Advance to the least `ketal.watermark`, once each partition that goes on has one."""
         known = self._work.partitions
         marks = [
             mark for one, mark in self._marks_s.items() if one is None or one not in self._ended
@@ -317,37 +320,37 @@ class Group:
         return self.execution.advance_time(min(marks))
 
     def figures(self, verdicts: Counter[tuple[str | None, str | None]]) -> tuple[str | None, ...]:
-        """Return a row that says what became of all that this group was offered so far.
+        """Return the row of figures: the group's counts since the beginning.
 
         Parameters
         ----------
         verdicts : Counter
-            How many verdicts of each kind and pattern this batch has of it.
+            The counts of its verdicts in this batch, by kind and pattern.
         """
-        said = {
+        figures = {
             "verdicts": [(kind, pattern, count) for (kind, pattern), count in verdicts.items()],
             "group": self.number,
-            "tells": self._tells,
+            "tells": self._reports,
             "messages": self.messages,
             "control": self.control,
             "live_runs": self.execution.live_runs,
             "ended": self._closed,
             **self.execution.summary,
         }
-        text = msgspec.json.encode(said).decode()
+        text = msgspec.json.encode(figures).decode()
         return FIGURES, None, str(self.number), None, None, text, None
 
     def counted(self) -> tuple[str | None, ...]:
-        """Return a row that says what was counted since the last such row."""
+        """Return the row of counts: those since the last such row."""
         counts = self._counts()
-        said = {name: count - self._counted.get(name, 0) for name, count in counts.items()}
+        added = {name: count - self._counted.get(name, 0) for name, count in counts.items()}
         self._counted = counts
-        return COUNTED, None, None, None, None, msgspec.json.encode(said).decode()
+        return COUNTED, None, None, None, None, msgspec.json.encode(added).decode()
 
     def _counts(self) -> dict[str, int]:
-        """Return what was counted since the beginning, of events where this group tells of them."""
+        """Return the counts since the beginning; of events, only if this group reports them."""
         summary = self.execution.summary
-        out = dict(summary["events"]) if self._tells else {}
+        out = dict(summary["events"]) if self._reports else {}
         out["gaps"] = summary["gaps"]
         for pattern, counts in summary["patterns"].items():
             out |= {f"{pattern}.{name}": count for name, count in counts.items()}

@@ -27,7 +27,7 @@ OWNER = "owner"
 
 
 class JobFolder(Protocol):
-    """What a job needs of its folder; names are relative to it, and `str` says where it is."""
+    """The files of a job; names are relative to the folder, which `str` returns."""
 
     @property
     def address(self) -> str:
@@ -40,10 +40,10 @@ class JobFolder(Protocol):
         """Write a file whole, in the place of one that may be there; raise OSError."""
 
     def names(self, name: str = "") -> list[str]:
-        """Return what is in a folder; nothing where there is none."""
+        """Return the names in a folder; none if it does not exist."""
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder."""
 
 
 class LocalFolder:
@@ -91,12 +91,12 @@ class LocalFolder:
         replaced(self._path / name, content, durable=True)
 
     def names(self, name: str = "") -> list[str]:
-        """Return what is in a folder; nothing where there is none."""
+        """Return the names in a folder; none if it does not exist."""
         folder = self._path / name
         return [one.name for one in folder.iterdir()] if folder.is_dir() else []
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder."""
         self._lock.close()
 
 
@@ -162,7 +162,7 @@ class HadoopFolder:
         self._put(name, content)
 
     def _put(self, name: str, content: bytes) -> None:
-        """Write a file beside the one that may be there, and rename it."""
+        """Write a temporary file, and rename it over one that may exist."""
         flags = self._hadoop.CreateFlag
         create = self._jvm.java.util.EnumSet.of(flags.CREATE, flags.OVERWRITE)
         rename = getattr(self._hadoop, "Options$Rename")
@@ -180,7 +180,7 @@ class HadoopFolder:
             self._files.rename(beside, self._path(name), over)
 
     def names(self, name: str = "") -> list[str]:
-        """Return what is in a folder; nothing where there is none."""
+        """Return the names in a folder; none if it does not exist."""
         try:
             with _as_os_error():
                 found = self._files.util().listStatus(self._path(name))
@@ -189,7 +189,7 @@ class HadoopFolder:
             return []
 
     def close(self) -> None:
-        """Leave the folder: whoever begins next takes it over."""
+        """Do nothing: the process that begins next takes the folder over."""
 
 
 @contextlib.contextmanager

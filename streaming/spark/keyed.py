@@ -1,18 +1,17 @@
-"""The watch over what `[source] keyed_by` promises, on Spark (DESIGN 7).
+"""The check of `[source] keyed_by` on Spark, by samples.
 
-Where messages are keyed by what a pattern is partitioned by, a message's group is the hash of its
-key, and its value is not read for it. A scope whose messages have several keys would then be in
-several groups, and none of them could see it. So of some messages the value is read all the same:
-the group that it would have had without `keyed_by` gets a copy of the message that says to which
-group the key led (`rows`), and remembers it. Two events of one value that were led to different
-groups are an error; two keys that lead to one group do no harm.
+Where messages are keyed by an attribute of the partition, a message's group is the hash of its key,
+and its value is not decoded for that. A scope whose messages have several keys would be in several
+groups, and none of them could see it. So some messages are sampled: the group that is the hash of
+the value gets a copy of the message with the group of its key (`rows`), and records it. Two events
+of one value whose keys have different groups are an error; two keys of one group do no harm.
 
-Reading each value would cost a third of what Spark can do, and a row more for each. Read are the
-first `READ_FIRST` messages of each partition and one of `READ_EACH` later on: what is keyed by
-something else is found at once, and one scope that goes wrong after a while.
+Decoding each value would take a third of Spark's throughput, and a row more for each. Sampled are
+the first `READ_FIRST` messages of each partition and one in `READ_EACH` later on: topics with
+another key are found at once, a single wrong scope after a while.
 
-The one rule: no message that went where it belongs ends the job. What is equal is what patterns
-call equal, of what is an event.
+The one rule: only an event whose value was seen with another group ends the job. Values are equal
+if patterns call them equal.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from ketal.errors import SettingError
 from ketal.model.values import Key, keyed
 
 READ_FIRST, READ_EACH = 10_000, 32
-"""So many messages of each partition are looked at, and then one of so many."""
+"""So many messages of each partition are sampled, and then one in so many."""
 BETWEEN = ":"
-"""Stands between the group that a key led to and the message, in a row of the watch."""
+"""The separator of the key's group and the message, in a row of a sample."""
 
 
 class Places:
-    """Remembers to which group the keys of values led.
+    """Checks that the keys of each value have one group.
 
     Parameters
     ----------
     name : str
-        The attribute whose values they are.
+        The attribute.
     values_max : int
-        So many values are remembered, the latest ones.
+        So many values are held; beyond, the oldest are evicted.
     held : iterable of (str, str, int, str)
         What `state` returned.
     """
@@ -52,13 +51,13 @@ class Places:
             (kind, json.loads(value)): (group, place) for kind, value, group, place in held
         }
 
-    def saw(self, value: Any, group: int, place: str) -> None:
-        """Take the value of an event, and the group that its message's key led to.
+    def check(self, value: Any, group: int, place: str) -> None:
+        """Check the value of an event, and record the group of its message's key.
 
         Raises
         ------
         SettingError
-            If the key of another message with that value led to another group.
+            If the key of another message with that value has another group.
         """
         key = keyed(value)
         if key is None:
@@ -75,7 +74,7 @@ class Places:
             del self._groups[next(iter(self._groups))]
 
     def state(self) -> list[tuple[str, str, int, str]]:
-        """Return what is remembered; numbers as text, for they may be of any length."""
+        """Return the values and their groups as plain data, numbers of any length as text."""
         return [
             (kind, json.dumps(value), group, place)
             for (kind, value), (group, place) in self._groups.items()

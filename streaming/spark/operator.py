@@ -1,17 +1,17 @@
-"""What runs on the executors: the functions that Spark calls with a key group's rows.
+"""The operator: the functions that Spark calls on the executors with a key group's rows.
 
-A group's state is one binary value: the execution's records, which partitions have ended, and the
-counts. Spark hands over the columns of the group's new rows; the operator takes up the watermark,
-puts the rows in the order of topic, partition and offset, and feeds them. Verdicts go back as
+A group's state is one binary value: the execution's records, the partitions that have ended, and
+the counts. Spark passes the columns of the group's new rows; the operator advances to the
+watermark, sorts the rows by topic, partition and offset, processes them, and returns verdicts as
 columns.
 
-Spark's watermark in a batch is of the batches before it, and each call has it, so it comes first:
-to take it up after the rows would have a group judge by the watermark of the last batch in which it
-was called, which is an old one where a group was quiet and nothing in it waited for time.
+Spark's watermark in a batch is that of the batches before it, and each call has it. It is applied
+before the rows: applied after them, a group would use the watermark of the last batch in which it
+was called, which is old where the group was quiet and had no timer.
 
-The one rule: what a group says never depends on the worker that it is on, nor on the batches in
-which it had no rows. A worker that is used again keeps the program, and what it keeps of a group is
-used only if it is the very state that Spark hands over.
+The one rule: a group's verdicts do not depend on the worker, nor on the batches in which it had no
+rows. A worker caches the program, and a group, which is used only if its state is the one that
+Spark passes.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.rows.reading import Row
+from ketal.streaming.spark.rows.row_reader import Row
 
 ROWS_MAX = 10_000
-"""So many verdicts are handed back at once."""
+"""So many verdicts are returned at once."""
 COLLECT_AFTER = 500_000
-"""Objects made between two looks for garbage cycles."""
+"""Objects made between two collections of garbage cycles."""
 
 KEPT_BYTES = 64 << 20
-"""So much freed memory at the end of its heap a worker keeps for the next batch."""
+"""So much free memory at the end of its heap a worker keeps for the next batch."""
 _MAPPED_BYTES = 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 FROZEN_MAX = 256
-"""So many calls after one another a worker does not look for garbage among what it keeps."""
+"""So many calls in turn leave the cached groups out of garbage collection."""
 
 _loaded: dict[bytes, Work] = {}
 _kept: dict[tuple[bytes, int], tuple[bytes, Group]] = {}
@@ -49,7 +49,7 @@ _calls = itertools.count(1)
 
 
 def _work(shipped: bytes, digest: bytes) -> Work:
-    """Return what was shipped; a worker reads it once, and settles then."""
+    """Return the work that was pickled; a worker loads it once."""
     work = _loaded.get(digest)
     if work is None:
         if len(_loaded) >= _LOADED_MAX:
@@ -61,10 +61,10 @@ def _work(shipped: bytes, digest: bytes) -> Work:
 
 
 def settle_worker() -> None:
-    """Have a worker look less often for garbage cycles, and keep memory between batches.
+    """Have a worker collect garbage cycles less often, and keep memory between batches.
 
     The columns of a batch, and arrays made of them, are larger than what the C library of Linux
-    keeps by itself: it would give each back and take it up again, a page fault for every 4 kB.
+    keeps by itself: it would free and map each again, a page fault for every 4 kB.
     """
     gc.collect()
     gc.freeze()
@@ -78,12 +78,12 @@ def settle_worker() -> None:
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
-def _leave_alone() -> None:
-    """Have garbage not be looked for among what is kept of groups.
+def _exempt_groups() -> None:
+    """Exempt the cached groups from garbage collection.
 
-    After each task pyspark's daemon has a worker look at all objects there are; those of the groups
-    are many. What is frozen and no longer used goes as ever, but for cycles: so now and then all is
-    looked at.
+    After each task pyspark's daemon has a worker collect garbage among all objects; those of the
+    groups are many. Frozen objects are freed by their reference counts, but not in cycles, so now
+    and then all are collected.
     """
     if next(_calls) % FROZEN_MAX == 0:
         gc.unfreeze()
@@ -93,7 +93,7 @@ def _leave_alone() -> None:
 
 @dataclass(frozen=True)
 class Operator:
-    """What Spark calls.
+    """The functions that Spark calls.
 
     Parameters
     ----------
@@ -109,25 +109,25 @@ class Operator:
         object.__setattr__(self, "digest", digest)
 
     def stateful(self, key: tuple[Any, ...], frames: Iterable[Any], state: Any) -> Iterator[Any]:
-        """Take a batch's rows of one group: the function of `applyInPandasWithState`."""
+        """Process a batch's rows of one group: the function of `applyInPandasWithState`."""
         import pandas
 
         work = _work(self.shipped, self.digest)
         group = self._group(work, int(key[0]), state.get[0] if state.exists else None)
-        said: list[tuple[str | None, ...]] = []
+        out: list[tuple[str | None, ...]] = []
         mark_ms = state.getCurrentWatermarkMs() if work.timed else 0
-        said += map(work.row, group.advance(mark_ms))
+        out += map(work.row, group.advance(mark_ms))
         if not state.hasTimedOut:
-            said += map(work.row, group.take(_ordered(frames, work.columns)))
+            out += map(work.row, group.take(_ordered(frames, work.columns)))
         if work.timed and group.waits:
             state.setTimeoutTimestamp(max(0, mark_ms) + 1)
-        said += _beside(group, work, Counter((row[0], row[1]) for row in said))
+        out += _beside(group, work, Counter((row[0], row[1]) for row in out))
         blob = group.state()
         state.update((blob,))
         self._keep(group, blob)
-        _leave_alone()
-        for start in range(0, len(said), ROWS_MAX):
-            yield pandas.DataFrame(said[start : start + ROWS_MAX], columns=work.output)
+        _exempt_groups()
+        for start in range(0, len(out), ROWS_MAX):
+            yield pandas.DataFrame(out[start : start + ROWS_MAX], columns=work.output)
 
     def _group(self, work: Work, number: int, held: bytes | None) -> Group:
         kept = _kept.pop((self.digest, number), None)
@@ -140,57 +140,57 @@ class Operator:
             _kept[self.digest, group.number] = (blob, group)
 
     def finite(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Take a partition of a table, its groups one after another, each in order, and end them.
+        """Process a partition of a table, its groups one after another, each to its end.
 
         The function of `mapInArrow`; no more than a batch of rows is held.
         """
         work = _work(self.shipped, self.digest)
         group: Group | None = None
-        said: list[tuple[str | None, ...]] = []
+        out: list[tuple[str | None, ...]] = []
         for batch in batches:
             numbers = batch.column("group").to_pylist()
-            columns = [_array(batch.column(name)).tolist() for name in work.columns]
-            rows = list(zip(*columns, strict=True))
+            arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in work.columns]
+            rows = list(zip(*(array.tolist() for array in arrays), strict=True))
             start = 0
             while start < len(numbers):
                 number, stop = numbers[start], start
                 while stop < len(numbers) and numbers[stop] == number:
                     stop += 1
                 if group is None or group.number != number:
-                    said += _ended(group, work)
+                    out += _ended(group, work)
                     group = Group(work, number, None)
                 for verdict in group.take(rows[start:stop]):
-                    said.append(work.row(verdict))
-                    if len(said) >= ROWS_MAX:
-                        yield _arrow(said, work.output)
-                        said = []
+                    out.append(work.row(verdict))
+                    if len(out) >= ROWS_MAX:
+                        yield _arrow(out, work.output)
+                        out = []
                 start = stop
-        said += _ended(group, work)
-        for start in range(0, len(said), ROWS_MAX):
-            yield _arrow(said[start : start + ROWS_MAX], work.output)
+        out += _ended(group, work)
+        for start in range(0, len(out), ROWS_MAX):
+            yield _arrow(out[start : start + ROWS_MAX], work.output)
 
 
 def _ended(group: Group | None, work: Work) -> list[tuple[str | None, ...]]:
     if group is None:
         return []
-    said = list(map(work.row, group.execution.conclude()))
-    return [*said, *_beside(group, work, Counter())]
+    out = list(map(work.row, group.execution.conclude()))
+    return [*out, *_beside(group, work, Counter())]
 
 
 def _beside(
     group: Group, work: Work, verdicts: Counter[tuple[str | None, str | None]]
 ) -> Iterator[tuple[str | None, ...]]:
-    """Yield the rows of a group that are no verdicts."""
+    """Yield the rows of figures and counts of a group."""
     if work.figures:
         yield group.figures(verdicts)
     if work.counts:
         yield group.counted()
 
 
-def _arrow(said: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
+def _arrow(out: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
     import pyarrow
 
-    columns = zip(*said, strict=True)
+    columns = zip(*out, strict=True)
     named = {
         name: pyarrow.array(column, pyarrow.string())
         for name, column in zip(names, columns, strict=True)
@@ -198,13 +198,8 @@ def _arrow(said: Sequence[tuple[str | None, ...]], names: Sequence[str]) -> Any:
     return pyarrow.record_batch(named)
 
 
-def _array(column: Any) -> Any:
-    """Return a column of Arrow as pandas would have it."""
-    return column.to_numpy(zero_copy_only=False)
-
-
 def _ordered(frames: Iterable[Any], names: Sequence[str]) -> list[Row]:
-    """Return the rows of frames, in the order of topic, partition and offset if they have one."""
+    """Return the rows of frames, sorted by topic, partition and offset if they have these."""
     rows: list[Row] = []
     for frame in frames:
         rows += zip(*(frame[name].tolist() for name in names), strict=True)

@@ -1,13 +1,13 @@
-"""From the rows of key groups to the verdicts that a user of `detect` sees, and to their counts.
+"""The DataFrame that `detect` returns: the rows of key groups as verdicts, and their counts.
 
-A group says each verdict as JSON, beside what jobs need of it. The columns that are no text are
-read of that JSON in the JVM, where somebody selects them.
+A group returns each verdict as JSON, and as text columns. The columns that are not text are decoded
+from that JSON in the JVM, if they are selected.
 
-What was counted comes in rows of its own (`Group.counted`), each of what a group counted since its
-last one, so that their sum is what all groups counted. Spark has a place for such sums beside the
-rows of a query: `DataFrame.observe`. There they are taken up, and their rows end.
+Counts are in rows of their own (`Group.counted`), each the difference to the group's last one, so
+that their sum is the count of all groups. `DataFrame.observe` makes that sum beside the rows of a
+query, and the rows of counts are filtered out.
 
-The one rule: what is said beside the JSON is what the JSON says.
+The one rule: a column beside the JSON has the value that the JSON has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from ketal.engine.scopes import Counts
 from ketal.program import Program
-from ketal.runtime.deduplication import Tally
+from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.spark.group import COUNTED
 from ketal.streaming.spark.rows.text import ANY_JSON
 
@@ -33,7 +33,7 @@ _COLLECTED = ("0001-01-03T00:00:00Z", "9999-12-29T00:00:00Z")
 
 
 def shown(rows: DataFrame) -> DataFrame:
-    """Return the rows of key groups as verdicts with the columns of INTERFACE."""
+    """Return the rows of key groups as verdicts, with the columns that `detect` documents."""
     read = F.from_json("json", _READ, ANY_JSON)
     at = read["time"].try_cast("timestamp")
     first, last = (F.lit(one).cast("timestamp") for one in _COLLECTED)
@@ -47,16 +47,16 @@ def shown(rows: DataFrame) -> DataFrame:
 
 
 def observed(rows: DataFrame, program: Program, counts: Observation | str) -> DataFrame:
-    """Return the rows that are verdicts; the sums of the others are for Spark to observe.
+    """Return the rows that are verdicts; Spark observes the sums of the rows of counts.
 
     Parameters
     ----------
     rows : DataFrame
         The rows of key groups, those of counts among them.
     program : Program
-        Whose patterns are counted.
+        The patterns that are counted.
     counts : Observation or str
-        Who observes.
+        The observation, or its name.
     """
     is_counted = F.col("verdict") == COUNTED
     numbers = F.from_json(F.when(is_counted, F.col("json")), "map<string, bigint>")
@@ -68,7 +68,7 @@ def observed(rows: DataFrame, program: Program, counts: Observation | str) -> Da
 
 
 def _names(program: Program) -> list[str]:
-    """Return what is counted, as `Group.counted` names it."""
+    """Return the names of the counts, as in `Group.counted`."""
     of_pattern = [item.name for item in fields(Counts) if item.name != "listed"]
     of_patterns = [f"{pattern}.{name}" for pattern in program.names for name in of_pattern]
     return [*Tally().to_dict(), "gaps", *of_patterns]

@@ -1,9 +1,9 @@
 """A key group's state as one binary value: msgpack, compressed.
 
-Spark hands a group's state to its worker with every batch of Arrow, so of a group with many rows
-many times, and the JVM copies it again and again: its size counts more than its making.
+Spark passes a group's state to its worker with every batch of Arrow, so for a group with many rows
+many times, and the JVM copies it each time: its size matters more than the time to encode it.
 
-The one rule: what was packed comes out of `unpacked` as it was, or it is said why it does not.
+The one rule: `unpacked` returns what was packed, or raises a StateError.
 """
 
 from __future__ import annotations

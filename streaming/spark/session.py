@@ -3,12 +3,11 @@
 Under `spark-submit`, or where a program has a session already, that Spark is used as it is, with
 settings of the job's own for streaming. Otherwise one is started in this process: all cores, the
 Kafka connector of the installed pyspark, the Java that `ketal.streaming.jvm.java` finds. The jars
-are downloaded as the broker's are, and not by Spark, which writes a hundred lines of it at each
-start; what it logs is errors.
+are downloaded as the broker's are, and not by Spark, which logs a hundred lines of it at each
+start; its log level is error.
 
-One file describes a job for either engine, so `[kafka.properties]` are kafka-python's there too;
-those that Java's clients call otherwise are put in their words here. A name with a dot is Java's
-already.
+One file describes a job for either engine, so `[kafka.properties]` are kafka-python's for Spark
+too; those with another name in Java's clients are renamed here. A name with a dot is Java's.
 
 The one rule: nothing of a user's session is changed.
 """
@@ -23,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ketal.errors import KetalError, SettingError
+from ketal.errors import LostError, SettingError
 from ketal.streaming.folders import cache_folder, replaced
 from ketal.streaming.job.file import Job
 from ketal.streaming.jvm.artifacts import jars_of, spark_connector
@@ -58,7 +57,7 @@ logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
 REQUEST_MS_MAX = 30_000
-"""What Java's clients wait for one answer by themselves."""
+"""The default timeout of a request in Java's clients."""
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _SASL = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -77,12 +76,8 @@ _RENAMED = {
 }
 
 
-class LostError(KetalError):
-    """Spark or Kafka is lost for good."""
-
-
 def spark_session(
-    job: Job, tell: Callable[[str], None] = lambda _: None
+    job: Job, notify: Callable[[str], None] = lambda _: None
 ) -> tuple[SparkSession, bool]:
     """Return a session for a job, and whether it was started for it.
 
@@ -90,8 +85,8 @@ def spark_session(
     ----------
     job : Job
         The job.
-    tell : callable
-        Is told in one sentence what takes long.
+    notify : callable
+        Reports in one sentence what takes long.
 
     Raises
     ------
@@ -115,7 +110,7 @@ def spark_session(
     # A session is active in one thread only; a process has one context.
     own = SparkContext._active_spark_context is None and _SUBMITTED not in os.environ
     try:
-        session = _started(job, tell) if own else SparkSession.builder.getOrCreate().newSession()
+        session = _started(job, notify) if own else SparkSession.builder.getOrCreate().newSession()
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
         tasks = session.sparkContext.defaultParallelism
@@ -127,26 +122,26 @@ def spark_session(
     return session, own
 
 
-def connector_jars(java: Java, tell: Callable[[str], None] = lambda _: None) -> str:
+def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -> str:
     """Return the Kafka connector of the installed pyspark as `spark.jars` takes it.
 
     Parameters
     ----------
     java : Java
         The Java that downloads it, once.
-    tell : callable
-        Is told in one sentence what takes long.
+    notify : callable
+        Reports in one sentence what takes long.
 
     Raises
     ------
     ArtifactsError
         If it could not be downloaded.
     """
-    folder = jars_of(spark_connector(version("pyspark")), java, say=tell)
+    folder = jars_of(spark_connector(version("pyspark")), java, notify=notify)
     return ",".join(map(str, sorted(folder.glob("*.jar"))))
 
 
-def _started(job: Job, tell: Callable[[str], None]) -> SparkSession:
+def _started(job: Job, notify: Callable[[str], None]) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -158,7 +153,7 @@ def _started(job: Job, tell: Callable[[str], None]) -> SparkSession:
     builder = SparkSession.builder.appName(f"ketal {job.group_id}").master("local[*]")
     settings = {
         **_OF_OWN,
-        "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, tell),
+        "spark.jars": ",".join(map(str, job.jars)) or connector_jars(java, notify),
         # Before the options that are the user's.
         "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
     }
@@ -238,12 +233,12 @@ def call_timeouts(job: Job, options: Mapping[str, str]) -> dict[str, str]:
     # What is no number is left for them to refuse.
     least_ms = int(request_ms) if request_ms.isdecimal() else 0
     call_ms = str(max(job.call_timeout_ms, least_ms))
-    said = {request: request_ms, "kafka.default.api.timeout.ms": call_ms}
-    return {**said, "kafka.max.block.ms": call_ms, **options}
+    timeouts = {request: request_ms, "kafka.default.api.timeout.ms": call_ms}
+    return {**timeouts, "kafka.max.block.ms": call_ms, **options}
 
 
 def _certificates(given: dict[str, Any]) -> dict[str, str]:
-    """Take the files of certificates out of properties; Java reads PEM, too."""
+    """Remove the files of certificates from properties; return Java's properties for them."""
     out: dict[str, str] = {}
     if "ssl_cafile" in given:
         out |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given.pop("ssl_cafile")}
@@ -302,14 +297,14 @@ def partitions_of(session: SparkSession, job: Job, options: Mapping[str, str]) -
         finally:
             admin.close()
     except Py4JJavaError as fault:
-        said = str(fault.java_exception.toString())
-        if "UnknownTopicOrPartition" in said:
+        reason = str(fault.java_exception.toString())
+        if "UnknownTopicOrPartition" in reason:
             raise SettingError(
                 f"there is no topic {topic} at {job.bootstrap_servers}; create it first"
             ) from None
-        if "ConfigException" in said or "Authentication" in said or "Authorization" in said:
-            raise SettingError(f"[kafka.properties] {said}") from None
-        raise LostError(f"Kafka at {job.bootstrap_servers} does not answer: {said}") from None
+        if "ConfigException" in reason or "Authentication" in reason or "Authorization" in reason:
+            raise SettingError(f"[kafka.properties] {reason}") from None
+        raise LostError(f"Kafka at {job.bootstrap_servers} does not answer: {reason}") from None
     except Py4JError as fault:
         raise LostError(f"Spark's Kafka connector is not there: {fault}") from None
     return out

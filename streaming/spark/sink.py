@@ -1,15 +1,15 @@
-"""Where a batch's verdicts go: the function of `foreachBatch`.
+"""The sink of a batch's verdicts: the function of `foreachBatch`.
 
-Spark calls it again with the same batch after a crash that came before the batch's commit. The
-operator then says the same, with the same ids. The last batch that was written is noted beside the
-checkpoint, its number and its offsets, so the very batch is run for its state alone; what a crash
-left half written is written again, and so is what a checkpoint has lost: at least once.
+Spark replays a batch after a crash before its commit; the operator returns the same verdicts, with
+the same ids. The number and offsets of the last batch that was written are stored beside the
+checkpoint, so a replay of that batch runs for its state alone. A batch that a crash left half
+written is written again, and so are batches that a checkpoint has lost: at least once.
 
-A batch is computed once, by all tasks, and cached by the executors, while its rows of figures come
-to the driver, one for each key group that was called. They hold sums since the beginning, so one
-that is read twice is no more than one; and how many verdicts of each kind the batch has. Only where
-there are any the batch is read again, once for each kind of output: what goes to a topic is sent by
-the executors, what goes to a file or to standard output comes to the driver piece by piece.
+A batch is computed once, by all tasks, and cached by the executors, while its rows of figures go
+to the driver, one for each key group that was called. They hold sums since the beginning, so they
+are idempotent, and the counts of the batch's verdicts by kind. Only where there are verdicts the
+batch is read again, once for each kind of output: those for a topic are sent by the executors,
+those for a file or standard output go to the driver in pieces.
 
 The one rule: a batch that returns from here is written, to the disk or to Kafka.
 """
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-class Said:
-    """A verdict that an executor said: the JSON it is, and the line it is for people."""
+class RenderedVerdict:
+    """A verdict of an executor: its JSON, decoded and as text, and its line for people."""
 
-    def __init__(self, said: dict[str, Any], text: str, line: str) -> None:
-        self.kind: str = said["verdict"]
-        self._said = said
+    def __init__(self, decoded: dict[str, Any], text: str, line: str) -> None:
+        self.kind: str = decoded["verdict"]
+        self._decoded = decoded
         self._text = text
         self._line = line
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as the JSON object of INTERFACE."""
-        return self._said
+        """Return the verdict as a JSON object."""
+        return self._decoded
 
     def written(self) -> tuple[str, bytes]:
-        """Return the id, and the JSON as the executor wrote it."""
-        return self._said["id"], self._text.encode()
+        """Return the id, and the JSON as the executor encoded it."""
+        return self._decoded["id"], self._text.encode()
 
     def __str__(self) -> str:
         return self._line
 
 
 def _verdict(text: str, line: str) -> Any:
-    said = json.loads(text)
-    if said["verdict"] != "rejected":
-        return Said(said, text, line)
-    execution = said.get("execution", "")
-    return Rejected(place=said["place"], reason=said["reason"], execution=execution)
+    decoded = json.loads(text)
+    if decoded["verdict"] != "rejected":
+        return RenderedVerdict(decoded, text, line)
+    execution = decoded.get("execution", "")
+    return Rejected(place=decoded["place"], reason=decoded["reason"], execution=execution)
 
 
 class Sink:
@@ -66,13 +66,13 @@ class Sink:
     Parameters
     ----------
     job : Job
-        Says where to.
+        Names the outputs.
     options : mapping
-        How Spark's connector reaches Kafka.
+        The options of Spark's Kafka connector.
     outputs : Outputs
         The files and standard output.
     checkpoint : Checkpoint
-        Keeps how far they are.
+        Stores which batch was written last.
     count : callable
         Counts verdicts of a kind, of a pattern.
     """
@@ -92,7 +92,7 @@ class Sink:
         self._count = count
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """Write a batch; it is computed once, and always, for that is what makes its state."""
+        """Write a batch. It is computed in any case, and once, since that updates the state."""
         if self._checkpoint.has_written(number):
             batch.write.format("noop").mode("overwrite").save()
             return
@@ -134,7 +134,7 @@ class Sink:
         self._outputs.clear()
 
     def _topic(self) -> Column:
-        """Return the topic of a verdict; null for one that goes elsewhere."""
+        """Return the topic of a verdict; null for one of another output."""
         from pyspark.sql import functions as F
 
         rejected, verdicts = (
@@ -144,7 +144,7 @@ class Sink:
         return F.when(F.col("verdict") == "rejected", rejected).otherwise(verdicts)
 
     def _target(self, kind: str) -> Target:
-        """Return where verdicts of a kind go."""
+        """Return the output of verdicts of a kind."""
         return self._job.rejected if kind == "rejected" else self._job.verdicts
 
     def _send(self, rows: DataFrame) -> None:
@@ -157,7 +157,7 @@ class Sink:
 
 
 def _too_large() -> Column:
-    """Return what is said instead of a verdict that Kafka would not take."""
+    """Return the overflow verdict that replaces one too large for a message."""
     from pyspark.sql import functions as F
 
     given_up = F.concat(F.lit("the content of a "), F.col("verdict"), F.lit(" verdict of "),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 import ketal
 from ketal.auditing.repair import Repair, repaired
@@ -16,8 +17,9 @@ from ketal.auditing.report import CODES, examined
 from ketal.logs import Log, read_log
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.event import Control
-from tests.property.executions import execution
-from tests.property.memberships import arrival, base, simulate
+from tests.property.executions import executions
+from tests.property.memberships import Run, arrival, base, runs
+from tests.sampling import examples
 
 MATCH = "id=msg,send=type:send,receive=type:recv"
 
@@ -340,11 +342,11 @@ def test_an_old_entry_that_a_message_brought_back_is_no_fault(tmp_path: Path) ->
     assert faults(tmp_path / "log.jsonl", beyond) == [(4, "A006", "c@1")]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_entries_that_nodes_dropped_are_no_faults(seed: int) -> None:
+@examples(60, 1_500)
+@given(runs(restarts=False, events_max=40))
+def test_entries_that_nodes_dropped_are_no_faults(drawn: tuple[Run, random.Random]) -> None:
     """Random executions with nodes that leave, clocks that shrink, and messages in flight."""
-    rng = random.Random(seed)
-    run = simulate(rng, restarts=False, events_max=40)
+    run, rng = drawn
     items: list[Any] = [*run.stamped, *(Control("leave", node=name) for name in run.left)]
     audit = ketal.audit(Log.of(rng.sample(items, len(items))))
     assert audit.clean, str(audit)
@@ -356,10 +358,12 @@ def test_entries_that_nodes_dropped_are_no_faults(seed: int) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_restarts_are_all_that_is_said_of_executions_with_restarts(seed: int) -> None:
-    rng = random.Random(seed)
-    run = simulate(rng, restarts=True, events_max=40)
+@examples(60, 1_500)
+@given(runs(restarts=True, events_max=40))
+def test_restarts_are_all_that_is_said_of_executions_with_restarts(
+    drawn: tuple[Run, random.Random],
+) -> None:
+    run, rng = drawn
     nodes = [event.node for event in run.true]
     again = {base(node) for node in nodes if "#" in node}
     left = [Control("leave", node=name) for name in run.left if base(name) not in again]
@@ -428,17 +432,16 @@ def test_where_the_lines_are_shuffled_a_restart_is_all_that_is_said(tmp_path: Pa
     assert ketal.audit(read_log(path)).statistics.events == len(rows)
 
 
-def test_random_executions_are_clean_in_any_order() -> None:
-    rng = random.Random(4)
-    for _ in range(300):
-        events = execution(rng, events_max=20)
-        audit = ketal.audit(events)
-        assert audit.clean, (events, str(audit))
-        pairs = [(x, y) for i, x in enumerate(events) for y in events[i + 1 :]]
-        before = [ketal.model.event.happened_before(y, x) for x, y in pairs]
-        assert audit.statistics.inverted_pairs == sum(before)
-        concurrent = sum(ketal.model.event.concurrent(x, y) for x, y in pairs)
-        assert audit.statistics.concurrent_pairs == concurrent
+@examples(300, 5_000)
+@given(executions(events_max=20))
+def test_random_executions_are_clean_in_any_order(events: list[ketal.Event]) -> None:
+    audit = ketal.audit(events)
+    assert audit.clean, str(audit)
+    pairs = [(x, y) for i, x in enumerate(events) for y in events[i + 1 :]]
+    before = [ketal.model.event.happened_before(y, x) for x, y in pairs]
+    assert audit.statistics.inverted_pairs == sum(before)
+    concurrent = sum(ketal.model.event.concurrent(x, y) for x, y in pairs)
+    assert audit.statistics.concurrent_pairs == concurrent
 
 
 def test_statistics_of_a_chain(tmp_path: Path) -> None:

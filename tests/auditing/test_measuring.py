@@ -6,10 +6,12 @@ import random
 from itertools import combinations
 
 import pytest
+from hypothesis import given
 
 import ketal
 from ketal.model.event import Event, concurrent, happened_before
 from tests.property.executions import execution
+from tests.sampling import chances, examples
 
 
 def longest(events: list[Event]) -> int:
@@ -70,20 +72,20 @@ def expected(events: list[Event]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("lost", [0.0, 0.2])
-def test_every_number_is_what_one_counts(lost: float) -> None:
-    rng = random.Random(11)
-    for _ in range(150):
-        # In a file that is shuffled, some lost events look like one wrong own entry.
-        events = execution(rng, events_max=16, linear=True if lost else None)
-        events = [event for event in events if rng.random() >= lost]
-        counted = expected(events)
-        again = [rng.choice(events) for _ in range(rng.randint(0, 3))] if events else []
-        statistics = ketal.audit([*events, *again]).statistics.to_dict()
-        assert statistics.items() >= counted.items(), events
-        assert statistics["duplicates"] == len(again)
-        pairs = counted["concurrent_pairs"] + counted["ordered_pairs"]
-        ratio = counted["concurrent_pairs"] / pairs if pairs else 0
-        assert statistics["concurrency_ratio"] == round(ratio, 6)
+@examples(150, 3_000)
+@given(rng=chances())
+def test_every_number_is_what_one_counts(lost: float, rng: random.Random) -> None:
+    # In a file that is shuffled, some lost events look like one wrong own entry.
+    events = execution(rng, events_max=16, linear=True if lost else None)
+    events = [event for event in events if rng.random() >= lost]
+    counted = expected(events)
+    again = [rng.choice(events) for _ in range(rng.randint(0, 3))] if events else []
+    statistics = ketal.audit([*events, *again]).statistics.to_dict()
+    assert statistics.items() >= counted.items()
+    assert statistics["duplicates"] == len(again)
+    pairs = counted["concurrent_pairs"] + counted["ordered_pairs"]
+    ratio = counted["concurrent_pairs"] / pairs if pairs else 0
+    assert statistics["concurrency_ratio"] == round(ratio, 6)
 
 
 def test_a_long_log_is_counted_without_comparing_pairs() -> None:

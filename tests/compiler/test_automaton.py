@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, reject
 
 import ketal
 from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, Ways
@@ -26,9 +27,10 @@ from ketal.errors import Diagnostic, PatternError, SettingError
 from ketal.model.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import arguments_match
-from tests.cases import e, p
+from tests.cases import REPLICATED_STACK, e, p
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
+from tests.sampling import chances, drawn, examples
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +48,15 @@ def quick(seconds: float = 5) -> Iterator[None]:
     assert time.process_time() - start < seconds
 
 
+def random_pattern(rng: random.Random, **knobs: Any) -> CompiledPattern:
+    """Compile a random pattern; reject a contradiction, which is refused."""
+    file = pattern_file(rng, **knobs)
+    try:
+        return compile_pattern(file, file.patterns[0])
+    except PatternError:
+        reject()
+
+
 # --- minterms ------------------------------------------------------------------------
 
 
@@ -60,24 +71,23 @@ def test_minterms_are_disjoint_and_complete_over_random_events() -> None:
     """In each state each event is in exactly one minterm of each group, or satisfies no guard."""
     judged = 0
     local = ("absent", "all", "deployment", "localhost", "references", "relational")
-    for seed in range(400):
-        rng = random.Random(seed)
-        file = pattern_file(rng, without=local)
-        try:
-            compiled = compile_pattern(file, file.patterns[0])
-        except PatternError:
-            continue  # a contradiction, which is refused
+
+    @drawn(250, 5_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal judged
+        compiled = random_pattern(rng, without=local)
         automaton = compiled.automaton
         for event in execution(rng, events_max=20):
             for state in range(len(automaton.table)):
                 guards = held(compiled, event, state)
                 targets = Ways(automaton, state).targets(guards)
                 groups = {group for group, _ in targets}
-                assert len(groups) == len(targets), f"seed {seed}, {event}"
+                assert len(groups) == len(targets), event
                 taken = {automaton.variants[v].step for v in guards}
                 registered = {group for _, group in automaton.letters}
                 assert groups == {s if s in registered else ANONYMOUS for s in taken}
                 judged += bool(guards)
+
     assert judged > 500
 
 
@@ -176,23 +186,19 @@ def test_an_incarnation_is_of_its_host_whatever_else_is_asked_of_it() -> None:
     assert {(0, 2), (0, 1)} <= first_minterms(compiled)
 
 
-def test_the_theory_never_calls_satisfiable_sets_unsatisfiable() -> None:
+@examples(150, 3_000)
+@given(chances())
+def test_the_theory_never_calls_satisfiable_sets_unsatisfiable(rng: random.Random) -> None:
     """Any truth of atoms that an event shows is consistent to the theory."""
-    for seed in range(200):
-        rng = random.Random(seed)
-        file = pattern_file(rng, without=("deployment", "localhost"))
-        try:
-            compiled = compile_pattern(file, file.patterns[0])
-        except PatternError:
-            continue
-        atoms = compiled.automaton.atoms
-        theory = Theory(atoms, DEFAULT)
-        for event in execution(rng, events_max=8):
-            mask = compiled.mask(event)
-            shown = tuple(
-                ("var", n, bool(mask >> n & 1)) for n, a in enumerate(atoms) if not a.relational
-            )
-            assert theory.can_hold(*shown), f"seed {seed}, {event}"
+    compiled = random_pattern(rng, without=("deployment", "localhost"))
+    atoms = compiled.automaton.atoms
+    theory = Theory(atoms, DEFAULT)
+    for event in execution(rng, events_max=8):
+        mask = compiled.mask(event)
+        shown = tuple(
+            ("var", n, bool(mask >> n & 1)) for n, a in enumerate(atoms) if not a.relational
+        )
+        assert theory.can_hold(*shown), event
 
 
 # --- minimal and canonical --------------------------------------------------------------
@@ -224,25 +230,19 @@ def breadth_first(automaton: Automaton) -> bool:
     return met == list(range(len(automaton.table)))
 
 
-def test_random_automata_are_minimal_numbered_breadth_first_and_trim() -> None:
-    judged = 0
-    for seed in range(300):
-        file = pattern_file(random.Random(seed))
-        try:
-            compiled = compile_pattern(file, file.patterns[0])
-        except PatternError:
-            continue
-        automaton = compiled.automaton
-        judged += 1
-        assert distinguishable(automaton, marks=compiled.kind == "check"), f"seed {seed}"
-        assert breadth_first(automaton), f"seed {seed}"
-        assert automaton.letters == tuple(sorted(set(automaton.letters)))
-        assert automaton.minterms == tuple(sorted(set(automaton.minterms)))
-        alive = set(automaton.finals)
-        for _ in automaton.table:
-            alive |= {s for s, row in enumerate(automaton.table) if alive & {t for _, t in row}}
-        assert alive == set(range(len(automaton.table))), f"seed {seed}: a dead state"
-    assert judged > 200
+@examples(250, 5_000)
+@given(chances())
+def test_random_automata_are_minimal_numbered_breadth_first_and_trim(rng: random.Random) -> None:
+    compiled = random_pattern(rng)
+    automaton = compiled.automaton
+    assert distinguishable(automaton, marks=compiled.kind == "check")
+    assert breadth_first(automaton)
+    assert automaton.letters == tuple(sorted(set(automaton.letters)))
+    assert automaton.minterms == tuple(sorted(set(automaton.minterms)))
+    alive = set(automaton.finals)
+    for _ in automaton.table:
+        alive |= {s for s, row in enumerate(automaton.table) if alive & {t for _, t in row}}
+    assert alive == set(range(len(automaton.table))), "no state is dead"
 
 
 @pytest.mark.parametrize(
@@ -800,28 +800,14 @@ def test_the_hint_of_an_order_sensitive_pattern_helps(
 
 
 AB = 'event A = type == "a"; event B = type == "b";\n'
-STACK = """
-pattern ReplicatedStack {
-    order CausalOrder;
-    at every node;
-    event On   = call(* ReplicatedStack.on(..)) && localhost;
-    event Push = call(* ReplicatedStack.push(..));
-    event Pop  = call(* ReplicatedStack.pop(..));
-    event Off  = call(* ReplicatedStack.off(..)) && localhost;
-    A = On;
-    B = Causal(Push, A) || Causal(Pop, A);
-    C = Causal(Off, all);
-    check (A B* C)*;
-}
-"""
 
 
 def test_the_replicated_stack_of_design_3_is_order_independent() -> None:
-    program = ketal.compile(STACK)
+    program = ketal.compile(REPLICATED_STACK)
     assert program.warnings == ()
     assert program.one.order_independent
     # Pushes and pops of other nodes, in turn: which is learned first may be either.
-    turns = STACK.replace(
+    turns = REPLICATED_STACK.replace(
         "B = Causal(Push, A) || Causal(Pop, A);", "B = Causal(Push, A); D = Causal(Pop, A);"
     ).replace("(A B* C)*", "(A (B D)* C)*")
     (said,) = ketal.compile(turns).warnings

@@ -12,6 +12,7 @@ import pytest
 import ketal
 from ketal.logs import read_log
 from ketal.logs.traces.rebuilding import Rebuilding
+from tests.sampling import drawn
 
 KEYS = "id=msg,send=type:send,receive=type:recv"
 
@@ -172,8 +173,8 @@ def test_what_is_no_event_is_handed_on(tmp_path: Path) -> None:
 
 
 def test_random_runs_get_their_own_clocks_back(tmp_path: Path) -> None:
-    rng = random.Random(3)
-    for _ in range(20):
+    @drawn(20, 500)
+    def holds(rng: random.Random) -> None:
         clocks: dict[str, dict[str, int]] = {name: {} for name in "abcd"}
         sent: list[tuple[int, dict[str, int]]] = []
         rows: list[dict[str, Any]] = []

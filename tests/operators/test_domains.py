@@ -29,7 +29,7 @@ from ketal.operators.topology.domains import (
 )
 from tests.cases import e
 from tests.operators.marked_queue import MarkedQueue
-from tests.sampling import chances, examples, sample
+from tests.sampling import chances, drawn, examples
 
 
 def topology(text: str, open: bool = False) -> Topology:
@@ -166,9 +166,11 @@ def test_domains_are_obvious_domains_where_the_search_branches(turned: bool) -> 
     ends = [(x.target, x.source) if turned else (x.source, x.target) for x in edges]
     names = sorted({name for pair in ends for name in pair})
     expected = obvious_domains([TopologyEdge(*pair) for pair in ends])
-    for seed in range(sample(20, 60)):
+
+    @drawn(20, 60)
+    def holds(rng: random.Random) -> None:
         # Names decide which of two equally short paths is tried first.
-        renamed = dict(zip(names, random.Random(seed).sample(names, len(names)), strict=True))
+        renamed = dict(zip(names, rng.sample(names, len(names)), strict=True))
         found = domains([TopologyEdge(renamed[p], renamed[q]) for p, q in ends])
         assert set(found) == {frozenset(renamed[n] for n in domain) for domain in expected}
 

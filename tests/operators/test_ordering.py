@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
 from ketal.operators.causal_order import canonical
 from ketal.operators.order.held_events import HeldEvents
-from ketal.operators.order.release_options import Policy, ReleaseOptions, nonsense
+from ketal.operators.order.release_options import Policy, ReleaseOptions, option_conflict
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import nodes_of
@@ -391,16 +391,29 @@ def test_a_hole_longer_than_the_limit_is_named_by_its_ends() -> None:
 
 
 def test_however_many_dots_are_lost_what_comes_after_one_is_marked() -> None:
-    queue = MarkedQueue(gap_us=0, lost_max=10)
-    lost = 0
+    options: dict[str, Any] = {"gap_us": 0, "lost_max": 10}
+    queue = MarkedQueue(**options)
+    lost: list[Dot] = []
     for counter in range(2, 200, 2):
         step = queue.push(e(f"a@{counter}", "a", time=counter))
-        lost += len(step.gaps)
+        lost += step.gaps
         (answer,) = step.released
-        assert Dot("a", counter - 1) in answer.after
-        assert len(queue.lost) <= 11
-    assert lost == 99
-    assert out(queue.push(e("b@1", "b", "a:7"))) == ["b@1|a@1"]
+        assert answer.after == queue.lost == set(lost[-10:])
+    assert lost == [Dot("a", counter) for counter in range(1, 199, 2)]
+    for one in (restored(queue, options), queue):
+        assert out(one.push(e("b@1", "b", "a:7"))) == ["b@1|a@1"]
+
+
+def test_however_many_events_are_late_what_comes_after_one_is_marked() -> None:
+    options: dict[str, Any] = {"policy": "frontier", "frontier_us": S, "lost_max": 10}
+    queue = MarkedQueue(**options)
+    queue.push(e("b@1", "x", "a:100", time=0))
+    assert out(queue.push(e("c@1", "x", time=5))) == ["b@1"]
+    for counter in range(1, 31):
+        assert late(queue.push(e(f"a@{counter}", "x", time=0))) == [f"a@{counter}"]
+        assert queue.lost == {Dot("a", n) for n in range(max(1, counter - 9), counter + 1)}
+    for one in (restored(queue, options), queue):
+        assert out(one.push(e("d@1", "x", "a:7", time=0))) == ["d@1|a@1"]
 
 
 # --- membership ------------------------------------------------------------------------
@@ -704,20 +717,19 @@ def test_options_are_those_of_an_order() -> None:
         ({"frontier": duration(1), "idle": duration(1)}, "`idle`"),
     ],
 )
-def test_options_that_make_no_sense_together(options: dict[str, Any], fault: str) -> None:
+def test_options_that_exclude_each_other(options: dict[str, Any], fault: str) -> None:
     order = syntax.Order("causal", **options)
-    message = nonsense(order)
+    message = option_conflict(order)
     assert message is not None
     assert fault in message[0]
     with pytest.raises(ValueError, match=fault):
         ReleaseOptions.of(order)
 
 
-def test_options_of_causal_order_say_nothing_about_arrival() -> None:
-    kind: Literal["arrival"] = "arrival"
-    assert nonsense(syntax.Order(kind)) is None
-    assert nonsense(syntax.Order(kind, gap=duration(1))) is not None
-    assert nonsense(syntax.Order("causal", gap=duration(1), idle=duration(1), total=True)) is None
+def test_options_that_go_together() -> None:
+    assert option_conflict(syntax.Order("arrival")) is None
+    order = syntax.Order("causal", gap=duration(1), idle=duration(1), total=True)
+    assert option_conflict(order) is None
 
 
 def test_the_obvious_past_is_the_dots_below_the_clock() -> None:

@@ -21,7 +21,7 @@ from ketal.model.event import Dot, Event, happened_before
 from ketal.model.limits import DEFAULT
 from ketal.operators.causal_order import canonical
 from ketal.operators.order.release_options import Policy
-from ketal.runtime.deduplication import Intake
+from ketal.runtime.admission.deduplication import Intake
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
 from tests.operators.marked_queue import MarkedQueue, Released
 from tests.sampling import sample

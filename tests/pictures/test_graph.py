@@ -16,23 +16,10 @@ from ketal.grammar import render_guard
 from ketal.pictures.graph import Picture
 from ketal.pictures.graph_data import GraphEdge, GraphState, Way
 from ketal.program import compile
+from tests.cases import REPLICATED_STACK
 
 ROOT = Path(__file__).resolve().parents[2]
 
-STACK = """
-pattern ReplicatedStack {
-    order CausalOrder;
-    at every node;
-    event On   = call(* ReplicatedStack.on(..)) && localhost;
-    event Push = call(* ReplicatedStack.push(..));
-    event Pop  = call(* ReplicatedStack.pop(..));
-    event Off  = call(* ReplicatedStack.off(..)) && localhost;
-    A = On;
-    B = Causal(Push, A) || Causal(Pop, A);
-    C = Causal(Off, all);
-    check (A B* C)*;
-}
-"""
 NOTS = """
 pattern Nots {
     event E = exists(k);
@@ -73,7 +60,7 @@ def labels(of: Picture) -> dict[tuple[int, int], tuple[str, ...]]:
 
 
 def test_guards_stand_on_the_edges_as_written() -> None:
-    assert labels(graph(STACK)) == {
+    assert labels(graph(REPLICATED_STACK)) == {
         (0, 1): ("A: On",),
         (1, 1): ("B: Causal(Push, A) || Causal(Pop, A)",),
         (1, 0): ("C: Causal(Off, all)",),
@@ -143,7 +130,7 @@ def test_states_keep_their_names() -> None:
 # --- dot ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [STACK, NOTS, SPELLED, HOSTILE])
+@pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
 def test_dot_holds_every_state_and_edge(text: str) -> None:
     of = graph(text)
     said = of.to_dot()
@@ -155,7 +142,7 @@ def test_dot_holds_every_state_and_edge(text: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-@pytest.mark.parametrize("text", [STACK, NOTS, SPELLED, HOSTILE])
+@pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
 def test_graphviz_reads_the_dot(text: str) -> None:
     of = graph(text)
     done = subprocess.run(
@@ -179,7 +166,7 @@ def test_dot_escapes_what_its_strings_give_a_meaning() -> None:
 # --- mermaid ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [STACK, NOTS, SPELLED, HOSTILE])
+@pytest.mark.parametrize("text", [REPLICATED_STACK, NOTS, SPELLED, HOSTILE])
 def test_mermaid_holds_every_state_and_edge(text: str) -> None:
     of = graph(text)
     said = of.to_mermaid()
@@ -224,7 +211,7 @@ def test_every_form_is_the_same_under_every_hash_seed() -> None:
     script = (
         "from ketal.program import compile\n"
         "from ketal.pictures import svg, graphviz\n"
-        f"for text in {[STACK, NOTS, SPELLED, HOSTILE]!r}:\n"
+        f"for text in {[REPLICATED_STACK, NOTS, SPELLED, HOSTILE]!r}:\n"
         "    graph = compile(text).graph()\n"
         "    print(graph.to_dot(), graph.to_mermaid(), graph.to_json(), ascii(graph.to_svg()))\n"
     )

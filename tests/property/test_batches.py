@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
 from ketal import Event
 from ketal.model.event import Control
 from tests.driven import Driven
+from tests.sampling import examples
 
 DECLARED = 'event Open = type == "o"; event Work = type == "w"; event Close = type == "c";'
 CHECK = (
@@ -49,7 +50,7 @@ def said(pairs: Any) -> list[tuple[int, list[Any]]]:
 
 
 @pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
-@settings(max_examples=60)
+@examples(60, 1_500)
 @given(stream=st.lists(items, max_size=40), cut=st.integers(0, 40))
 def test_a_batch_is_its_items(text: str, stream: list[Any], cut: int) -> None:
     program = ketal.compile(text)

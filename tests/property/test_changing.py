@@ -1,7 +1,4 @@
-"""Another program under an execution that goes on: `Execution.restored`.
-
-Cases are seeded: a failure names the seed.
-"""
+"""Another program under an execution that goes on: `Execution.restored`."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import reject
 
 import ketal
 from ketal.errors import PatternError
@@ -24,11 +22,14 @@ from ketal.runtime.state.records import Records
 from ketal.runtime.stream_release import StreamRelease
 from tests.driven import Driven
 from tests.property.test_engine import program_of
-from tests.runtime.test_live_membership import LIMITS, Case, Record, adds_up, cases
+from tests.runtime.test_live_membership import LIMITS, Case, Record, adds_up, membership_case
+from tests.sampling import drawn
 
-STREAMS = ((0, False, False), (1000, False, True), (2000, True, True))
-"""First seed; whether nodes restart; whether events are lost."""
-EACH = 60
+STREAMS = pytest.mark.parametrize(
+    ("restarts", "losses"),
+    [(False, False), (False, True), (True, True)],
+    ids=["leaves", "losses", "restarts"],
+)
 SECOND = syntax.Duration(1, "s")
 ORDERS = (
     syntax.Order("arrival"),
@@ -50,17 +51,20 @@ def cut_at(case: Case, rng: random.Random) -> tuple[list[Record], list[Record]]:
     return case.records[:at], case.records[at:]
 
 
-@pytest.mark.parametrize(("first", "restarts", "losses"), STREAMS)
-def test_with_the_same_program_nothing_changes(first: int, restarts: bool, losses: bool) -> None:
+@STREAMS
+def test_with_the_same_program_nothing_changes(restarts: bool, losses: bool) -> None:
     """Whoever left, started again or was lost before: it is known as it was."""
-    for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
-        before, after = cut_at(case, random.Random(case.seed))
+
+    @drawn(40, 1_000)
+    def holds(rng: random.Random) -> None:
+        case = membership_case(rng, restarts=restarts, losses=losses)
+        before, after = cut_at(case, rng)
         whole = Driven(case.program, limits=LIMITS)
         whole.feed_many(before)
         other = Driven.restored(case.program, whole.state.records(), changed=True, limits=LIMITS)
         said = [v.to_dict() for v in to_end(other, after)]
-        assert said == [v.to_dict() for v in to_end(whole, after)], case.name
-        assert other.summary == whole.summary, case.name
+        assert said == [v.to_dict() for v in to_end(whole, after)]
+        assert other.summary == whole.summary
 
 
 def queues_of(monitor: Driven) -> Queues:
@@ -74,9 +78,9 @@ def facts(verdicts: Sequence[Verdict], windows: bool) -> list[str]:
     return sorted(f"{v.kind} {v.scope} {v.steps}" for v in verdicts if isinstance(v, wanted))
 
 
-@pytest.mark.parametrize(("first", "restarts", "losses"), STREAMS)
+@STREAMS
 def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
-    first: int, restarts: bool, losses: bool
+    restarts: bool, losses: bool
 ) -> None:
     """By definition: of what it would have said from the beginning, that with no event before.
 
@@ -84,12 +88,16 @@ def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
     where they are in no match of their own, so of that the matches alone are compared.
     """
     matched = 0
-    for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
+
+    @drawn(40, 1_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal matched
+        case = membership_case(rng, restarts=restarts, losses=losses)
         compiled, (pattern,) = case.program.one, case.program.file.patterns
         if compiled.kind == "check" or compiled.pattern.deployment is not None:
-            continue
+            reject()
         new = program_of(replace(case.program.file, patterns=(replace(pattern, name="Q"),)))
-        earlier, later = cut_at(case, random.Random(case.seed))
+        earlier, later = cut_at(case, rng)
         old, whole = Driven(case.program, limits=LIMITS), Driven(new, limits=LIMITS)
         old.feed_many(earlier)
         whole.feed_many(earlier)
@@ -97,7 +105,7 @@ def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
         before = Before.of(other.admission.intake.seen(), pending(queues_of(other), "Q"))
         said, all_said = to_end(other, later), to_end(whole, later)
         if any(isinstance(v, ketal.Overflow) for v in said + all_said):
-            continue
+            reject()
         expected = [
             v
             for v in all_said
@@ -105,18 +113,20 @@ def test_a_new_pattern_says_what_stands_on_events_from_after_the_change(
             and not any(dot in before for _, dot in v.steps)
         ]
         windows = compiled.strategy != "any"
-        assert facts(said, windows) == facts(expected, windows), case.name
+        assert facts(said, windows) == facts(expected, windows)
         matched += bool(expected)
+
     assert matched > 5, "the cases must not be empty ones"
 
 
-@pytest.mark.parametrize(("first", "restarts", "losses"), STREAMS)
-def test_no_change_of_the_order_leaves_an_event_waiting(
-    first: int, restarts: bool, losses: bool
-) -> None:
+@STREAMS
+def test_no_change_of_the_order_leaves_an_event_waiting(restarts: bool, losses: bool) -> None:
     """From each policy to each, again and again: where nothing is lost, nothing stays held."""
-    for case in cases(range(first, first + EACH), restarts=restarts, losses=losses):
-        rng, (pattern,) = random.Random(case.seed), case.program.file.patterns
+
+    @drawn(40, 1_000)
+    def holds(rng: random.Random) -> None:
+        case = membership_case(rng, restarts=restarts, losses=losses)
+        (pattern,) = case.program.file.patterns
         monitor = Driven(case.program, limits=LIMITS)
         for record in case.records:
             monitor.feed(record)
@@ -128,8 +138,8 @@ def test_no_change_of_the_order_leaves_an_event_waiting(
                     continue
                 monitor = Driven.restored(new, monitor.snapshot(), changed=True, limits=LIMITS)
         monitor.close()
-        assert adds_up(monitor.summary), case.name
-        assert losses or not monitor.held_back(), case.name
+        assert adds_up(monitor.summary)
+        assert losses or not monitor.held_back()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
@@ -22,6 +22,7 @@ from ketal.operators.membership.incarnation_names import name_of
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.property.memberships import Clock, base, number
+from tests.sampling import examples
 
 Record = Event | Control
 NODES = ("n1", "n2", "n3")
@@ -213,7 +214,7 @@ def _incarnations_first(run: Small, order: tuple[int, ...]) -> bool:
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
 @pytest.mark.parametrize("restarts", [False, True], ids=["shrinking", "restarting"])
 def test_clocks_that_name_incarnations(relation: str, restarts: bool) -> None:
-    @settings(max_examples=30)
+    @examples(30, 750)
     @given(executions(named=True, restarts=restarts))
     def holds(run: Small) -> None:
         check(PROGRAMS[relation], run)
@@ -223,7 +224,7 @@ def test_clocks_that_name_incarnations(relation: str, restarts: bool) -> None:
 
 @pytest.mark.parametrize("relation", sorted(PROGRAMS))
 def test_events_that_number_incarnations(relation: str) -> None:
-    @settings(max_examples=30)
+    @examples(30, 750)
     @given(executions(named=False, restarts=True))
     def holds(run: Small) -> None:
         check_numbered(PROGRAMS[relation], run)

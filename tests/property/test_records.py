@@ -21,7 +21,7 @@ from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
 from ketal.program import Program
-from ketal.runtime import seen_digests as contents
+from ketal.runtime.admission import seen_digests as contents
 from ketal.runtime.state import recorder
 from ketal.runtime.state.snapshots import decoded
 from tests.driven import Driven

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ketal.analysis.name_resolution import resolve
@@ -13,14 +13,14 @@ from ketal.grammar.reader import language
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import walk
 from tests.property.asts import files
+from tests.sampling import examples
 
-quick = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 # Longer than any text that is drawn, so that it is found only where it was put.
 MARK = "comment"
 COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"/** {MARK}N **/")
 
 
-@quick
+@examples(50, 250)
 @given(files())
 def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
     text = render(file)
@@ -28,13 +28,13 @@ def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
     assert render(parse(text)) == text
 
 
-@quick
+@examples(50, 250)
 @given(files())
 def test_the_files_drawn_have_no_errors(file: ast.File) -> None:
     assert [d for d in resolve(file) if d.severity == "error"] == []
 
 
-@quick
+@examples(50, 250)
 @given(files(patterns_max=1))
 def test_guards_and_bodies_render_without_their_file(file: ast.File) -> None:
     for node in walk(file):
@@ -43,7 +43,7 @@ def test_guards_and_bodies_render_without_their_file(file: ast.File) -> None:
     assert "\n" not in render_body(file.patterns[0].body)
 
 
-@quick
+@examples(50, 250)
 @given(files(), st.data())
 def test_layout_keeps_the_syntax_and_every_comment(file: ast.File, data: st.DataObject) -> None:
     text, count = _commented(render(file), data)

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
 from ketal import Event, EventError, Limits, Monitor
 from ketal.model.event import Control, decode_event, decode_events
-from ketal.operators.membership.members import ATTRIBUTE
+from ketal.operators.membership.incarnations import ATTRIBUTE
 from tests.driven import Driven
+from tests.sampling import examples
 
 EVENTS = 'event Open = type == "o"; event Work = type == "w" && x >= 0; event Close = type == "c";'
 HEAVY = "heavy_for_tests(x)"
@@ -49,8 +50,12 @@ controls = st.sampled_from([Control("leave", node="A"), Control("watermark", tim
 streams = st.lists(st.one_of(events, events, events, events, events, controls), max_size=40)
 
 
+def compiled(body: str, declared: str = EVENTS) -> ketal.Program:
+    return ketal.compile("pattern P { " + body.replace("%s", declared) + " }")
+
+
 def monitors(body: str, limits: Limits | None, declared: str = EVENTS) -> tuple[Driven, Driven]:
-    program = ketal.compile("pattern P { " + body.replace("%s", declared) + " }")
+    program = compiled(body, declared)
     return Driven(program, limits=limits), Driven(program, limits=limits)
 
 
@@ -60,7 +65,7 @@ def said(pairs: Any) -> list[tuple[int, list[Any]]]:
 
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("body", PATTERNS.values(), ids=PATTERNS)
-@settings(max_examples=60)
+@examples(60, 1_500)
 @given(stream=streams, end=st.integers(0, 60), cut=st.integers(0, 40))
 def test_together_as_one_by_one(
     body: str, limits: Limits | None, stream: list[Any], end: int, cut: int
@@ -89,7 +94,7 @@ def test_many_events_are_taken_together() -> None:
 
 
 def test_a_handler_is_called_before_the_next_event_is_taken() -> None:
-    program = monitors(PATTERNS["whole"], None)[0].program
+    program = compiled(PATTERNS["whole"])
     accepted: list[int] = []
     monitor = Monitor(
         program, on={"violation": lambda _: accepted.append(monitor.summary["events"]["accepted"])}

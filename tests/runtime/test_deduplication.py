@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
 
 from ketal.model.event import Event
 from ketal.model.limits import Limits
-from ketal.runtime.deduplication import DUPLICATE, EVICTED, NEW, SEEN, Intake
+from ketal.runtime.admission.deduplication import DUPLICATE, EVICTED, NEW, SEEN, Intake
+from tests.sampling import chances, examples
 
 KEPT = 160
 
@@ -52,11 +54,16 @@ def test_many_nodes_lose_a_share_each() -> None:
 
 
 @pytest.mark.parametrize("apart", [2, 16, 1_000])
-def test_what_is_given_up_is_the_lowest_however_far_apart_counters_are(apart: int) -> None:
-    chance = random.Random(apart)
+@examples(5, 100)
+@given(rng=chances(1_024))
+def test_what_is_given_up_is_the_lowest_however_far_apart_counters_are(
+    apart: int, rng: random.Random
+) -> None:
     intake = Intake(Limits(counters_max=KEPT, dots_max=1))
     seen: set[int] = set()
-    for counter in sorted(chance.sample(range(2, apart * 500), 400)):
+    counter = 1
+    for _ in range(400):
+        counter += rng.randint(1, 2 * apart)
         before = intake.evicted.get("a", 0)
         seen.add(counter)
         intake.admit((event("a", counter),))

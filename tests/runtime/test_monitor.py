@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ketal
 from ketal import (
@@ -42,6 +44,7 @@ from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts import Gap
 from tests.cases import CHAIN, FORK, e, line, p
 from tests.driven import Driven
+from tests.sampling import drawn, examples
 
 ROOT = Path(__file__).resolve().parents[2]
 CAUSAL = "CausalOrder"
@@ -348,9 +351,11 @@ def test_a_record_that_is_no_event_is_counted_and_told() -> None:
 
 def test_snapshot_and_restore_after_every_event_change_nothing() -> None:
     both = ketal.compile(EVERYTHING)
-    for seed in range(10):
+
+    @drawn(10, 250)
+    def holds(rng: random.Random) -> None:
         plain, other = Driven(both), Driven(both)
-        for number, event in enumerate(stream(random.Random(seed))):
+        for number, event in enumerate(stream(rng)):
             assert plain.feed(event) == other.feed(event)
             if number == 9:
                 assert plain.advance_time(5) == other.advance_time(5)
@@ -993,8 +998,10 @@ def test_total_on_a_stream_is_the_order_of_the_finite_log() -> None:
     ]
     expected = [v.to_dict() for v in ketal.run(made, events)]
     assert expected
-    for seed in range(20):
-        shuffled = random.Random(seed).sample(events, len(events))
+
+    @examples(30, 500)
+    @given(st.permutations(events))
+    def holds(shuffled: list[Event]) -> None:
         m = Monitor(made)
         said = []
         for event in shuffled:
@@ -1003,6 +1010,8 @@ def test_total_on_a_stream_is_the_order_of_the_finite_log() -> None:
         said += m.close()
         assert [v.to_dict() for v in said] == expected
         assert m.summary["events"]["accepted"] == len(events)
+
+    holds()
 
 
 def test_a_gap_names_the_dot_and_marks_what_could_be_otherwise() -> None:
@@ -1235,8 +1244,10 @@ def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
     order = 'CausalOrder(total, nodes = ["n"])'
     program = ketal.compile(p("find next A not N B", "partition by k", "within 4 s", order=order))
     ended = 0
-    for seed in range(200):
-        rng = random.Random(seed)
+
+    @drawn(200, 5_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal ended
         events = [
             e(f"n@{n}", rng.choice("aanb"), time=n + rng.random(), k=rng.randrange(3))
             for n in range(1, 16)
@@ -1252,6 +1263,7 @@ def test_after_a_restore_time_comes_to_scopes_in_the_same_order() -> None:
             ]
             for m in (whole, again)
         ]
-        assert said[0] == said[1], f"seed {seed}"
+        assert said[0] == said[1]
         ended += sum(v["verdict"] == "timed_out" for v in said[0])
+
     assert ended > 100

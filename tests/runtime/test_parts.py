@@ -21,7 +21,7 @@ from ketal.runtime.state.records import decode_record, encode_record
 from ketal.streaming.job.distribution import unfit
 from tests.cases import e
 from tests.property.executions import execution
-from tests.sampling import drawn
+from tests.sampling import chances, drawn, examples
 
 FRONTIER = "CausalOrder(frontier = 2 s)"
 STATEMENTS = {
@@ -145,37 +145,37 @@ def test_beyond_the_limit_the_lowest_that_is_forgotten_stands_for_all_in_every_s
     assert losses.ended(one) == (first.dot,)
 
 
-def test_what_stands_for_the_forgotten_is_never_taken_away() -> None:
+@examples(300, 5_000)
+@given(chances())
+def test_what_stands_for_the_forgotten_is_never_taken_away(rng: random.Random) -> None:
     """Whatever was missed and did not come again stays in doubt, in its scope and after it."""
     scopes = (("number", 1),), (("number", 2),)
     events = [e(f"n@{counter}", "a") for counter in range(1, 6)]
-    for seed in range(300):
-        rng = random.Random(seed)
-        losses, missed = Losses(2), dict[Dot, Any]()
-        for _ in range(12):
-            event = rng.choice(events)
-            act = rng.randrange(4)
-            if act == 0:
-                losses.lost(event.dot)
-                missed.setdefault(event.dot, scopes)
-            elif act == 1:
-                losses.drop(event.dot)
-                missed.pop(event.dot, None)
-            else:
-                scope = rng.choice((*scopes, None))
-                losses.passed(event, scope)
-                missed[event.dot] = (scope,)
-            assert len(losses) <= 2
-            again = Losses(2)
-            assert again.load(decode_record("", encode_record(losses.save()))) == 0
-            for scope in scopes:
-                concerning = [dot for dot, of in missed.items() if scope in of]
-                assert losses.ended(scope) or not concerning
-                for later in events:
-                    past = losses.before(scope, [later.clock])
-                    assert past or not any(dot.counter <= later.counter for dot in concerning)
-                    assert again.before(scope, [later.clock]) == past
-                assert again.ended(scope) == losses.ended(scope)
+    losses, missed = Losses(2), dict[Dot, Any]()
+    for _ in range(12):
+        event = rng.choice(events)
+        act = rng.randrange(4)
+        if act == 0:
+            losses.lost(event.dot)
+            missed.setdefault(event.dot, scopes)
+        elif act == 1:
+            losses.drop(event.dot)
+            missed.pop(event.dot, None)
+        else:
+            scope = rng.choice((*scopes, None))
+            losses.passed(event, scope)
+            missed[event.dot] = (scope,)
+        assert len(losses) <= 2
+        again = Losses(2)
+        assert again.load(decode_record("", encode_record(losses.save()))) == 0
+        for scope in scopes:
+            concerning = [dot for dot, of in missed.items() if scope in of]
+            assert losses.ended(scope) or not concerning
+            for later in events:
+                past = losses.before(scope, [later.clock])
+                assert past or not any(dot.counter <= later.counter for dot in concerning)
+                assert again.before(scope, [later.clock]) == past
+            assert again.ended(scope) == losses.ended(scope)
 
 
 places: Any = st.tuples(st.integers(1, 9), st.sampled_from("mn"), st.integers(1, 9))

@@ -1,4 +1,4 @@
-"""What is kept of the last events, however they came (`ketal.runtime.seen_digests`)."""
+"""What is kept of the last events, however they came (`ketal.runtime.admission.seen_digests`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ketal import Event
 from ketal.model.event import digest
-from ketal.runtime.seen_digests import Contents, load_rows, save_rows
+from ketal.runtime.admission.seen_digests import Contents, load_rows, save_rows
 
 NODES = ("A", "B")
 

@@ -18,7 +18,7 @@ from ketal.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.metrics import Hooks
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 
 END = b'{"type": "ketal.end"}'
 EVER_MS = 10**12
@@ -95,7 +95,10 @@ class Told:
 
     def hooks(self, look: Callable[[Any], None] = lambda figures: None) -> Hooks:
         return Hooks(
-            say=self.verdicts.append, flush=lambda: None, tell=self.sentences.append, look=look
+            show=self.verdicts.append,
+            flush=lambda: None,
+            notify=self.sentences.append,
+            report=look,
         )
 
 
@@ -124,9 +127,9 @@ def until(
         time.sleep(0.05)
 
 
-def run(job: Job, program: Program, told: Told | None = None) -> Engine:
+def run(job: Job, program: Program, told: Told | None = None) -> ProcessEngine:
     """Run a job to its end."""
-    engine = Engine(job, program, (told or Told()).hooks())
+    engine = ProcessEngine(job, program, (told or Told()).hooks())
     engine.run()
     return engine
 

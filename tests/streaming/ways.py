@@ -34,7 +34,7 @@ from ketal.model.limits import DEFAULT
 from ketal.model.verdicts import Rejected
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import unfit
-from ketal.streaming.kafka.partition_state import total
+from ketal.streaming.job.metrics import total
 from ketal.streaming.spark import verdicts as spark_verdicts
 from ketal.streaming.spark.group import FIGURES
 from tests.streaming.jobs import END, EVER_MS, job_of, run, written

@@ -18,15 +18,15 @@ from typing import Any
 from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.program import Program
-from ketal.runtime.deduplication import Tally
-from ketal.runtime.identification import Admission
+from ketal.runtime.admission.deduplication import Tally
+from ketal.runtime.admission.identification import Admission
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.migration import (
     begin_anew,
     saved_program,
+    source_text,
     unchanged_patterns,
-    written,
 )
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import OTHERS, Changes, Records
@@ -77,11 +77,12 @@ class SavedState:
     unchanged : list of str
         The patterns that did not change.
     retiring : Program or None
-        The patterns that retire, compiled again; none where another program takes over.
+        The patterns that retire, compiled again; None where there are none, or under another
+        program.
     changed : bool
         Whether it is restored under another program.
     tracked : bool
-        Whether changes since it are wanted: of records they are, of a snapshot not.
+        Whether changes since it are tracked: of records of the same program.
 
     Raises
     ------
@@ -126,7 +127,7 @@ def _damage() -> Iterator[None]:
 
 
 def _mark(compiled: CompiledPattern) -> dict[str, str]:
-    """Return what a saved state holds of a pattern, part by part, to say what changed."""
+    """Return the fingerprint of a pattern and its parts, by which a later one is compared."""
     p = compiled.pattern
     return {
         "fingerprint": compiled.fingerprint,
@@ -145,9 +146,9 @@ def _mark(compiled: CompiledPattern) -> dict[str, str]:
 
 
 def _about(program: Program) -> dict[str, Any]:
-    """Return what a saved state holds of a program."""
+    """Return a program as plain data: its marks by pattern, and its source."""
     marks = {compiled.name: _mark(compiled) for compiled in program.compiled}
-    return {"marks": marks, "source": written(program)}
+    return {"marks": marks, "source": source_text(program)}
 
 
 class ExecutionState:
@@ -186,7 +187,7 @@ class ExecutionState:
 
     def snapshot(self) -> bytes:
         """Return the state in one piece."""
-        return encoded(_present(self._changes(self._recorded(tracking=False))))
+        return encoded(_present(self._changes(self._new_recorder(tracking=False))))
 
     def records(self) -> dict[bytes, bytes]:
         """Return the state as records, and track changes from now on.
@@ -197,7 +198,7 @@ class ExecutionState:
             One record for what is small, one for each scope, and what grows with the number
             of events in chunks (`ketal.runtime.state.records`).
         """
-        self._recorder = self._recorded(tracking=True)
+        self._recorder = self._new_recorder(tracking=True)
         return _present(self._changes(self._recorder))
 
     def changes(self) -> Changes:
@@ -223,7 +224,7 @@ class ExecutionState:
         """
         progress, release = self._progress, self._release
         assert isinstance(release, StreamRelease), "a finite log is not saved"
-        recorder = self._recorded(tracking=saved.tracked)
+        recorder = self._new_recorder(tracking=saved.tracked)
         retiring = self._retiring
         if saved.retiring is not None and retiring is None:
             raise StateError("patterns of the state are drained: only a job goes on from it")
@@ -235,16 +236,13 @@ class ExecutionState:
             for one in queues:
                 one.watermark_us = progress.watermark_us
 
-            def membered() -> None:
-                release.restore_clocks(saved=True)
-
             if saved.changed:
-                begin_anew(recorder, saved.read, saved.unchanged, membered)
+                begin_anew(recorder, saved.read, saved.unchanged)
                 self._replaced = tuple(k for k in saved.records if not k.startswith(OTHERS))
                 if retiring is not None:
                     retiring.begin(release.queues)
             else:
-                recorder.load(saved.read, membered)
+                recorder.load(saved.read)
             if retiring is not None:
                 retiring.drop_if_over(None)
         for one in queues:
@@ -256,7 +254,7 @@ class ExecutionState:
         if saved.tracked:
             self._recorder = recorder
 
-    def _recorded(self, *, tracking: bool) -> Recorder:
+    def _new_recorder(self, *, tracking: bool) -> Recorder:
         assert isinstance(self._release, StreamRelease), "a finite log is not saved"
         retiring = None
         if self._retiring is not None:
@@ -275,7 +273,7 @@ class ExecutionState:
 
     @cached_property
     def _about(self) -> dict[str, Any]:
-        """What the records say of the program."""
+        """The program and the execution's name, as plain data."""
         return {**_about(self._program), "execution": self._name}
 
 

@@ -1,20 +1,18 @@
-"""Changing the program of an execution that goes on (DESIGN 7).
+"""Migration: the state of an execution is restored under another program.
 
-What was read belongs to the execution and not to a pattern: which dots were seen and
-under which names, who is a member, what waits in a queue. A program that takes the place
-of another one takes all of that over (`Execution.restored`), and with it the runs of the
-patterns that did not change. A pattern that did begins with no run.
+The dots that were seen, the membership and the events that are held back belong to the execution
+and not to a pattern. Another program takes them over (`Execution.restored`), and with them the
+runs of the patterns that did not change; a pattern that changed begins with no run.
 
-Where the new program has a queue of the same policy and topology, that goes on, with
-other options (`gap`, `idle`, `nodes`, `overflow`, a length) if they are others: what it
-holds is released to the new patterns. Any other queue begins with what was seen as
-released, and a pattern without a queue with the next event. So *before the change* is,
-of a new pattern, what was seen and is not offered to it any more.
+A queue of the new program that has the policy and the topology of a saved one goes on from that,
+with its own options (`gap`, `idle`, `nodes`, `overflow`, a length): what is held is released to the
+new patterns. Any other queue begins with all dots that were seen as released, and a pattern
+without a queue with the next event.
 
 A pattern that changed may retire (`ketal.runtime.retirement`): its runs and its queue go on beside
 those of the new program. For that the old program is compiled again, from its text and its
-parameters, which are in the state. Compiled once more it must be what it was: a registered
-guard of another version, or another ketal, may make it something else.
+parameters, which are in the state. It must have the fingerprints of the state: a registered
+guard of another version, or another ketal, may give others.
 
 The one rule: what was seen stays seen, and what is held is released, whatever the program.
 """
@@ -31,22 +29,22 @@ from ketal.errors import KetalError, StateError
 from ketal.model.event import Dot, load_event
 from ketal.model.limits import Limits
 from ketal.program import Program, compile
-from ketal.runtime.identification import Admission
+from ketal.runtime.admission.identification import Admission
 from ketal.runtime.pattern_queues import PatternQueue
 from ketal.runtime.release import Queues
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import Records
 
-# --- what the execution keeps ---
+# --- what the new program takes over ---
 
 
 def unchanged_patterns(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the patterns whose marks (name → description) have one fingerprint."""
+    """Return the patterns whose fingerprints are equal in both marks (name → description)."""
     return [n for n in now if n in saved and saved[n]["fingerprint"] == now[n]["fingerprint"]]
 
 
 class SavedQueue(NamedTuple):
-    """A queue as it was saved; `PatternQueue.fits` says what it fits."""
+    """A queue as it was saved, with what `PatternQueue.fits` returned."""
 
     state: list[Any]
     kind: list[Any]
@@ -54,25 +52,21 @@ class SavedQueue(NamedTuple):
     names: list[str]
 
 
-def begin_anew(
-    recorder: Recorder, read: Records, unchanged: Collection[str], membered: Any
-) -> None:
-    """Put the state of an execution into parts of another program.
+def begin_anew(recorder: Recorder, read: Records, unchanged: Collection[str]) -> None:
+    """Load the state of an execution into the parts of one with another program.
 
     Parameters
     ----------
     recorder : Recorder
-        Of the parts, which are fresh.
+        That of the parts, which are fresh.
     read : Records
         The state.
     unchanged : collection of str
         The patterns that go on with their runs.
-    membered : callable
-        As for `Recorder.load`.
     """
-    recorder.load_admission(read, membered)
+    recorder.load_admission(read)
     recorder.admission.look_back()
-    membered()
+    recorder.release.restore_clocks()
     _begin_queues(recorder.release.queues, recorder.admission, read)
     recorder.release.load_patterns(read, unchanged)
     if recorder.retiring is not None:
@@ -81,7 +75,7 @@ def begin_anew(
 
 
 def _begin_queues(queues: Queues, admission: Admission, read: Records) -> None:
-    """Let those queues go on that fit a saved one, and the others begin."""
+    """Restore each queue that fits a saved one, and begin the others."""
     events = {number: load_event(row) for number, row in read.numbered("held")}
     table = [events.get(number) for number in range(max(events, default=-1) + 1)]
     saved = [SavedQueue(state, *state[2]) for state in read.all("queue")]
@@ -92,12 +86,12 @@ def _begin_queues(queues: Queues, admission: Admission, read: Records) -> None:
             continue
         refused = [dot for _, dot in read.numbered("refused", min(fitting.names))]
         queue.restore(fitting.state, table, refused)  # type: ignore[arg-type]
-    told = {(what, Dot(*dot)): None for _, (what, dot) in read.numbered("told")}
-    queues.restore(read.one("core")["queues"], told)
+    reported = {(what, Dot(*dot)): None for _, (what, dot) in read.numbered("told")}
+    queues.restore(read.one("core")["queues"], reported)
 
 
 def _fitting(queue: PatternQueue, saved: Sequence[SavedQueue]) -> SavedQueue | None:
-    """Return the queue that goes on as this one, if there is one."""
+    """Return the saved queue that this one goes on from, if one fits."""
     kind, options, names = queue.fits()
     fitting = [other for other in saved if other.kind == kind]
     same = [other for other in fitting if other.options == options]
@@ -106,7 +100,7 @@ def _fitting(queue: PatternQueue, saved: Sequence[SavedQueue]) -> SavedQueue | N
 
 
 def _begin(queue: PatternQueue, admission: Admission, watermark_us: int | None) -> None:
-    """Let a queue begin in the middle of an execution: what was seen counts as released."""
+    """Begin a queue in the middle of an execution: what was seen counts as released."""
     hold_back = queue.hold_back
     if watermark_us is not None:
         hold_back.advance(watermark_us)
@@ -127,15 +121,32 @@ def saved_program(read: Records) -> Program:
     Raises
     ------
     StateError
-        As `compiled_again`.
+        If it cannot be compiled any more, or has other fingerprints then.
     """
     saved = read.one("program")
-    fingerprints = {name: mark["fingerprint"] for name, mark in saved["marks"].items()}
-    return compiled_again(saved.get("source", ""), fingerprints)
+    source = saved.get("source", "")
+    if not source:
+        raise StateError(
+            "the saved state does not hold the text of its patterns: they were compiled from none"
+        )
+    try:
+        row = json.loads(source)
+        limits = Limits.named(row["limits"])
+        whole = compile(row["text"], name=row["name"], limits=limits, **row["params"])
+    except KetalError as fault:
+        raise StateError(f"the saved state's patterns do not compile any more: {fault}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
+    for name, mark in saved["marks"].items():
+        if whole[name].fingerprint != mark["fingerprint"]:
+            guards = ", ".join(g.name for g in whole[name].one.registered)
+            why = f"a registered guard of it ({guards})" if guards else "ketal itself"
+            raise StateError(f"pattern {name} is not what the saved state has: {why} changed")
+    return whole.only(row["patterns"])
 
 
-def written(program: Program) -> str:
-    """Return what a program was compiled from, as text; empty for one that had no source."""
+def source_text(program: Program) -> str:
+    """Return the text and parameters of a program as JSON; empty for one that had no source."""
     if program.source is None:
         return ""
     limits = program.compiled[0].limits
@@ -149,38 +160,3 @@ def written(program: Program) -> str:
         },
         sort_keys=True,
     )
-
-
-def compiled_again(said: str, fingerprints: Mapping[str, str]) -> Program:
-    """Return the program that `written` wrote.
-
-    Parameters
-    ----------
-    said : str
-        What `written` returned.
-    fingerprints : mapping of str to str
-        Those that its patterns had.
-
-    Raises
-    ------
-    StateError
-        If it cannot be compiled any more, or is not what it was.
-    """
-    if not said:
-        raise StateError(
-            "the saved state does not hold the text of its patterns: they were compiled from none"
-        )
-    try:
-        row = json.loads(said)
-        limits = Limits.named(row["limits"])
-        whole = compile(row["text"], name=row["name"], limits=limits, **row["params"])
-    except KetalError as fault:
-        raise StateError(f"the saved state's patterns do not compile any more: {fault}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"the state is damaged: {type(error).__name__} {error}") from None
-    for name, fingerprint in fingerprints.items():
-        if whole[name].fingerprint != fingerprint:
-            guards = ", ".join(g.name for g in whole[name].one.registered)
-            why = f"a registered guard of it ({guards})" if guards else "ketal itself"
-            raise StateError(f"pattern {name} is not what the saved state has: {why} changed")
-    return whole.only(row["patterns"])

@@ -11,13 +11,13 @@ the last one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ketal.operators.membership.clock_memory import Clock, ClockMemory
-from ketal.runtime.deduplication import Intake
-from ketal.runtime.identification import Admission
-from ketal.runtime.seen_digests import Contents, Row, load_rows, save_rows
+from ketal.runtime.admission.deduplication import Intake
+from ketal.runtime.admission.identification import Admission
+from ketal.runtime.admission.seen_digests import Contents, Row, load_rows, save_rows
 from ketal.runtime.state.records import Changes, Records, encode_record
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder, RowRecords
 
@@ -83,7 +83,7 @@ class _CounterRecords:
     Parameters
     ----------
     intake : Intake
-        Marks the chunks that change as dirty.
+        Marks chunks dirty.
     tracking : bool
         Whether it does.
     """
@@ -180,7 +180,7 @@ class Recorder:
     admission : Admission
     release : ReleaseRecorder
     retiring : RetiringRecorder or None
-        Of what the state is.
+        The parts of the state.
     tracking : bool
         Whether the parts mark what is dirty from the first call on; without, `changes` is
         called once, and changes nothing in them.
@@ -209,9 +209,9 @@ class Recorder:
         Parameters
         ----------
         program : Any
-            What the state is of, as plain data.
+            The program, as plain data.
         core : dict
-            The monitor's own state.
+            The small parts of the state that are the execution's own.
         """
         out = self.release.changes(program, {**core, "admission": self.admission.state()})
         intake, membership = self.admission.intake, self.admission.membership
@@ -224,23 +224,15 @@ class Recorder:
             out |= self.retiring.prefixed_changes()
         return out
 
-    def load(self, records: Records, membered: Callable[[], None]) -> None:
-        """Load a state into fresh parts.
-
-        Parameters
-        ----------
-        records : Records
-            The state.
-        membered : callable
-            Called when the membership is restored, before the queues are.
-        """
-        self.load_admission(records, membered)
+    def load(self, records: Records) -> None:
+        """Load a state into fresh parts."""
+        self.load_admission(records)
         self.release.load(records)
         if self.retiring is not None and records.retiring is not None:
             self.retiring.load(records.retiring)
 
-    def load_admission(self, records: Records, membered: Callable[[], None]) -> None:
-        """Load the admission, which has the membership; the arguments are those of `load`."""
+    def load_admission(self, records: Records) -> None:
+        """Load the admission, which has the membership, before any queue is loaded."""
         state = records.one("core")
         evicted = state["admission"]["intake"]["evicted"]
         first = list(records.numbered("first"))
@@ -254,7 +246,7 @@ class Recorder:
             first=dict(body for _, body in first),
         )
         self._first.loaded([number for number, _ in first], self.admission.first)
-        membered()
+        self.release.restore_clocks()
         membership = self.admission.membership
         if self.tracking:
             self._clocks.loaded_memory(None if membership is None else membership.memory)

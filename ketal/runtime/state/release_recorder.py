@@ -1,7 +1,8 @@
-"""The recorder of a release: which records of its queues and runs changed since the last save.
+"""The recorder of a release: which records of its queues and runs are dirty.
 
-The one rule: as of `ketal.runtime.state.recorder`, of which this is the part that a program that
-retires has of its own.
+An execution has one of its release, and one of that of its retiring patterns, if there are any.
+
+The one rule: that of `ketal.runtime.state.recorder`, which this is a part of.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ V = TypeVar("V")
 
 
 class _SmallRecords:
-    """Small records, written when they differ from what was written last."""
+    """The records of what is small, saved when they differ from those saved last."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, bytes] = {}
@@ -35,7 +36,7 @@ class _SmallRecords:
             out[key] = self._last[key] = value
 
     def loaded(self, records: Records) -> None:
-        """Mark as saved what there are records of."""
+        """Mark the records that were loaded as saved."""
         self._last = {
             "/".join((kind, *rest)).encode(): value
             for kind in ("program", "core", "queue", "pattern")
@@ -44,14 +45,14 @@ class _SmallRecords:
 
 
 class RowRecords(Generic[K, V]):
-    """A dict whose new keys come last, a record each.
+    """The records of a dict, one an entry, whose new keys come last.
 
     Parameters
     ----------
     prefix : str
         How the keys of its records begin.
     write : callable
-        Gives plain data of a key and its value.
+        Returns an entry's key and value as plain data.
     """
 
     def __init__(self, prefix: str, write: Callable[[K, V], Any]) -> None:
@@ -64,7 +65,7 @@ class RowRecords(Generic[K, V]):
         return f"{self._prefix}/{number}".encode()
 
     def changes(self, held: Mapping[K, V], out: Changes) -> None:
-        """Write what is new or has another value, and remove what is gone."""
+        """Save the entries that are new or have another value; remove those that are gone."""
         known, last = self._known, -1
         for key, value in held.items():
             at = known.get(key)
@@ -73,7 +74,7 @@ class RowRecords(Generic[K, V]):
                 if before is value:
                     continue
             else:
-                if at is not None:  # It went and came again, so its place is another one.
+                if at is not None:  # Removed and added since: its place is the last now.
                     out[self._key(at[0])] = None
                 last = self._next
                 self._next += 1
@@ -84,13 +85,13 @@ class RowRecords(Generic[K, V]):
                 out[self._key(known.pop(key)[0])] = None
 
     def loaded(self, numbers: Sequence[int], held: Mapping[K, V]) -> None:
-        """Mark as saved what there are records of."""
+        """Mark the entries whose records were loaded as saved."""
         self._known = {k: (n, v) for n, (k, v) in zip(numbers, held.items(), strict=True)}
         self._next = max(numbers, default=-1) + 1
 
 
 class _HeldRecords:
-    """The events that queues hold, a record each; the numbers of those that go are used again."""
+    """The records of the events that queues hold; the numbers of released ones are used again."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, Event]] = {}
@@ -99,7 +100,7 @@ class _HeldRecords:
         self.out: Changes = {}
 
     def number(self, event: Event) -> int:
-        """Return the number of an event, writing it if it is new."""
+        """Return the number of an event, which is saved if it is new."""
         at = id(event)
         number = self._named.get(at)
         if number is None:
@@ -114,7 +115,7 @@ class _HeldRecords:
         return number
 
     def finish(self) -> Changes:
-        """Return what changed, when every event that is held has been named."""
+        """Return what changed, once `number` was called with every event that is held."""
         if len(self._named) < len(self._known):
             for at in [at for at in self._known if at not in self._named]:
                 number, _ = self._known.pop(at)
@@ -124,7 +125,7 @@ class _HeldRecords:
         return out
 
     def loaded(self, events: Mapping[int, Event]) -> list[Any]:
-        """Mark as saved what there are records of; return the events by number."""
+        """Mark the events that were loaded as saved; return them by number."""
         self._known = {id(event): (number, event) for number, event in events.items()}
         table: list[Any] = [None] * (max(events, default=-1) + 1)
         for number, event in events.items():
@@ -144,7 +145,7 @@ class _PatternRecords:
         )
 
     def changes(self, tracking: bool, out: Changes) -> None:
-        """Write the scopes that are dirty, without tracking all, and the events held."""
+        """Save the scopes that are dirty (all, if none is tracked), and the events of copies."""
         scopes, prefix = self.run.scopes, f"scope/{self.name}/".encode()
         dirty: Mapping[int, Scope | None]
         if tracking:
@@ -158,7 +159,7 @@ class _PatternRecords:
             self._unlearned.changes(held, out)
 
     def load(self, records: Records, tracking: bool) -> None:
-        """Put the records of the pattern into its run."""
+        """Load the records of the pattern into its run."""
         rows = [
             (number, Unlearned.load(body))
             for number, body in records.numbered("unlearned", self.name)
@@ -176,23 +177,24 @@ class _PatternRecords:
 
 
 class ReleaseRecorder:
-    """Says of a release, again and again, what changed: its queues, and its runs.
+    """Returns the records of a release, of its queues and runs, and later those that changed.
 
     Parameters
     ----------
     release : StreamRelease
-        Whose state it is.
+        What the records are of.
     tracking : bool
         As for `Recorder`.
     """
 
     def __init__(self, release: StreamRelease, *, tracking: bool) -> None:
         self.queues = release.queues
+        self._release = release
         self._tracking = tracking
         self._patterns = [_PatternRecords(run) for run in release.runs]
         self._sections = _SmallRecords()
         self._held = _HeldRecords()
-        self._told: RowRecords[tuple[str, Dot], None] = RowRecords(
+        self._reported: RowRecords[tuple[str, Dot], None] = RowRecords(
             "told", lambda at, _: [at[0], [*at[1]]]
         )
         self._refused: dict[str, RowRecords[Dot, None]] = {}
@@ -206,9 +208,9 @@ class ReleaseRecorder:
         Parameters
         ----------
         program : Any
-            What the state is of, as plain data; None where that is as it was.
+            The program of the state, as plain data; None where it was saved and is the same.
         core : dict
-            What is small of the rest.
+            The small parts of the state that are not the release's.
         """
         out: Changes = {}
         put = self._sections.put
@@ -219,7 +221,7 @@ class ReleaseRecorder:
             put(f"queue/{queue.name}".encode(), queue.state(self._held.number), out)
             self._refused_of(queue.name).changes(queue.refused, out)
         out.update(self._held.finish())
-        self._told.changes(self.queues.reports.once, out)
+        self._reported.changes(self.queues.reports.once, out)
         for pattern in self._patterns:
             put(f"pattern/{pattern.name}".encode(), pattern.run.save(), out)
             pattern.changes(self._tracking, out)
@@ -230,8 +232,12 @@ class ReleaseRecorder:
             self._refused[name] = RowRecords(f"refused/{name}", lambda dot, _: [*dot])
         return self._refused[name]
 
+    def restore_clocks(self) -> None:
+        """Have the release restore clocks, if a membership was loaded."""
+        self._release.restore_clocks(saved=True)
+
     def load(self, records: Records) -> None:
-        """Put back the queues and the runs."""
+        """Load the queues and the runs."""
         self._sections.loaded(records)
         events = {number: load_event(row) for number, row in records.numbered("held")}
         table = self._held.loaded(events)
@@ -240,28 +246,28 @@ class ReleaseRecorder:
             state = records.one("queue", queue.name)
             queue.restore(state, table, [dot for _, dot in refused])
             self._refused_of(queue.name).loaded([number for number, _ in refused], queue.refused)
-        told = list(records.numbered("told"))
+        reported = list(records.numbered("told"))
         counts = records.one("core")["queues"]
-        self.queues.restore(counts, {(what, Dot(*dot)): None for _, (what, dot) in told})
-        self._told.loaded([number for number, _ in told], self.queues.reports.once)
+        self.queues.restore(counts, {(what, Dot(*dot)): None for _, (what, dot) in reported})
+        self._reported.loaded([number for number, _ in reported], self.queues.reports.once)
         self.load_patterns(records)
 
     def load_patterns(self, records: Records, names: Collection[str] | None = None) -> None:
-        """Put back the runs of some patterns, or of all, of which there are records."""
+        """Load the runs of some patterns, or of all."""
         for pattern in self._patterns:
             if names is None or pattern.name in names:
                 pattern.load(records, self._tracking)
 
 
 class RetiringRecorder(ReleaseRecorder):
-    """Says what changed of retiring patterns, in records whose keys begin with `RETIRING`.
+    """The recorder of retiring patterns: the keys of its records begin with `RETIRING`.
 
     Parameters
     ----------
     retiring : RetiringRelease
-        Whose state it is; once it is over there are no records any more.
+        What the records are of; once it is over all are removed.
     about : callable
-        Returns what a program is, as plain data.
+        Returns a program as plain data.
     tracking : bool
         As for `Recorder`.
     """
@@ -290,7 +296,7 @@ class RetiringRecorder(ReleaseRecorder):
         return out
 
     def load(self, records: Records) -> None:
-        """Put back the queues, the runs, and what was reported."""
+        """Load the queues, the runs, and the counts of verdicts reported."""
         self._retiring.load(records.one("core")["reported"], records.one("program")["before"])
         super().load(records)
         self._keys = {RETIRING + key for key in records.keys}

@@ -1,16 +1,16 @@
-"""Whether Kafka takes the connections of a job's clients, and why not.
+"""Access: whether Kafka accepts the connections of a job's clients, and why not.
 
-kafka-python tries again and again whatever goes wrong while it connects, and its clients raise
-only that they ran out of time. So each session begins with one connection of its own, which shows
-what was answered: a password, a certificate or a SASL mechanism that is refused is a fault of the
-settings, and nobody who listens is no reason not to try again.
+kafka-python retries whatever fails while it connects, and its clients raise a timeout only. So each
+session begins with a connection of its own, which shows the server's answer: a password, a
+certificate or a SASL mechanism that is refused is a fault of the settings; if no server listens,
+the session is retried.
 
-A listener that is spoken to in another protocol than its own drops the connection without a word.
-Then it is asked the other way: with TLS where there was none, without it where there was, and for
-a mere greeting (ApiVersions), which a listener answers before SASL.
+A listener drops a connection in another protocol than its own without an answer. Then another
+protocol is tried: with TLS where there was none, without it where there was, and ApiVersions alone,
+which a listener answers before SASL.
 
-The one rule: a fault of the settings is one that a server has shown; where it may be that a server
-is just going or coming, it is tried again.
+The one rule: a fault of the settings is one that a server has shown; a server that may be starting
+or stopping is retried.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def check_access(job: Job) -> None:
 def _fault(
     job: Job, server: str, given: Mapping[str, Any], *, greeting_only: bool = False
 ) -> BaseException | None:
-    """Connect once, and ask for the brokers unless a greeting is enough; return what failed."""
+    """Connect once, and request the brokers unless ApiVersions is enough; return what failed."""
     with refused_as_settings(job.properties):
         net = NetworkSelector()
         manager = _Manager(net, bootstrap_servers=server, **given)
@@ -113,7 +113,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
 
 
 def _refusal(fault: BaseException) -> str | None:
-    """Return the word of a server or of the TLS library that settings are wrong, if it is one."""
+    """Return the reason, of a server or the TLS library, that settings are wrong; else None."""
     for one in _with_arguments(fault):
         if isinstance(one, _REFUSED):
             return f"{one}\n  hint: look at security_protocol and sasl_* in [kafka.properties]"
@@ -132,7 +132,7 @@ def _with_arguments(fault: BaseException) -> Iterator[BaseException]:
 
 
 def _wrong_protocol(job: Job, server: str, given: Mapping[str, Any]) -> str | None:
-    """Return what another way of speaking to a server shows, where it dropped the connection."""
+    """Return what another protocol shows of a server that dropped the connection."""
     protocol = str(given.get("security_protocol", "PLAINTEXT"))
     if not listens(server):
         return None

@@ -1,23 +1,22 @@
-"""Kafka's clients, and what a job must know of them (kafka-python 3.0.12).
+"""Kafka's clients, and the workarounds that a job needs (kafka-python 3.0.12).
 
-Six traps, each with its answer here or in `group_assignment`:
+Six defects, each with its workaround here or in `group_assignment`:
 
 1. `send_offsets_to_transaction` and `commit_transaction` have no timeout and hang for ever when the
    broker dies inside a transaction: `within` gives every such call a deadline.
 2. A producer that was fenced asks for a new epoch on some errors, and thereby aborts the
    transaction of its successor: `producer_of` makes those errors fatal.
 3. A producer that failed once is of no use: it is discarded with all state.
-4. Listeners of a consumer run on its own thread: `group_assignment` says how that is made safe.
-5. A consumer that joins its group anew because its leader saw other metadata forgets that it does
-   if `poll` returns meanwhile, and is given nothing ever after: `keep_joining` reminds it.
-6. `group_metadata` is of the moment. Once heartbeats find that the group has given the consumer
+4. Listeners of a consumer run on its own thread: `group_assignment` makes that safe.
+5. A consumer that rejoins its group because its leader saw other metadata stops joining if `poll`
+   returns meanwhile, and is never assigned anything: `keep_joining` has it go on.
+6. `group_metadata` changes at any time. Once heartbeats find that the group has given the consumer
    up, it is that of no member, generation -1, and offsets that are sent with it are not fenced:
-   `group_assignment` keeps that of the moment when partitions are assigned, and commits as that
-   one.
+   `group_assignment` commits with the one of the time when partitions were assigned.
 
 The one rule: whatever a client raises is one of three: a fault of the settings, which ends the job;
-a place that the topic no longer has, which is saved state that does not fit; anything else, after
-which clients and state are made anew.
+an offset that the topic no longer has, a StateError; anything else, after which a new session has
+new clients and state.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from kafka.admin import ConfigResource
 from kafka.cluster import collect_hosts
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from ketal.errors import KetalError, SettingError
+from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.properties import refused_as_settings
 from ketal.streaming.kafka.connecting.tokens import Tokens
@@ -72,10 +71,6 @@ class StoppedError(Exception):
     """The job was asked to end while it waited for Kafka."""
 
 
-class LostError(KetalError):
-    """Kafka is lost for good, or another process has taken over."""
-
-
 def properties_of(job: Job, client: Any) -> dict[str, Any]:
     """Return the properties of the job that a class of kafka-python's has."""
     given = {k: v for k, v in job.properties.items() if k in client.DEFAULT_CONFIG}
@@ -99,7 +94,7 @@ def reader_of(job: Job, *, committed_only: bool = True) -> Any:
 
 
 def asker_of(job: Job) -> Any:
-    """Return a consumer that is asked where partitions end, whatever is committed there."""
+    """Return a consumer that reads uncommitted, for the ends of partitions."""
     return reader_of(job, committed_only=False)
 
 
@@ -124,7 +119,7 @@ def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
 
 
 def topic_setting(job: Job, topic: str, name: str) -> str:
-    """Return what a topic is set to."""
+    """Return the value of a topic's setting."""
     given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     resource = ConfigResource("TOPIC", topic, [name])
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
@@ -135,7 +130,7 @@ def topic_setting(job: Job, topic: str, name: str) -> str:
 
 
 def check_visible(job: Job, topic: str) -> None:
-    """Raise if a topic is one that the user may not see; that it may not exist is no reason."""
+    """Raise if the user may not see a topic; not if it does not exist."""
     given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
         (description,) = admin.describe_topics([topic])
@@ -144,7 +139,7 @@ def check_visible(job: Job, topic: str) -> None:
 
 
 def group_offsets(job: Job) -> dict[Any, Any]:
-    """Return what the job's group has committed, of whichever topics."""
+    """Return the commits of the job's group, of all topics."""
     given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     until_s = time.monotonic() + job.call_timeout_ms / 1e3
     with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
@@ -160,7 +155,7 @@ def group_offsets(job: Job) -> dict[Any, Any]:
 
 
 def listens(servers: str) -> bool:
-    """Return whether somebody takes a connection at one of Kafka's addresses."""
+    """Return whether a server accepts a connection at one of Kafka's addresses."""
     for host, port, _ in collect_hosts(servers):
         with (
             contextlib.suppress(OSError),
@@ -171,7 +166,7 @@ def listens(servers: str) -> bool:
 
 
 def transactional_id(job: Job) -> str:
-    """Return the transactional id of a job, or what those of its consumers begin with."""
+    """Return the transactional id of a job, or the prefix of those of its consumers."""
     return f"ketal-{job.group_id}"
 
 
@@ -199,7 +194,7 @@ def producer_of(job: Job, transactional_id: str) -> Any:
 
 
 def transaction_timeout_ms(job: Job) -> int:
-    """Return after which time Kafka gives up a transaction of the job that does not end."""
+    """Return the time after which Kafka aborts a transaction of the job that does not end."""
     return int(job.properties.get("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS))
 
 
@@ -246,7 +241,7 @@ def _unknown_version() -> SettingError:
 
 
 def close_producer(producer: Any) -> None:
-    """Discard a producer, whatever state it is in."""
+    """Close a producer, whatever its state."""
     sender = producer._sender
     with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
         producer.close(timeout=CLOSE_TIMEOUT_S)
@@ -256,7 +251,7 @@ def close_producer(producer: Any) -> None:
 
 
 def close_consumer(consumer: Any) -> None:
-    """Discard a consumer, whatever state it is in."""
+    """Close a consumer, whatever its state."""
     with contextlib.suppress(*CLIENT_ERRORS, RuntimeError):
         consumer.close(autocommit=False, timeout_ms=1_000 * CLOSE_TIMEOUT_S)
 
@@ -343,7 +338,7 @@ def _lacking(job: Job, error: BaseException) -> str | None:
 
 
 def of_settings(job: Job, error: BaseException) -> SettingError | None:
-    """Return what to raise if an error is one that no second try can mend."""
+    """Return the exception to raise for an error that a retry does not help; else None."""
     for one in causes(error):
         if (lacking := _lacking(job, one)) is not None:
             return SettingError(
@@ -364,7 +359,7 @@ def of_settings(job: Job, error: BaseException) -> SettingError | None:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return an error and what it came of; it may be its own cause, by way of others."""
+    """Return an error and its causes; a chain of causes may be a cycle."""
     chain: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and all(one is not seen for seen in chain):

@@ -1,8 +1,10 @@
 """Tokens for SASL OAUTHBEARER, by the client credentials grant (RFC 6749, section 4.4; KIP-768).
 
 The names are those of Java's clients, with `_` for `.`: an endpoint, an id, a secret, a scope. A
-token is asked for when a client connects, kept until shortly before it expires, and then asked for
-again. The one rule: neither the secret nor a token is in any message.
+token is requested when a client connects, cached until shortly before it expires, and then
+requested again.
+
+The one rule: neither the secret nor a token is in any message.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from ketal.streaming.job.properties import TOKEN_ENDPOINT, TOKEN_ID, TOKEN_SCOPE
 
 ANSWER_S = 10.0
 LIFETIME_S = 60.0
-"""How long a token is kept of which the endpoint does not say how long it is valid."""
+"""How long a token is cached whose lifetime the endpoint does not give."""
 EARLY = 0.8
-"""It is asked for anew after so much of its lifetime, as Java's clients do."""
+"""A token is requested again after so much of its lifetime, as Java's clients do."""
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Asks an endpoint for tokens.
+    """Requests tokens from an endpoint.
 
     Parameters
     ----------

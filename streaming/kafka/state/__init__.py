@@ -1,1 +1,1 @@
-"""Where the state of a job's parts is kept between two processes."""
+"""The saved state of a job's parts: in a folder, or in a topic."""

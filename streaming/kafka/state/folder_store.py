@@ -43,7 +43,7 @@ from ketal.streaming.folders import replaced
 ADDED_BYTES_LEAST = 4_000_000
 """Fewer bytes of changes are not worth a new database, however small the state is."""
 ADDED_BYTES_MAX = 256_000_000
-"""So much is read at most beside the state when it is taken up."""
+"""So much is read at most beside the state when it is restored."""
 PIECE_BYTES = 1_000_000
 """A row is not much larger, unless a record is."""
 PAGE_BYTES = 16_384
@@ -70,16 +70,16 @@ _decode = msgspec.msgpack.Decoder(dict[bytes, bytes | None]).decode
 
 
 class Claim:
-    """Whose folder it is: of the group that has committed with state of it.
+    """The claim of a group to a folder, once it has committed with state of it.
 
     Parameters
     ----------
     folder : Path
-        Where the state is; made if it is not there.
+        The folder of the state; made if it does not exist.
     group_id : str
-        Who reads.
+        The consumer group.
     topics : sequence of str
-        What is read.
+        The topics of the input.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Claim:
         self._topics = sorted({*before, *topics})
 
     def committed(self) -> None:
-        """Say that something is committed with state of this folder."""
+        """Record that a commit with state of this folder exists."""
         if self._topics == self._before:
             return
         held = {"group_id": self._group_id, "topics": self._topics}
@@ -145,7 +145,7 @@ class Saved:
     Parameters
     ----------
     folder : Path
-        Where it is; made if it is not there.
+        The folder; made if it does not exist.
 
     Raises
     ------
@@ -157,11 +157,11 @@ class Saved:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            found = [one for path in folder.iterdir() if (one := _FILE.match(path.name))]
+            files = [one for path in folder.iterdir() if (one := _FILE.match(path.name))]
         except OSError as fault:
             raise SettingError(f"{folder}: {fault.strerror or fault}") from None
-        self._number = max((int(one[1]) for one in found), default=0)
-        self._old = {one[0] for one in found}
+        self._number = max((int(one[1]) for one in files), default=0)
+        self._old = {one[0] for one in files}
         self._kept: list[str] = []
         self._whole: dict[bytes, bytes] = {}
         self._database: sqlite3.Connection | None = None
@@ -172,7 +172,7 @@ class Saved:
     # --- writing ---
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> str:
-        """Write what changed to the disk itself; return the name of the state that it makes.
+        """Write dirty records, with fsync; return the name of the state.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Saved:
         return []
 
     def committed(self, name: str) -> None:
-        """Say that a state is the one that holds; remove the databases before its predecessor."""
+        """Mark a state as committed; remove the databases before its predecessor."""
         file = name.partition("@")[0]
         if file in self._kept[-1:]:
             return
@@ -265,7 +265,7 @@ class Saved:
     # --- reading ---
 
     def read(self, name: str) -> dict[bytes, bytes]:
-        """Return the records of the state of a name; what is written next goes on from there.
+        """Return the records of the state of a name; the next commit is based on it.
 
         Raises
         ------
@@ -319,14 +319,14 @@ def _records(
         If the rows up to it have another digest.
     """
     records: Changes = {}
-    found = _new_digest()
+    actual = _new_digest()
     rows = database.execute(
         "SELECT records FROM commits WHERE number <= ? ORDER BY rowid", (number,)
     )
     for (piece,) in rows:
-        found.update(piece)
+        actual.update(piece)
         records.update(_decode(piece))
-    if found.hexdigest() != digest:
+    if actual.hexdigest() != digest:
         raise StateError(f"the saved state {path} is damaged: its rows have another digest")
     return {key: value for key, value in records.items() if value is not None}
 

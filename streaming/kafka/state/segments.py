@@ -10,12 +10,12 @@ that it writes itself, so none stands still for the whole state; in one pass ove
 half of it is freed while as much is written as is live, so the log stays below three times the live
 records, or `LOG_BYTES_LEAST`.
 
-Because the oldest segment goes first, a removal is written only once: no older
-segment is left by the time that this one goes. And the numbers of the segments that there are have
-no hole: one that was lost is noticed.
+Because the oldest segment is cleaned first, a removal is written only once: no older segment is
+left when its own is cleaned. And the numbers of the live segments have no hole, so a lost one is
+detected.
 
-To clean a segment is to write again what it holds, so the live records are kept in memory, as the
-bytes that were written.
+To clean a segment is to write its live records again, so these are held in memory, as the bytes
+that were written.
 
 The one rule: the segments from the oldest to the newest, each over the ones before, are the state.
 """
@@ -64,11 +64,11 @@ class Segments:
         return next(iter(self._sizes), self._next)
 
     def begin_after(self, number: int) -> None:
-        """Give the next segment a number above that of one which there was."""
+        """Give the next segment a number above that of an earlier one."""
         self._next = max(self._next, number + 1)
 
     def restore(self, number: int, content: bytes) -> None:
-        """Put a segment that was read over those before it.
+        """Apply a segment that was read, after those before it.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Segments:
         self._next = number + 1
 
     def _remove(self, name: bytes) -> None:
-        """Take a record out of the segment that has it, if one has."""
+        """Remove a record from the segment that has it, if one has."""
         number = self._number_of.pop(name, None)
         if number is not None:
             self._live_bytes -= _size((name, self._live[number].pop(name)))

@@ -1,9 +1,9 @@
-"""Where a job keeps the state of its parts between two processes: a folder, or a topic.
+"""The storage of a job's saved state: a folder, or a topic.
 
-What is committed with the offsets names the state that belongs to them. A folder holds the state of
+The metadata of committed offsets names the state that belongs to them. A folder holds the state of
 one part; a topic holds that of part n in its partition n.
 
-The one rule: state is restored only where it is the one that a commit names.
+The one rule: only the state that a commit names is restored.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ketal.streaming.kafka.state.folder_store import Claim, Saved
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, check_topic, load
 
 Metadata = Mapping[str, Any]
-"""What a commit says beside an offset."""
+"""The metadata of a commit, beside the offset."""
 
 
 class Storage(Protocol):
-    """Where the state of a job's parts is."""
+    """The saved state of a job's parts."""
 
     anew: str
     """How to begin at the beginning of the topics, for a hint."""
@@ -42,12 +42,12 @@ class Storage(Protocol):
         """Return whether the state that a commit names is here, damaged or not."""
 
     def metadata(self, name: str) -> dict[str, str]:
-        """Return what a commit says of the state of a name."""
+        """Return the metadata of a commit with the state of a name."""
 
     def load(
         self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
     ) -> dict[int, Any]:
-        """Return what there is of some parts; without `open_too`, up to an open transaction."""
+        """Return the saved state of some parts; without `open_too`, up to an open transaction."""
 
     def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
         """Return whether what was loaded is of these commits, and not of one before or after."""
@@ -64,19 +64,19 @@ class Storage(Protocol):
         """Return the store of a part that begins anew, whatever there was."""
 
     def begun(self) -> None:
-        """Note that something is committed with state of this storage."""
+        """Record that a commit with state of this storage exists."""
 
 
 class FolderStorage:
     """State in a folder, of one part.
 
-    While a process begins, it has the folder for itself, until the folder names its job: of two
-    jobs that are started in one folder at the same moment, the second one finds the first there.
-    Once it has begun it does not keep others out, for a second process of the group takes over.
+    While a process begins, it locks the folder, until the folder names its job: of two jobs that
+    are started in one folder at the same moment, the second one finds the first there. Then it
+    releases the lock, since a second process of the group may take over.
 
     The folder is of one group, and names it, and the topics that its state is of: two jobs of one
-    name would remove each other's state. It also notes that something was committed; where Kafka
-    then has no offsets, these have expired, and beginning anew would repeat all verdicts.
+    name would remove each other's state. It also records that a commit exists; if Kafka has no
+    offsets then, these have expired, and beginning anew would repeat all verdicts.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class FolderStorage:
     ) -> tuple[Store, dict[bytes, bytes]]:
         """Return the store, and the records of the newest snapshot that is named."""
         store = Saved(self._job.state)
-        # A topic that was left out for a while names an older one.
+        # A topic that was not read for a while names an older one.
         return store, store.read(max(str(one["snapshot"]) for one in commits))
 
     def empty(self, number: int, loaded: Any = None) -> Store:
@@ -150,7 +150,7 @@ class FolderStorage:
         return Saved(self._job.state)
 
     def begun(self) -> None:
-        """Note in the folder that something is committed with its state."""
+        """Record in the folder that a commit with its state exists."""
         if self._claim is not None:
             self._claim.committed()
 
@@ -172,7 +172,7 @@ class TopicStorage:
         self._parts = 1
 
     def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[bool]:
-        """Return a context of no effect: Kafka fences whoever begins at the same moment."""
+        """Return a context without a lock: Kafka fences one of two processes that begin at once."""
         return nullcontext(True)
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
@@ -187,7 +187,7 @@ class TopicStorage:
     is_own = names_state
 
     def metadata(self, name: str) -> dict[str, str]:
-        """Return where the state is, and which commit it is of; of none, where it will be."""
+        """Return the topic, and the name of the commit, if there is one."""
         assert self._topic is not None
         return {"changelog": self._topic} | ({"commit": name} if name else {})
 
@@ -198,7 +198,7 @@ class TopicStorage:
         return dict(load(self._job, numbers, stopping, open_too=open_too))
 
     def is_of(self, loaded: Loaded, commits: Sequence[Metadata]) -> bool:
-        """Return whether what was loaded is of these commits; what is damaged counts as such."""
+        """Return whether what was loaded is of these commits, or damaged."""
         return loaded.fault is not None or loaded.commit in [one.get("commit") for one in commits]
 
     def check_unused(self, number: int, loaded: Loaded) -> None:
@@ -224,9 +224,9 @@ class TopicStorage:
         return store
 
     def begun(self) -> None:
-        """Note nothing: the commit itself is in the topic."""
+        """Record nothing: the commit itself is in the topic."""
 
 
 def storage_of(job: Job) -> Storage:
-    """Return where a job keeps its state."""
+    """Return the storage of a job."""
     return FolderStorage(job) if job.changelog is None else TopicStorage(job)

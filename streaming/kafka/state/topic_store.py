@@ -6,10 +6,10 @@ that is deleted gets a message without a value. A segment that is larger than a 
 sent in pieces. Each message says in its headers how many these are, which commit it is of, and
 which segment was the oldest one then.
 
-Whoever takes a part over learns from Kafka which offsets are committed, and then reads the
-partition from its beginning to the end that it has at that moment, as far as it is committed: that
-gets there only when no transaction is open any more, so that the last stable offset is the high
-watermark, and what a process left that was killed has been given up.
+A consumer that a part is assigned to asks Kafka for the committed offsets, and then reads the
+partition from its beginning to its end at that moment, read committed. It reaches the end only when
+no transaction is open any more, so that the last stable offset is the high watermark, and the
+transaction of a process that was killed is aborted.
 
 The one rule: state is that of the offsets that are committed, whole, or it is a StateError.
 """
@@ -43,7 +43,7 @@ Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """A message of the changelog.
 
     Attributes
@@ -70,7 +70,7 @@ class Piece(NamedTuple):
     place: str
 
 
-Pieces = dict[bytes, Piece]
+Pieces = dict[bytes, SegmentPiece]
 """Key of a message → the message."""
 
 
@@ -87,7 +87,7 @@ class Loaded:
     commit : str
         The name of the newest commit.
     fault : StateError, optional
-        Why it is not to be used.
+        Why it cannot be restored.
     """
 
     segments: dict[int, bytes] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Changelog:
         self._life = uuid.uuid4().hex[:12]
 
     def write(self, changes: Changes) -> str:
-        """Take what changed; return a name for the commit that no other one has."""
+        """Write dirty records; return a unique name for the commit."""
         self._commits += 1
         commit = f"{self._life}-{self._commits}"
         parts = json.dumps({"parts": self._parts}).encode()
@@ -156,14 +156,14 @@ class Changelog:
         ]
 
     def committed(self, name: str) -> None:
-        """Forget what was sent."""
+        """Discard the messages that were committed."""
         self._messages, self._stale = [], []
 
     def close(self) -> None:
         """Close nothing: what is open is the session's."""
 
     def restore(self, loaded: Loaded, commits: Collection[str]) -> dict[bytes, bytes]:
-        """Go on from what the topic holds; return the records.
+        """Restore the log that the topic holds; return its records.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Changelog:
         return records
 
     def discard(self, loaded: Loaded) -> None:
-        """Have the next commit delete all that the topic holds."""
+        """Mark all messages of the topic to be deleted by the next commit."""
         self._stale = list(loaded.keys)
         self._segments.begin_after(max(loaded.segments, default=-1))
 
@@ -302,11 +302,11 @@ def _take(held: Pieces, record: Any) -> None:
         _numbers(record.key)
         format_, pieces, first = (int(headers[name]) for name in ("format", "pieces", "first"))
         commit = headers["commit"].decode()
-        held[record.key] = Piece(record.value, format_, pieces, first, commit, place)
+        held[record.key] = SegmentPiece(record.value, format_, pieces, first, commit, place)
     except (AttributeError, KeyError, ValueError):
         # Messages of the format before have these.
         format_ = 1 if {"pieces", "offsets"} <= headers.keys() else 0
-        held[record.key] = Piece(record.value, format_, 0, 0, "", place)
+        held[record.key] = SegmentPiece(record.value, format_, 0, 0, "", place)
 
 
 def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:

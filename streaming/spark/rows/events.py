@@ -13,7 +13,7 @@ from ketal.logs.source import OWN_FIELDS, Source
 from ketal.model import syntax
 from ketal.model.event import CONTROL_PREFIX
 from ketal.streaming.spark.families import Family, Partition
-from ketal.streaming.spark.rows.messages import PLACE
+from ketal.streaming.spark.rows.message_columns import PLACE
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of
 from ketal.streaming.spark.rows.types import EVENT_TYPES, check_types
 

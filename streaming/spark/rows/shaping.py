@@ -1,4 +1,4 @@
-"""From a user's DataFrame to the rows of key groups.
+"""Shaping: a user's DataFrame as rows of key groups.
 
 Two shapes are taken: the columns of Kafka's connector, and an event's own columns. Either becomes
 rows of `group` (the key), `copy`, the place (`topic, partition, offset`) and `value`, one JSON
@@ -11,12 +11,11 @@ every reader of ketal: so values are found by `from_json`, for `get_json_object`
 Where Kafka's key is the partition attribute (`keyed_by`), its bytes are hashed and no JSON is read,
 which costs a third less.
 
-Of some messages the value is read all the same, to see whether its key leads where it promises
-(`ketal.streaming.spark.keyed`).
+Some messages are decoded all the same, to check their keys (`ketal.streaming.spark.keyed`).
 
-Spark itself drops rows that are late by its watermark, and says so in no verdict. The column of
-event time therefore ends before the operator, and a null column that bears its mark goes on: Spark
-has a watermark, compares it with null, drops nothing, and the operator tells what is late.
+Spark itself drops rows that are late by its watermark, without a verdict. So the operator does not
+get the column of event time, but a null column with its watermark: Spark has a watermark, compares
+it with null, drops nothing, and the operator decides what is late.
 
 The one rule: no row is dropped and none is read twice.
 """
@@ -33,8 +32,8 @@ from ketal.errors import SettingError
 from ketal.logs.source import Source
 from ketal.streaming.spark.families import Family
 from ketal.streaming.spark.rows.events import DELAY, EventColumns
-from ketal.streaming.spark.rows.messages import MessageColumns
-from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED
+from ketal.streaming.spark.rows.message_columns import MessageColumns
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -174,15 +173,15 @@ def _divided(
     selected : mapping of str to Column
         What else a row has.
     placed : tuple of (Column, Column), optional
-        A message with the group that its key led to, or null, and the group that is told so.
+        A sample of a message with the group of its key, or null, and the group that checks it.
     """
     at, control = F.col("_to"), F.col("_control")
     if placed is not None:
-        said, teller = placed
-        frame = frame.withColumn("_said", said)
-        told = F.concat(own, F.array(F.lit(-1) - teller))
-        own = F.when(F.col("_said").isNotNull(), told).otherwise(own)
-        selected = {**selected, "_said": F.col("_said")}
+        sample, checker = placed
+        frame = frame.withColumn("_sample", sample)
+        own_and_checker = F.concat(own, F.array(F.lit(-1) - checker))
+        own = F.when(F.col("_sample").isNotNull(), own_and_checker).otherwise(own)
+        selected = {**selected, "_sample": F.col("_sample")}
     to = F.when(control, F.sequence(F.lit(0), F.lit(count - 1))).otherwise(own)
     copy = (
         F.when(at < 0, F.lit(PLACED))
@@ -193,7 +192,7 @@ def _divided(
     group = F.when(at < 0, -1 - at).otherwise(at)
     out = {name: F.col(name) for name in selected}
     if placed is not None:
-        value = F.when(at < 0, out.pop("_said")).otherwise(out["value"])
+        value = F.when(at < 0, out.pop("_sample")).otherwise(out["value"])
         out["value"] = value.alias("value")
     return frame.select(
         F.explode(to).alias("_to"),

@@ -373,8 +373,9 @@ def test_metrics_are_prometheus_text() -> None:
     figures.verdict("rejected", None)
     figures.committed(0.5)
     for now_s, messages in ((1.0, 100), (2.0, 150)):
-        figures.look(
-            now_s=now_s, messages=messages, control=3, lag={"t/0": 7}, executions=[execution],
+        figures.update(
+            now_s=now_s, messages=messages, control=3, lag={"t/0": 7},
+            events=execution.tally.to_dict(), live_runs=execution.live_runs,
             watermark_s=1_700_000_000.5, parts=(2, 4),
         )  # fmt: skip
     server = MetricsServer(figures, 0)

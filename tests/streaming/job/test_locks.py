@@ -23,7 +23,7 @@ from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock, locked
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka import part_opening
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
 
@@ -128,7 +128,7 @@ def test_a_second_job_does_not_touch_the_file_of_the_first(
                 run(second, program)
             engine.stop()
 
-    engine = Engine(job, program, Told().hooks(look))
+    engine = ProcessEngine(job, program, Told().hooks(look))
     engine.run()
     assert str(tmp_path / "verdicts.jsonl") in refused[0]
     produce(broker, [(source, 0, accept("b", 1))])

@@ -15,7 +15,7 @@ from ketal.streaming.job import properties
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.properties import check_properties
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.jobs import FORKS, Told, Topic, job_of, run
 
 
@@ -54,7 +54,7 @@ def test_a_value_of_no_sense_is_refused_and_not_shown(name: str, value: Any, sai
     job = Job(pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g",
               properties={name: value})  # fmt: skip
     with pytest.raises(SettingError) as caught:
-        Engine(job, ketal.compile(FORKS), Told().hooks())
+        ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
     text = str(caught.value)
     assert text.startswith(f"[kafka.properties] {name} ")
     assert said in text

@@ -131,7 +131,7 @@ def fetch(tmp_path: Path, said: list[str]) -> Callable[..., Path]:
             artifacts,
             find_java(),
             cache=tmp_path / "a cache",
-            say=said.append,
+            notify=said.append,
             pauses_s=NO_PAUSES_S,
         )
 

@@ -15,16 +15,16 @@ from kafka import KafkaProducer
 import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.state.folder_store import Saved
 from tests.streaming.jobs import FORKS, Told, Topic, accept, committed, job_of, produce, run
 
 PATIENCE_S = 120
 
 
-def until(job: Job, what: Callable[[Engine], bool]) -> Engine:
+def until(job: Job, what: Callable[[ProcessEngine], bool]) -> ProcessEngine:
     """Run a job until something holds of it, and stop it."""
-    engine = Engine(job, ketal.compile(FORKS), Told().hooks())
+    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
     thread = threading.Thread(target=engine.run, daemon=True)
     thread.start()
     end_s = time.monotonic() + PATIENCE_S
@@ -77,7 +77,7 @@ def test_a_quiet_job_commits_its_offsets_again(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would expire while it runs."""
-    monkeypatch.setattr("ketal.streaming.kafka.session.RECOMMIT_S", 0.2)
+    monkeypatch.setattr("ketal.streaming.kafka.job_session.RECOMMIT_S", 0.2)
     job = job_of(broker, [topic()], tmp_path)
     engine = until(job, lambda engine: engine.figures.commits >= 4)
     assert engine.consumed == 0
@@ -87,7 +87,7 @@ def test_many_bytes_of_verdicts_are_committed_before_their_time(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if no message comes after them."""
-    monkeypatch.setattr("ketal.streaming.kafka.session.PENDING_BYTES_MAX", 1)
+    monkeypatch.setattr("ketal.streaming.kafka.job_session.PENDING_BYTES_MAX", 1)
     source, sink = topic(), topic()
     produce(broker, [(source, 0, accept("a")), (source, 0, accept("b"))])
     job = job_of(

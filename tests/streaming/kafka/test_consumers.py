@@ -34,9 +34,9 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.sharing import Watch, check_shared
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.engine import Engine, session_of
 from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import OFFSETS, Part
+from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from ketal.streaming.kafka.state import topic_store as changelog
 from ketal.streaming.kafka.state.topic_store import Changelog, Loaded
 from tests.streaming.conftest import make_topic
@@ -526,7 +526,7 @@ class Consumer:
 
     def __init__(self, job: Job) -> None:
         self.told = Told()
-        self.engine = Engine(job, ketal.compile(FORKS), self.told.hooks())
+        self.engine = ProcessEngine(job, ketal.compile(FORKS), self.told.hooks())
         self.thread = threading.Thread(target=self.engine.run, daemon=True)
 
     def await_told(self, times: int, what: str) -> None:
@@ -602,7 +602,7 @@ def test_whoever_gives_up_its_parts_goes_on_with_joining(
 ) -> None:
     """kafka-python may forget it, and the member would be given nothing ever after."""
     job = shared(broker, [topic(PARTITIONS)], tmp_path)
-    session = session_of(Engine(job, ketal.compile(FORKS), Told().hooks()))
+    session = session_of(ProcessEngine(job, ketal.compile(FORKS), Told().hooks()))
     assignment = session.assignment
     assert isinstance(assignment, GroupAssignment)
     try:
@@ -636,7 +636,7 @@ def test_what_fails_when_parts_are_given_up_ends_the_job(
         if figures.consumed == 2 and not stranger.is_alive():
             stranger.start()
 
-    engine = Engine(job, ketal.compile(FORKS), Told().hooks(look))
+    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks(look))
     with pytest.raises(SettingError, match="cannot write /dev/full"):
         engine.run()
     stranger.__exit__()

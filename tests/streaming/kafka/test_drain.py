@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, reject
 
 import ketal
 from ketal.analysis import registered_guards as guards
@@ -26,12 +27,13 @@ from ketal.runtime.state.records import RETIRING
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.pattern_migration import take_up
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.job.pattern_migration import resume
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.driven import Driven
 from tests.property.executions import execution
 from tests.property.test_engine import program_of
-from tests.runtime.test_live_membership import cases
+from tests.runtime.test_live_membership import membership_case
+from tests.sampling import chances, drawn, examples
 from tests.streaming.jobs import (
     END,
     WINDOWED_FORKS,
@@ -87,8 +89,8 @@ def of_kept(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return [v for v in verdicts if getattr(v, "pattern", "") == "Kept"]
 
 
-def timed(seed: int, **knobs: Any) -> list[Event]:
-    return execution(random.Random(seed), events_max=24, untimed=0.0, **knobs)
+def timed(rng: random.Random, **knobs: Any) -> list[Event]:
+    return execution(rng, events_max=24, untimed=0.0, **knobs)
 
 
 class Feeder:
@@ -110,11 +112,14 @@ class Feeder:
 
 
 @pytest.mark.parametrize("find", ["find any", "find next", "find strict"])
-@pytest.mark.parametrize("seed", range(10))
-def test_anew_is_the_program_on_what_is_released_after_the_change(find: str, seed: int) -> None:
+@examples(20, 500)
+@given(rng=chances())
+def test_anew_is_the_program_on_what_is_released_after_the_change(
+    find: str, rng: random.Random
+) -> None:
     """Whatever waits for what came before the change finds it released."""
-    events = timed(seed)
-    cut = random.Random(seed).randint(0, len(events))
+    events = timed(rng)
+    cut = rng.randint(0, len(events))
     old, new = program(EAGER, find), program(EAGER, find, "S.c")
     before, whole = Driven(old), Driven(new)
     before.feed_many(events[:cut])
@@ -136,10 +141,11 @@ def test_anew_is_the_program_on_what_is_released_after_the_change(find: str, see
     assert tally["read"] == tally["accepted"] == len(events), "the execution goes on"
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_unchanged_patterns_go_on_with_their_runs(seed: int) -> None:
-    events = timed(seed)
-    cut = random.Random(seed).randint(0, len(events))
+@examples(20, 500)
+@given(chances())
+def test_unchanged_patterns_go_on_with_their_runs(rng: random.Random) -> None:
+    events = timed(rng)
+    cut = rng.randint(0, len(events))
     old, new = program(EAGER, "find next", kept=True), program(EAGER, "find next", "S.c", kept=True)
     whole, before = Driven(old), Driven(old)
     expected = of_kept(whole.feed_many(events) + whole.close())
@@ -154,13 +160,13 @@ HEADS = [(FREE, FREE), (EAGER, EAGER), (EAGER, FREE), (FREE, EAGER), ("order arr
 
 
 @pytest.mark.parametrize(("was", "now"), HEADS)
-@pytest.mark.parametrize("seed", range(10))
+@examples(20, 500)
+@given(rng=chances())
 def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
-    was: str, now: str, seed: int
+    was: str, now: str, rng: random.Random
 ) -> None:
     """By definition: the old one's with an event from before, the new one's without."""
-    rng = random.Random(seed)
-    events = timed(seed)
+    events = timed(rng)
     find_was = "find any" if was == FREE else "find next"
     find_now = "find any" if now == FREE else "find next"
     old, new = program(was, find_was), program(now, find_now, "S.c")
@@ -168,12 +174,12 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     feeder = Feeder(events)
     first, reference = Driven(old), Driven(old)
     said = feeder.feed(first, cut)
-    taken = take_up(new, first.snapshot(), on_change="drain")
+    taken = resume(new, first.snapshot(), on_change="drain")
     drain = taken.execution
     for at in range(cut, len(events)):
         said += feeder.one(drain, at)
         if rng.random() < 0.3:
-            drain = take_up(new, drain.state.snapshot()).execution
+            drain = resume(new, drain.state.snapshot()).execution
     said += list(drain.conclude())
     consumed = {e.dot for e in events[:cut]}
     if was == now:  # What the queue holds, the new pattern is offered.
@@ -190,17 +196,23 @@ def test_each_occurrence_is_said_by_the_old_pattern_or_the_new_one(
     assert drain.retiring is None or drain.retiring.over
 
 
-@pytest.mark.parametrize(("first", "restarts", "losses"), [(0, False, False), (2000, True, True)])
+@pytest.mark.parametrize(
+    ("restarts", "losses"), [(False, False), (True, True)], ids=["leaves", "restarts"]
+)
 def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
-    first: int, restarts: bool, losses: bool
+    restarts: bool, losses: bool
 ) -> None:
     """Letting go of it early loses nothing: it is held against one that runs to the end."""
     let_go = said_since = 0
-    for case in cases(range(first, first + 150), restarts=restarts, losses=losses):
+
+    @drawn(75, 2_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal let_go, said_since
+        case = membership_case(rng, restarts=restarts, losses=losses)
         compiled, (pattern,) = case.program.one, case.program.file.patterns
         if compiled.kind == "check" or compiled.pattern.deployment is not None:
-            continue
-        file, rng = case.program.file, random.Random(case.seed)
+            reject()
+        file = case.program.file
         windowed = replace(pattern, window=syntax.Window(length=syntax.Duration(3, "s")))
         old = program_of(replace(file, patterns=(windowed,)))
         longer = replace(pattern, window=syntax.Window(length=syntax.Duration(4, "s")))
@@ -236,17 +248,18 @@ def test_what_the_old_pattern_has_to_say_is_said_whoever_left_or_was_lost(
         ]
         found = [v for v in said if isinstance(v, ketal.Match | ketal.TimedOut)]
         of_old = [v for v in found if v.fingerprint == old.fingerprint]
-        assert sorted(v.id for v in of_old) == sorted(v.id for v in own), case.name
+        assert sorted(v.id for v in of_old) == sorted(v.id for v in own)
         said_since += len(own)
+
     assert let_go > 10
     assert said_since > 10
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
+@examples(20, 500)
+@given(chances())
+def test_records_and_their_changes_hold_a_job_that_drains(rng: random.Random) -> None:
     """After the last run is over nothing is left of the old patterns."""
-    rng = random.Random(seed)
-    events = timed(seed, linear=True)
+    events = timed(rng, linear=True)
     old, new = program(FREE, "find any", kept=True), program(FREE, "find any", "S.c", kept=True)
     cut = len(events) // 2
     feeder = Feeder(events)
@@ -254,8 +267,8 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
     feeder.feed(first, cut)
     feeder.feed(straight, cut)
     records = first.state.records()
-    drain = take_up(new, records, on_change="drain").execution
-    expected = take_up(new, straight.snapshot(), on_change="drain").execution
+    drain = resume(new, records, on_change="drain").execution
+    expected = resume(new, straight.snapshot(), on_change="drain").execution
     for at in range(cut, len(events)):
         assert feeder.one(drain, at) == feeder.one(expected, at)
         if rng.random() < 0.5:
@@ -264,10 +277,10 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
                     records.pop(key, None)
                 else:
                     records[key] = value
-            assert records == take_up(new, records).execution.state.records()
+            assert records == resume(new, records).execution.state.records()
         if rng.random() < 0.3:
             records = dict(drain.state.records())
-            drain = take_up(new, records).execution
+            drain = resume(new, records).execution
     last = float(max(e.time for e in events if e.time is not None)) if events else 0.0
     assert drain.advance_time(last + 10) == expected.advance_time(last + 10)
     for key, value in drain.state.changes().items():
@@ -277,7 +290,7 @@ def test_records_and_their_changes_hold_a_job_that_drains(seed: int) -> None:
             records[key] = value
     assert drain.retiring is None or drain.retiring.over
     assert not any(key.startswith(RETIRING) for key in records)
-    assert take_up(new, records).execution.retiring is None
+    assert resume(new, records).execution.retiring is None
 
 
 def at(node: str, counter: int, kind: str, time: float, **clock: int) -> Event:
@@ -289,8 +302,8 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     first.feed(at("m", 1, "S.c", 11.0))
-    taken = take_up(new, first.snapshot(), on_change="drain")
-    assert "draining P" in taken.told
+    taken = resume(new, first.snapshot(), on_change="drain")
+    assert "draining P" in taken.notice
     drain = taken.execution
     assert drain.retiring is not None
     (said,) = drain.feed(at("k", 1, "S.b", 12.0))
@@ -307,7 +320,7 @@ def test_draining_ends_when_the_last_old_run_is_over() -> None:
     assert "draining" in drain.summary
     blob = drain.state.snapshot()
     assert drain.drop_retired() == ("P",)
-    assert blob == drain.state.snapshot() == take_up(new, blob).execution.state.snapshot()
+    assert blob == drain.state.snapshot() == resume(new, blob).execution.state.snapshot()
     assert "draining" not in drain.summary
     # The new pattern has seen what came since.
     drain.feed(at("m", 2, "S.c", 15.5))
@@ -319,11 +332,11 @@ def test_at_the_end_of_the_stream_draining_is_over() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    drain = resume(new, first.snapshot(), on_change="drain").execution
     (said,) = drain.feed(Control("end"))
     assert str(said) == "timed_out P (key=1): A=n@1"
     assert drain.summary["draining"] == {"P": {"matches": 0, "timed_out": 1}}
-    assert take_up(new, drain.state.snapshot()).execution.retiring is None
+    assert resume(new, drain.state.snapshot()).execution.retiring is None
 
 
 def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_has() -> None:
@@ -332,7 +345,7 @@ def test_where_the_new_topology_has_no_place_for_a_node_the_old_pattern_still_ha
     new = program("order CausalOrder; topology { n -> k; }", "find any")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    drain = resume(new, first.snapshot(), on_change="drain").execution
     match, rejected = drain.feed(at("m", 1, "S.b", 12.0))
     assert str(match) == "match P: A=n@1, B=m@1"
     assert isinstance(rejected, ketal.Rejected)
@@ -352,7 +365,7 @@ def test_only_the_old_pattern_is_not_offered_what_came_after_its_time() -> None:
     new = ketal.compile(old.source.text.replace(" within 4 s;", ""))
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    drain = take_up(new, first.snapshot(), on_change="drain").execution
+    drain = resume(new, first.snapshot(), on_change="drain").execution
     assert drain.advance_time(13.0) == []
     assert drain.feed(at("k", 1, "S.b", 12.0)) == []
     assert drain.tally.to_dict()["accepted"] == 2
@@ -368,9 +381,9 @@ def test_where_nothing_is_under_way_there_is_nothing_to_drain() -> None:
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
     first.advance_time(20.0)
-    taken = take_up(new, first.snapshot(), on_change="drain")
+    taken = resume(new, first.snapshot(), on_change="drain")
     assert taken.execution.retiring is None
-    assert "nothing is under way of P" in taken.told
+    assert "nothing is under way of P" in taken.notice
 
 
 def test_what_a_queue_held_back_is_the_new_patterns() -> None:
@@ -435,27 +448,27 @@ def test_what_no_time_ends_is_not_drained(old: str, why: str) -> None:
     with pytest.raises(
         StateError, match=f"pattern P changed or is gone, and cannot be drained.*{why}"
     ):
-        take_up(new, blob, on_change="drain")
-    assert take_up(new, blob, on_change="fresh").told.endswith("anew at the stored offsets")
+        resume(new, blob, on_change="drain")
+    assert resume(new, blob, on_change="fresh").notice.endswith("anew at the stored offsets")
     # A pattern that is unchanged need not end.
     both = ketal.compile(old + KEPT)
-    assert take_up(both, blob, on_change="drain").execution.retiring is None
+    assert resume(both, blob, on_change="drain").execution.retiring is None
 
 
 def test_a_second_change_has_to_wait() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     first = Driven(old)
     first.feed(at("n", 1, "S.a", 10.0))
-    blob = take_up(new, first.snapshot(), on_change="drain").execution.state.snapshot()
+    blob = resume(new, first.snapshot(), on_change="drain").execution.state.snapshot()
     for third in (old, program(FREE, "find any", "S.d")):
         for on_change in ("stop", "drain"):
             with pytest.raises(StateError, match=r"still drains .* P, and this is a second one"):
-                take_up(third, blob, on_change=on_change)
-    fresh = take_up(old, blob, on_change="fresh")
+                resume(third, blob, on_change=on_change)
+    fresh = resume(old, blob, on_change="fresh")
     assert fresh.execution.live_runs == 0
     assert fresh.execution.feed(at("n", 1, "S.a", 10.0)) == [], "it was seen"
     assert fresh.execution.tally.duplicates == 1
-    assert take_up(new, blob, on_change="drain").execution.retiring is not None, "it goes on"
+    assert resume(new, blob, on_change="drain").execution.retiring is not None, "it goes on"
 
 
 def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,28 +486,28 @@ def test_the_old_program_is_compiled_again_as_it_was(monkeypatch: pytest.MonkeyP
     first.feed(at("n", 1, "S.a", 10.0))
     first.feed(Event(node="n", type="S.a", clock={"n": 2}, time=10.0, data={"x": 3}))
     blob = first.snapshot()
-    drain = take_up(new, blob, on_change="drain").execution
+    drain = resume(new, blob, on_change="drain").execution
     (said,) = drain.feed(Event(node="m", type="S.z", clock={"m": 1}, time=1800.0, data={"x": 7}))
     assert isinstance(said, ketal.Match)
     assert said.fingerprint == old.fingerprint
     ketal.register_guard("odd", lambda x: bool(x % 2), version="2")
     with pytest.raises(StateError, match=r"registered guard of it \(odd\) changed"):
-        take_up(new, blob, on_change="drain")
+        resume(new, blob, on_change="drain")
     with pytest.raises(StateError, match="guard of it"):
-        take_up(new, drain.state.snapshot())
-    assert take_up(new, blob, on_change="fresh").execution.retiring is None
+        resume(new, drain.state.snapshot())
+    assert resume(new, blob, on_change="fresh").execution.retiring is None
 
 
 def test_what_is_not_understood_is_said() -> None:
     old, new = program(FREE, "find any"), program(FREE, "find any", "S.c")
     with pytest.raises(StateError, match="no ketal snapshot"):
-        take_up(new, b"nothing", on_change="drain")
+        resume(new, b"nothing", on_change="drain")
     bare = Program(old.compiled, old.file)
     blob = Driven(bare).snapshot()
     with pytest.raises(StateError, match="does not hold the text"):
-        take_up(new, blob, on_change="drain")
+        resume(new, blob, on_change="drain")
     with pytest.raises(StateError, match="another program"):
-        take_up(new, blob)
+        resume(new, blob)
     with pytest.raises(TypeError, match="snapshot"):
         Driven.restored(new, "blob", changed=True)  # type: ignore[arg-type]
     with pytest.raises(SettingError):
@@ -582,14 +595,14 @@ def test_a_job_stops_at_a_change_or_drains(
     produce(broker, [(source, 0, accept("b", 1, time=101))])
     commits: list[int] = []
     hooks = told.hooks()
-    tell = hooks.tell
+    tell = hooks.notify
 
     def telling(said: str) -> None:
         if "draining" in said:
             commits.append(engine.figures.commits)
         tell(said)
 
-    engine = Engine(draining, new, replace(hooks, tell=telling))
+    engine = ProcessEngine(draining, new, replace(hooks, notify=telling))
     engine.run()
     assert told_of(told, "draining Forks")
     assert commits == [1], "who is told of it is to need no --on-change any more"

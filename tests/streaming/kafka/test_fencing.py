@@ -12,13 +12,13 @@ import pytest
 from kafka import errors as faults
 
 import ketal
-from ketal.errors import SettingError, StateError
+from ketal.errors import LostError, SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.kafka import ownership
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS, LostError
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.connecting.clients import CLIENT_ERRORS
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from ketal.streaming.kafka.running_job import RunningJob
 from tests.streaming.jobs import (
     FORKS,
@@ -44,7 +44,7 @@ def test_a_stranger_is_refused_and_the_job_whose_group_it_is_goes_on(
     source, other, sink, program = topic(), topic(), topic(), ketal.compile(FORKS)
     job = job_of(broker, [source], tmp_path, verdicts=Target("kafka", sink))
     told = Told()
-    running = Running(Engine(job, program, told.hooks()))
+    running = Running(ProcessEngine(job, program, told.hooks()))
     running.start()
     until(lambda: running.engine.claimed)
     away = tmp_path / "away"
@@ -102,7 +102,8 @@ def test_of_two_jobs_of_one_group_and_other_topics_one_ends_and_says_why(
     ]  # fmt: skip
     told = [Told(), Told()]
     running = [
-        Running(Engine(job, program, one.hooks())) for job, one in zip(jobs, told, strict=True)
+        Running(ProcessEngine(job, program, one.hooks()))
+        for job, one in zip(jobs, told, strict=True)
     ]
     height = 0
     for one in running:
@@ -133,7 +134,7 @@ def test_a_job_that_kafka_itself_has_fenced_goes_on(
     """As when a transaction took too long; here somebody takes its id, and commits nothing."""
     source, program = topic(), ketal.compile(FORKS)
     job = job_of(broker, [source], tmp_path, verdicts=Target("kafka", sink := topic()))
-    running = Running(Engine(job, program, Told().hooks()))
+    running = Running(ProcessEngine(job, program, Told().hooks()))
     running.start()
     for height in range(1, 5):
         until(lambda: running.engine.claimed)

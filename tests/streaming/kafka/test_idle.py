@@ -15,8 +15,8 @@ import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.connecting.clients import producer_of
-from ketal.streaming.kafka.engine import Engine, session_of
-from ketal.streaming.kafka.session import Session
+from ketal.streaming.kafka.job_session import Session
+from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import Told, Topic, job_of, produce
 
@@ -78,7 +78,7 @@ def reading(job: Job, most: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
     from dataclasses import replace
 
     job = replace(job, properties={"max_poll_records": most})
-    engine = Engine(job, ketal.compile(NEAR), Told().hooks())
+    engine = ProcessEngine(job, ketal.compile(NEAR), Told().hooks())
     session = session_of(engine)
     one = Reading(session, monkeypatch)
     with closing(session):

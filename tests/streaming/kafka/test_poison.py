@@ -26,8 +26,8 @@ from ketal.model.verdicts import Rejected
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.job.messages import Reader
-from ketal.streaming.kafka import engine as process
-from ketal.streaming.spark import engine as spark_engine
+from ketal.streaming.kafka import process_engine
+from ketal.streaming.spark import spark_engine
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -42,7 +42,7 @@ from tests.streaming.jobs import (
 
 PARTITIONS = 2
 LARGE_BYTES = 4_000_000
-ENGINES = {"process": process.Engine, "spark": spark_engine.Engine}
+ENGINES = {"process": process_engine.ProcessEngine, "spark": spark_engine.SparkEngine}
 
 
 def event(clock: bytes = b'{"a": 1}', hash: bytes = b"a") -> bytes:

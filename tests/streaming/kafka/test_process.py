@@ -11,12 +11,12 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 import ketal
 from ketal.cli import main
-from ketal.errors import SettingError, StateError
+from ketal.errors import LostError, SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka import session as sessions
+from ketal.streaming.kafka import job_session as sessions
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.engine import Engine, session_of
+from ketal.streaming.kafka.process_engine import ProcessEngine, session_of
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -243,7 +243,7 @@ def test_what_was_not_fetched_yet_is_unread(broker: Broker, topic: Topic, tmp_pa
     source = topic(2)
     produce(broker, [(source, 1, accept("a", 1)), (source, 1, accept("b", 1))])
     job = job_of(broker, [source], tmp_path)
-    engine = Engine(job, ketal.compile(FORKS), Told().hooks())
+    engine = ProcessEngine(job, ketal.compile(FORKS), Told().hooks())
     session = session_of(engine)
     try:
         session.begin()
@@ -328,7 +328,7 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(
             produce(broker, [(source, 0, END), (source, 1, END)])
 
     told = Told()
-    Engine(job, program, told.hooks(look)).run()
+    ProcessEngine(job, program, told.hooks(look)).run()
     assert [v["events"] for v in written(tmp_path / "verdicts.jsonl")] == [["a@1", "b@1"]]
     (said,) = told.sentences
     assert said.startswith("the topics have other partitions than before; going on")
@@ -342,19 +342,19 @@ def test_a_fenced_producer_ends_and_does_not_harm_its_successor(
     produce(broker, [(source, 0, accept("a", 1))])
     job = job_of(broker, [source], tmp_path)
     told = Told()
-    old = Engine(job, program, told.hooks(lambda figures: successor()))
-    seen: list[Engine] = []
+    old = ProcessEngine(job, program, told.hooks(lambda figures: successor()))
+    seen: list[ProcessEngine] = []
 
     def successor() -> None:
         if not seen:
             own = Target("file", str(tmp_path / "successor.jsonl"))
             given = job_of(broker, [source], tmp_path, until_end=True, verdicts=own, rejected=own)
-            new = Engine(given, program, Told().hooks())
+            new = ProcessEngine(given, program, Told().hooks())
             seen.append(new)
             new.run()
             produce(broker, [(source, 0, accept("b", 1))])
 
-    with pytest.raises(clients.LostError, match="taken over"):
+    with pytest.raises(LostError, match="taken over"):
         old.run()
     run(job_of(broker, [source], tmp_path, until_end=True), program)
     ids = {v["id"] for v in written(tmp_path / "verdicts.jsonl")}

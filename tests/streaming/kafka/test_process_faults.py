@@ -27,12 +27,12 @@ import pytest
 from kafka import KafkaProducer
 
 import ketal
-from ketal.errors import SettingError
+from ketal.errors import LostError, SettingError
 from ketal.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka.connecting.clients import LostError, within
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.connecting.clients import within
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (
     END,
@@ -473,7 +473,7 @@ def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
         pattern="p", topics=["t"], bootstrap_servers="b:1", group_id="g", lost_after_ms=60_000
     )
     told = Told()
-    engine = Engine(job, ketal.compile(FORKS), told.hooks())
+    engine = ProcessEngine(job, ketal.compile(FORKS), told.hooks())
     engine._failed(ConnectionError("no route"))
     engine.failing_since_s = time.monotonic() - 30.0
     engine._failed(ConnectionError("no route"))

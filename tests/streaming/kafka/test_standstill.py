@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import ketal
+from ketal.errors import LostError
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.kafka.connecting.clients import LostError
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import QUICK_JVM, make_topic
 from tests.streaming.jobs import FORKS, Told, accept, job_of, produce, run
 
@@ -24,7 +24,7 @@ def test_a_broker_that_stands_still_is_noticed(
     jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a job that has nothing to read and nothing to commit; and by one that is just started."""
-    monkeypatch.setattr("ketal.streaming.kafka.session.PARTITIONS_S", 0.5)
+    monkeypatch.setattr("ketal.streaming.kafka.job_session.PARTITIONS_S", 0.5)
     program = ketal.compile(FORKS)
     with Broker(tmp_path / "kafka", jvm=QUICK_JVM) as broker:
         running = broker.running()
@@ -46,7 +46,7 @@ def test_a_broker_that_stands_still_is_noticed(
         try:
             for hooks in (Told().hooks(look), Told().hooks()):
                 with pytest.raises(LostError, match="is lost"):
-                    Engine(job, program, hooks).run()
+                    ProcessEngine(job, program, hooks).run()
                 assert commits[-3:] == [2, 2, 2], "it stands still"
         finally:
             os.kill(pid, signal.SIGCONT)

@@ -17,7 +17,7 @@ from ketal.errors import SettingError, StateError
 from ketal.streaming import plan
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
@@ -118,7 +118,7 @@ def test_who_is_refused_leaves_the_job_that_runs_as_it_is(
     source, sink, told = topic(), topic(), Told()
     program, changed = ketal.compile(WHOLE_FORKS), ketal.compile(FORKS)
     job = in_topic(broker, source, tmp_path, verdicts=Target("kafka", sink), commit_interval_ms=1)
-    running = Running(Engine(replace(job, until_end=False), program, told.hooks()))
+    running = Running(ProcessEngine(replace(job, until_end=False), program, told.hooks()))
     running.start()
     until(lambda: running.engine.claimed)
     away = make_topic(broker, 1, "compact")

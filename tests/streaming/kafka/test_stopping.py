@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ketal
 from ketal.streaming.broker.server import Broker
-from ketal.streaming.kafka.engine import Engine
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import FORKS, Running, Told, accept, job_of, produce, until
 
@@ -41,7 +41,7 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(jars: Path, tmp_pat
             commit_interval_ms=10 * CALL_TIMEOUT_MS,
         )  # fmt: skip
         produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
-        running = Running(Engine(job, program, Told().hooks()))
+        running = Running(ProcessEngine(job, program, Told().hooks()))
         running.start()
         until(lambda: running.engine.consumed == 2, "it reads nothing", PATIENCE_S)
         broker.kill()
@@ -55,7 +55,7 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(jars: Path, tmp_pat
             begins = replace(job, bootstrap_servers=at, state=tmp_path / "state")
             if several:
                 begins = replace(begins, keyed_by="height", changelog="state")
-            running = Running(Engine(begins, program, Told().hooks()))
+            running = Running(ProcessEngine(begins, program, Told().hooks()))
             before, end_s = beginning(), time.monotonic() + PATIENCE_S
             running.start()
             while beginning() <= before:
@@ -65,7 +65,7 @@ def test_what_is_under_way_when_kafka_goes_is_not_waited_for(jars: Path, tmp_pat
             assert running.engine.summary is None
         silent.close()
         broker.start()
-        again = Running(Engine(replace(job, until_end=True), program, Told().hooks()))
+        again = Running(ProcessEngine(replace(job, until_end=True), program, Told().hooks()))
         again.start()
         again.join(3 * PATIENCE_S)
         assert again.engine.summary is not None

@@ -22,9 +22,9 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.kafka.connecting import clients
-from ketal.streaming.kafka.engine import Engine
 from ketal.streaming.kafka.group_assignment import GroupAssignment
 from ketal.streaming.kafka.partition_state import Part
+from ketal.streaming.kafka.process_engine import ProcessEngine
 from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
 
@@ -39,7 +39,7 @@ def shared(broker: Broker, topics: Sequence[str], folder: Path, parts: int, **op
     return job_of(broker, topics, folder, changelog=make_topic(broker, parts, "compact"), **given)
 
 
-def matches(engine: Engine) -> int:
+def matches(engine: ProcessEngine) -> int:
     assert engine.summary is not None
     count: int = engine.summary["patterns"]["Forks"]["matches"]
     return count
@@ -139,7 +139,7 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
     ours, told = replace(job, until_end=False), Told()
     theirs = replace(ours, rejected=replace(job.rejected, name=f"{job.rejected.name}-2"),
                      verdicts=replace(job.verdicts, name=f"{job.verdicts.name}-2"))  # fmt: skip
-    second = Engine(theirs, program, Told().hooks())
+    second = ProcessEngine(theirs, program, Told().hooks())
     other = threading.Thread(target=second.run, daemon=True)
     taken_away = threading.Event()
     revoked = GroupAssignment.revoked
@@ -164,7 +164,7 @@ def test_parts_that_are_taken_away_while_they_are_restored_are_dropped(
         if sum(found) == 2:
             engine.stop()
 
-    engine = Engine(ours, program, told.hooks(look))
+    engine = ProcessEngine(ours, program, told.hooks(look))
     try:
         engine.run()
     finally:
@@ -189,7 +189,7 @@ def test_a_job_that_is_stopped_does_not_wait_until_its_state_is_restored(
         assert restored.wait(PATIENCE_S)
 
     by = slow_restore(monkeypatch, wait)
-    engine = Engine(job, program, Told().hooks())
+    engine = ProcessEngine(job, program, Told().hooks())
     engine.run()
     restored.set()
     by[0].join(PATIENCE_S)
@@ -202,8 +202,8 @@ def test_many_verdicts_of_one_poll_are_committed_on_the_way(
     broker: Broker, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits for the commit is bounded, however many messages come at once."""
-    monkeypatch.setattr("ketal.streaming.kafka.session.TAKEN_MAX", 10)
-    monkeypatch.setattr("ketal.streaming.kafka.session.PENDING_BYTES_MAX", 1)
+    monkeypatch.setattr("ketal.streaming.kafka.job_session.TAKEN_MAX", 10)
+    monkeypatch.setattr("ketal.streaming.kafka.job_session.PENDING_BYTES_MAX", 1)
     source, program = topic(), ketal.compile(FORKS)
     produce(broker, [(source, 0, accept(node, h, h)) for h in range(1, 51) for node in "ab"])
     job = job_of(broker, [source], tmp_path, until_end=True, commit_interval_ms=10**9)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
@@ -18,7 +18,8 @@ from ketal.logs import Source
 from ketal.model.limits import Limits
 from ketal.streaming.spark import operator
 from ketal.streaming.spark.group import Group, Work
-from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME, PLACED
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME, PLACED
+from tests.sampling import examples
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")
 TURNS = """
@@ -107,7 +108,7 @@ def batches(draw: Any) -> list[list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("messages", [True, False], ids=["messages", "columns"])
 @pytest.mark.parametrize("limits", [None, TIGHT], ids=["roomy", "tight"])
 @pytest.mark.parametrize("policy", ["skip", "resume", "halt"])
-@settings(max_examples=40)
+@examples(40, 1_000)
 @given(given=batches(), restored=st.booleans())
 def test_a_batch_is_its_rows(
     policy: str, limits: Limits | None, messages: bool, given: list[Any], restored: bool
@@ -139,7 +140,7 @@ def test_garbage_of_a_worker_goes_in_the_end(monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(9):
             cycle = Cycle()
             gone.append(weakref.ref(cycle))
-            operator._leave_alone()
+            operator._exempt_groups()
             del cycle
             assert gc.get_freeze_count() > 0
             assert sum(each() is not None for each in gone) <= 3

@@ -18,9 +18,9 @@ from ketal.runtime.state.records import FORMAT
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job
 from ketal.streaming.spark.checkpoint import Checkpoint
-from ketal.streaming.spark.engine import _of_worker
 from ketal.streaming.spark.families import HASHING, families
 from ketal.streaming.spark.group import Group, Work
+from ketal.streaming.spark.spark_engine import _of_worker
 from tests.streaming.jobs import Told, Topic, accept, produce, written
 from tests.streaming.spark.test_engine import run, spark_job
 
@@ -218,7 +218,7 @@ def test_a_batch_is_known_by_its_number_and_its_offsets(tmp_path: Path) -> None:
     ran(tmp_path, '{"t":{"0":7}}', 1)
     assert not checkpoint.has_written(1)
     checkpoint.wrote(0, {"2": {"messages": 7}})
-    assert checkpoint.progress.groups == {"2": {"messages": 7}}
+    assert checkpoint.written.groups == {"2": {"messages": 7}}
     checkpoint.close()
 
 
@@ -250,7 +250,7 @@ def test_what_an_executor_would_say_again_is_no_loss(
 
 def test_control_events_do_not_move_the_watermark(spark: SparkSession) -> None:
     from ketal.streaming.spark.rows.events import EventColumns
-    from ketal.streaming.spark.rows.messages import MessageColumns
+    from ketal.streaming.spark.rows.message_columns import MessageColumns
 
     values = [b'{"type": "e", "time": 7}', b'{"type": "ketal.watermark", "time": 9}']
     rows = [(None, bytearray(value), "t", 0, n) for n, value in enumerate(values)]

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.errors import SettingError, StateError
+from ketal.errors import LostError, SettingError, StateError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
-from ketal.streaming.spark.engine import Engine
-from ketal.streaming.spark.session import LostError
+from ketal.streaming.spark.spark_engine import SparkEngine
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -60,8 +59,8 @@ def spark_job(broker: Broker, topics: list[str], folder: Path, **options: Any) -
     )  # fmt: skip
 
 
-def run(job: Any, program: ketal.Program, told: Told | None = None) -> Engine:
-    engine = Engine(job, program, (told or Told()).hooks())
+def run(job: Any, program: ketal.Program, told: Told | None = None) -> SparkEngine:
+    engine = SparkEngine(job, program, (told or Told()).hooks())
     engine.run()
     return engine
 
@@ -186,12 +185,14 @@ def test_a_job_stops_between_two_batches_when_it_is_asked_to(
 ) -> None:
     source, program = topic(2), ketal.compile(FORKS)
     produce(broker, spread([accept(n, 1) for n in "ab"], [(source, 0), (source, 1)], seed=1)[:2])
-    engine = Engine(spark_job(broker, [source], tmp_path, until_end=False), program, Told().hooks())
+    engine = SparkEngine(
+        spark_job(broker, [source], tmp_path, until_end=False), program, Told().hooks()
+    )
     running = threading.Thread(target=engine.run)
     running.start()
     until(lambda: (tmp_path / "verdicts.jsonl").exists()
            and bool(written(tmp_path / "verdicts.jsonl")))  # fmt: skip
-    other = Engine(spark_job(broker, [source], tmp_path), program, Told().hooks())
+    other = SparkEngine(spark_job(broker, [source], tmp_path), program, Told().hooks())
     with pytest.raises(SettingError, match="another process runs the job"):
         other.run()
     engine.stop()
@@ -236,17 +237,17 @@ def test_a_batch_that_is_left_is_no_fault_of_its_query(
     """A job that ends while its first batch is prepared: Spark logs two screens of each fault."""
     one, queries = topic(), []
     produce(broker, [(one, 0, accept("a")), (one, 0, accept("b"))])
-    live = Engine._live
+    live = SparkEngine._live
 
-    def stopped(engine: Engine, query: Any, checkpoint: Any) -> None:
+    def stopped(engine: SparkEngine, query: Any, checkpoint: Any) -> None:
         queries.append(query)
         engine.stop()
         until(lambda: engine._leaving or not query.isActive)
         live(engine, query, checkpoint)
 
-    monkeypatch.setattr(Engine, "_live", stopped)
+    monkeypatch.setattr(SparkEngine, "_live", stopped)
     job = spark_job(broker, [one], tmp_path, until_end=False)
-    engine = Engine(job, ketal.compile(FORKS), Told().hooks())
+    engine = SparkEngine(job, ketal.compile(FORKS), Told().hooks())
     engine.run()
     (query,) = queries
     assert query.exception() is None

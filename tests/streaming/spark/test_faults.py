@@ -26,10 +26,10 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 import ketal
+from ketal.errors import LostError
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
-from ketal.streaming.spark.engine import Engine
-from ketal.streaming.spark.session import LostError
+from ketal.streaming.spark.spark_engine import SparkEngine
 from tests.sampling import in_long
 from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import (
@@ -333,7 +333,7 @@ def test_kill_9_of_the_broker_under_a_query(
             )  # fmt: skip
 
         load = stack.enter_context(Load(broker, source, PARTITIONS, seed=3))
-        first = OnSpark(Engine(job(lost_after_ms=0), program, told.hooks()))
+        first = OnSpark(SparkEngine(job(lost_after_ms=0), program, told.hooks()))
         first.start()
         first.await_batch()
         broker.kill()
@@ -341,7 +341,7 @@ def test_kill_9_of_the_broker_under_a_query(
             first.finish()
         broker.start()
 
-        second = OnSpark(Engine(job(lost_after_ms=120_000), program, told.hooks()))
+        second = OnSpark(SparkEngine(job(lost_after_ms=120_000), program, told.hooks()))
         second.start()
         for _ in range(BROKERS):
             second.await_batch()

@@ -18,7 +18,7 @@ from ketal.logs import Source
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.spark.families import families, shared
 from ketal.streaming.spark.group import FIGURES, Group, Work
-from ketal.streaming.spark.rows.reading import ALONE, COPY, HOME
+from ketal.streaming.spark.rows.row_reader import ALONE, COPY, HOME
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, accept
 
 PLAIN = ("copy", "topic", "partition", "offset", "value")

@@ -84,7 +84,7 @@ def test_a_checkpoint_is_the_same_there(spark: SparkSession, address: str, tmp_p
     checkpoint.wrote(3, {"0": {"messages": 5}})
     again = opened()
     assert again.has_written(3)
-    assert again.progress.groups == {"0": {"messages": 5}}
+    assert again.written.groups == {"0": {"messages": 5}}
     with pytest.raises(StateError, match=f"the checkpoint {address}/job is of another job"):
         Checkpoint(one, ketal.compile(B), spark)
     fresh = Checkpoint(replace(one, on_change="fresh"), ketal.compile(B), spark)

@@ -20,7 +20,7 @@ from ketal.streaming.spark import detect
 from ketal.streaming.spark.families import families, placed, shared
 from ketal.streaming.spark.group import Group, Work
 from ketal.streaming.spark.keyed import Places
-from ketal.streaming.spark.rows.reading import ALONE, PLACED
+from ketal.streaming.spark.rows.row_reader import ALONE, PLACED
 from tests.streaming.jobs import FORKS, Topic, accept, written
 from tests.streaming.spark.test_detect import said
 from tests.streaming.spark.test_engine import run, spark_job
@@ -94,13 +94,13 @@ def test_the_latest_values_are_remembered() -> None:
     # The first and the third are one double, and no two values are one.
     values = (10**18, 10**18, 10**18 + 1, 10**400)
     for offset, value in enumerate(values):
-        places.saw(value, offset // 2, f"t/0/{offset}")
-    places.saw(None, 9, "t/0/9")
+        places.check(value, offset // 2, f"t/0/{offset}")
+    places.check(None, 9, "t/0/9")
     assert [json.loads(value) for _, value, _, _ in places.state()] == [10**18 + 1, 10**400]
-    places.saw(10**18, 7, "t/0/9")
+    places.check(10**18, 7, "t/0/9")
     again = Places("height", 2, places.state())
     with pytest.raises(SettingError, match=r"t/1/1: height = 1e\+18 has .* at t/0/9"):
-        again.saw(1e18, 1, "t/1/1")
+        again.check(1e18, 1, "t/1/1")
     limits = ketal.Limits(placed_max=32)
     assert shared(limits, 16) == replace(
         limits, placed_max=2, dots_max=limits.dots_max // 16, counters_max=limits.counters_max // 16

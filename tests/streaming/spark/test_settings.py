@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal.errors import SettingError
+from ketal.errors import LostError, SettingError
 from ketal.streaming import plan
 from ketal.streaming.job.file import Job, read_job
-from ketal.streaming.spark.engine import Engine
 from ketal.streaming.spark.families import families, warnings
-from ketal.streaming.spark.session import LostError, call_timeouts, kafka_options
+from ketal.streaming.spark.session import call_timeouts, kafka_options
+from ketal.streaming.spark.spark_engine import SparkEngine
 from tests.streaming.jobs import FORKS, Told
 
 EVENTS = 'pattern %s { partition by %s; event E = type == "e"; find next E E; }'
@@ -95,7 +95,7 @@ def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
 
 def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
     told = Told()
-    engine = Engine(replace(job(), lost_after_ms=60_000), ketal.compile(FORKS), told.hooks())
+    engine = SparkEngine(replace(job(), lost_after_ms=60_000), ketal.compile(FORKS), told.hooks())
     engine.stop()  # or it would wait before it tries again
     engine._failed(LostError("no answer"))
     engine._failing_since_s = time.monotonic() - 30.0
@@ -188,7 +188,7 @@ def test_executors_need_neither_lark_nor_automata_lib() -> None:
 def test_streaming_is_imported_without_pyspark_and_without_kafka() -> None:
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['kafka'] = None\n"
-        "import ketal.streaming.spark, ketal.streaming.plan, ketal.streaming.spark.engine\n"
+        "import ketal.streaming.spark, ketal.streaming.plan, ketal.streaming.spark.spark_engine\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False,
                           cwd=Path(__file__).parents[3])  # fmt: skip

@@ -58,7 +58,7 @@ def test_a_batch_is_read_again_only_for_verdicts(
     batch = spark.createDataFrame(spark.sparkContext.parallelize(rows, 2), schema)
     checkpoint = Checkpoint(one, ketal.compile(FORKS))
     hooks = Told().hooks()
-    outputs = Outputs(one, hooks.say, hooks.flush)
+    outputs = Outputs(one, hooks.show, hooks.flush)
     counted: Counter[Any] = Counter()
 
     def count(kind: str, pattern: str | None, number: int) -> None:
@@ -71,7 +71,7 @@ def test_a_batch_is_read_again_only_for_verdicts(
         assert len(tracker.getJobIdsForGroup(tmp_path.name)) == jobs
         assert counted == counts
         assert [v["verdict"] for v in written(path)] == ["match", "rejected"][: len(counts)]
-        assert checkpoint.progress.groups == {"0": {"group": 0}, "1": {"group": 1}}
+        assert checkpoint.written.groups == {"0": {"group": 0}, "1": {"group": 1}}
         ran(tmp_path / "state", "{}")
         checkpoint.wrote(0, {})
         Sink(one, {}, outputs, checkpoint, count).write(batch, 0)

@@ -24,10 +24,11 @@ from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 from ketal.operators.membership.incarnation_names import later_run
-from ketal.operators.membership.members import ATTRIBUTE, MembershipStage
+from ketal.operators.membership.incarnations import ATTRIBUTE
+from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import nodes_of
-from ketal.runtime.deduplication import CONTRADICTION, NEW, Intake
-from ketal.runtime.seen_digests import Row
+from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake
+from ketal.runtime.admission.seen_digests import Row
 
 Clock = dict[str, int]
 
@@ -68,6 +69,8 @@ class Admission:
         Whether some pattern reads clocks, so that a node that leaves matters.
     closed : tuple of (int, frozenset of str)
         The patterns with a closed topology, by number, those beside last, and its nodes.
+    first : dict of str to dict
+        Of each node, by entry, the least counter of an event that has it.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class Admission:
         )
         self._names = [c.name for c in everyone]
         self._clocks_max = events_max or limits.dots_max
-        self._first: dict[str, Clock] = {}
+        self.first: dict[str, Clock] = {}
 
     # --- closed topologies ---
 
@@ -100,7 +103,7 @@ class Admission:
         node = base_node(event.node)
         return [number for number, nodes in self.closed if node not in nodes]
 
-    def refusal(self, event: Event, numbers: list[int]) -> str:
+    def refusal(self, event: Event, numbers: Sequence[int]) -> str:
         """Return why no pattern takes an event; empty where one does."""
         if not numbers or len(numbers) < len(self._names):
             return ""
@@ -153,7 +156,7 @@ class Admission:
                 firsts=intake.contents.first_contents(),
                 highest=highest,
             )
-            self._first = {}
+            self.first = {}
         return self.membership
 
     def shows_leave(self, event: Event) -> bool:
@@ -161,12 +164,12 @@ class Admission:
 
         Only asked while there is no membership, which finds that out by itself.
         """
-        if event.node not in self._first and later_run(event.node) is not None:
+        if event.node not in self.first and later_run(event.node) is not None:
             self.begun(event)
             return True
         dropped = self._dropped(event)
         if dropped:
-            self.begun().restorer.retire(dropped)
+            self.begun().restorer.mark_departed(dropped)
         return bool(dropped)
 
     def _dropped(self, event: Event) -> set[str]:
@@ -177,9 +180,9 @@ class Admission:
         """
         node, clock = event.node, event.clock
         counter = clock[node]
-        first = self._first.get(node)
+        first = self.first.get(node)
         if first is None:
-            self._first[node] = dict.fromkeys(clock, counter)
+            self.first[node] = dict.fromkeys(clock, counter)
             return set()
         if first.keys() == clock.keys() and counter >= max(first.values()):
             return set()
@@ -188,7 +191,7 @@ class Admission:
         # Whatever was seen of the node before its first event with an entry lacks the entry.
         between = self.intake.seen_between
         dropped.update(name for name, upto in lower.items() if between(node, counter, upto))
-        self._first[node] = {**first, **dict.fromkeys(lower, counter)}
+        self.first[node] = {**first, **dict.fromkeys(lower, counter)}
         return dropped
 
     def control(self, control: Control) -> Control:
@@ -206,13 +209,18 @@ class Admission:
 
     def look_back(self) -> None:
         """Record the entries of the clocks held: the program before did not read them."""
-        if self.membership is None and self.reads_clocks and not self._first:
+        if self.membership is None and self.reads_clocks and not self.first:
             for node, counter, clock in self.intake.contents.clocks():
-                first = self._first.setdefault(node, {})
+                first = self.first.setdefault(node, {})
                 for name in clock:
                     first[name] = min(counter, first.get(name, counter))
-            if any(later_run(node) is not None for node in self._first):
+            if any(later_run(node) is not None for node in self.first):
                 self.begun()
+
+    def rare(self, **counts: int) -> dict[str, int]:
+        """Return those counts of the summary that are not zero, of restarts first."""
+        restarts = 0 if self.membership is None else self.membership.incarnations.restarts
+        return {name: count for name, count in {"restarts": restarts, **counts}.items() if count}
 
     # --- state ---
 
@@ -223,11 +231,6 @@ class Admission:
             "intake": self.intake.state(),
             "membership": None if membership is None else membership.state(),
         }
-
-    @property
-    def first(self) -> dict[str, Clock]:
-        """Of each node, by entry, the least counter of an event that has it."""
-        return self._first
 
     def restore(
         self,
@@ -254,7 +257,4 @@ class Admission:
         if state["membership"] is not None:
             self.membership = MembershipStage.restored(state["membership"], clocks, self.limits)
         self.intake.restore(state["intake"], beyond, contents)
-        self._first = dict(first)
-
-
-__all__ = ["NEW", "Admission", "reads_clocks"]
+        self.first = dict(first)

@@ -1,14 +1,14 @@
-"""A session: one life of clients and state, from the last commit to whatever ends it.
+"""A session: clients and state from one commit until a fault, or the end of the job.
 
-Consume, transform, produce, as in Kafka's KIP-98: what was judged since the last commit becomes one
-transaction that holds the verdicts, the offsets, and what names the state of each part. It happens
-whole or not at all, so a topic that is read committed has each verdict once.
+Consume, transform, produce, as in Kafka's KIP-98: a commit is one transaction with the verdicts
+since the last one, the offsets, and the name of the state of each part. It is atomic, so a topic
+that is read committed has each verdict once.
 
-The loop is one, whichever partitions a session reads: an `Assignment` gives it parts and takes them
-away (KIP-429's words: assigned, revoked, lost). One consumer has all partitions as one part from
-the beginning; one of several has the parts that its group gives it.
+The loop is the same for one consumer and several: an `Assignment` assigns parts to the session and
+revokes them (KIP-429: assigned, revoked, lost). One consumer has all partitions as one part from
+the beginning; one of several has the parts that its group assigns.
 
-The one rule: state, offsets and verdicts move together or not at all.
+The one rule: state, offsets and verdicts are committed together or not at all.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts import Verdict
+from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
-from ketal.streaming.job.pattern_migration import told_as_over
+from ketal.streaming.job.pattern_migration import drained_notice
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.part_opening import part_of
-from ketal.streaming.kafka.partition_state import Part, total
+from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.state.storage import storage_of
 from ketal.streaming.kafka.watermarks import LOOK_MS
 
 POLL_MS = 200
 TAKEN_MAX = 1_000
-"""After so many messages of one poll it is looked how much waits for the commit."""
+"""After so many messages of one poll the pending bytes of verdicts are checked."""
 SAVING_SHARE = 5
-"""Saving takes a fifth of the time at most: a large state is saved less often."""
+"""Saving takes a fifth of the time at most: a large state is committed less often."""
 RECOMMIT_S = 3_600
 """Offsets that are committed no more expire, after days; a quiet job commits them again."""
 LOOK_S = LOOK_MS / 1e3
 PARTITIONS_S = 30.0
 STEADY_S = 10.0
-"""So long without a fault, and with nothing to commit, a session has recovered."""
+"""After so long without a fault, and with nothing to commit, a session has recovered."""
 
 
 class ChangedError(Exception):
-    """The session is of topics as they were; the next one is to begin. Nothing has failed."""
+    """The topics have changed, so that another session is to begin; not a failure."""
 
 
 class Assignment(ABC):
-    """Which parts a session has.
+    """Assigns parts to a session.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class Assignment(ABC):
 
     @abstractmethod
     def begin(self) -> bool:
-        """Connect, and take what there is; return False if the job is to end."""
+        """Connect, and open the parts that are assigned; return False if the job is to end."""
 
     @abstractmethod
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
@@ -84,12 +85,12 @@ class Assignment(ABC):
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether the session has the parts that it is to have."""
+        """Whether the assignment is complete."""
 
     @property
     @abstractmethod
     def member(self) -> Any:
-        """As whom the offsets are committed."""
+        """The group's member that commits the offsets."""
 
     @abstractmethod
     def check_partitions(self) -> None:
@@ -97,16 +98,16 @@ class Assignment(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give and take nothing more."""
+        """Ignore the group from now on."""
 
 
 class Session:
-    """One life of clients and state.
+    """The clients and parts of a job between two faults, and the loop over them.
 
     Parameters
     ----------
     engine : RunningJob
-        The job that the session is of.
+        The job.
     assign : callable
         Returns the assignment of a session.
     """
@@ -120,42 +121,42 @@ class Session:
         self.part_of: dict[TopicPartition, Part] = {}
         self.assignment = assign(self)
         self._ends_known: dict[TopicPartition, int] = {}
-        """Where partitions ended when their part began; what a client fetches says it later."""
+        """The ends of partitions when their part began, as long as nothing of them was fetched."""
         self._began_s = self._listed_s = time.monotonic()
         self._committed_s = self._commit_after_s = self._looked_s = 0.0
 
     # --- begin and end ---
 
     def begin(self) -> bool:
-        """Connect, and take the parts that there are; return False if the job is to end."""
+        """Connect, and open the parts that are assigned; return False if the job is to end."""
         self.connection.check_access()
         return self.assignment.begin()
 
     def begun(self) -> None:
-        """Note that this process has begun, and report that Kafka is back where it was away."""
+        """Mark the job as claimed by this process; report that Kafka is back if it was away."""
         self.engine.claimed = True
         if self.engine.failing_since_s is not None:
-            self.engine.hooks.tell("Kafka is back; going on from the last commit")
+            self.engine.hooks.notify("Kafka is back; going on from the last commit")
 
     def report(self, notices: Iterable[str]) -> None:
-        """Report what became of parts."""
+        """Report notices."""
         for notice in notices:
-            self.engine.hooks.tell(notice)
+            self.engine.hooks.notify(notice)
 
     def hold(self, parts: list[Part]) -> None:
-        """Have these parts from now on; none is idle whose messages are there already."""
+        """Replace the parts; none of their partitions is idle."""
         part_of = {one: part for part in parts for one in part.positions}
-        self._learn_ends(sorted(part_of))
+        self._fetch_ends(sorted(part_of))
         self.parts, self.part_of = parts, part_of
         for part in parts:
             part.wake()
 
-    def _learn_ends(self, partitions: Sequence[TopicPartition]) -> None:
-        """Ask where partitions end, of which nothing may have been fetched yet."""
+    def _fetch_ends(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch the ends of partitions."""
         self._ends_known |= self.connection.ends(partitions)
 
     def note_ends(self, partitions: Sequence[TopicPartition]) -> None:
-        """Remember where the topics end when the job starts, if that is where it is to end."""
+        """Record the ends of the topics when the job starts, under `until_end`."""
         if self.engine.ends is None and self.engine.job.until_end:
             self.engine.ends = self.connection.ends(partitions)
 
@@ -170,7 +171,7 @@ class Session:
     # --- live ---
 
     def live(self) -> None:
-        """Consume until there is a reason to stop, and commit."""
+        """Consume until the job is to end, and commit."""
         with contextlib.suppress(StoppedError):
             self._run()
         if self._is_dirty:
@@ -179,7 +180,7 @@ class Session:
         self._check_clock()
 
     def _run(self) -> None:
-        """Consume, and commit now and then, until there is a reason to stop."""
+        """Consume, and commit when it is due, until the job is to end."""
         engine = self.engine
         while not (engine.stopping or self._is_finished()):
             self._consume()
@@ -194,7 +195,7 @@ class Session:
 
     @property
     def _is_dirty(self) -> bool:
-        """Whether there is something to commit."""
+        """Whether some part is dirty."""
         return any(part.dirty for part in self.parts)
 
     def _consume(self) -> None:
@@ -211,34 +212,34 @@ class Session:
                 self.connection.consumer.pause(*part.positions)
 
     def _mark_active(self, batches: Iterable[TopicPartition]) -> None:
-        """Mark all partitions active that have messages, before any message moves time.
+        """Mark all partitions active that have messages, before any message advances time.
 
-        A poll brings some partitions, and another one of the part may have woken at the same
-        moment. Only where one is idle is Kafka asked, once a poll: a poll that had to wait for the
-        answer is the larger, so that this costs little where messages are many.
+        A poll returns messages of some partitions, and an idle one of the part may have new ones
+        too. Kafka is asked once a poll, and only if some partition is idle; the next poll returns
+        more messages after that wait, so this costs little where messages are many.
         """
-        brought: dict[Part, list[TopicPartition]] = {}
+        active: dict[Part, list[TopicPartition]] = {}
         for one in batches:
             if not self.part_of[one].ended:
-                brought.setdefault(self.part_of[one], []).append(one)
-        for part, partitions in brought.items():
+                active.setdefault(self.part_of[one], []).append(one)
+        for part, partitions in active.items():
             part.mark_active(partitions)
-        idle = [one for part in brought for one in part.idle]
+        idle = [one for part in active for one in part.idle]
         for one in self._unread(idle):
             self.part_of[one].mark_active([one])
 
     def _unread(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Ask Kafka which of these have messages that are not read yet.
+        """Return those partitions that have messages which are not read yet, as Kafka says.
 
-        Those of a transaction that has not ended are among them: those of its other partitions
-        may be seen as committed a moment before these are.
+        Messages of an open transaction count: its commit may be visible in other partitions a
+        moment before.
         """
         ends = self.connection.ends(partitions, committed_only=False)
         self._ends_known |= ends
         return [one for one in partitions if ends[one] > self._position(one)]
 
     def _take(self, one: TopicPartition, part: Part, records: Sequence[Any]) -> None:
-        """Take messages of a partition; commit in between where verdicts are many."""
+        """Process messages of a partition; commit in between where verdicts are many."""
         for start in range(0, len(records), TAKEN_MAX):
             if self.outputs.bytes >= PENDING_BYTES_MAX:
                 self.commit()
@@ -254,10 +255,9 @@ class Session:
             self.engine.figures.verdict(verdict.kind, getattr(verdict, "pattern", None))
 
     def _is_finished(self) -> bool:
-        """Return whether all parts are over, or at the ends that there were at the start.
+        """Return whether all parts have ended, or under `until_end` are at the ends of the start.
 
-        A process that has no part has nothing to finish; it stands by for one, unless it is to go
-        no further than those ends.
+        Without `until_end`, a process without a part is not finished: it stands by.
         """
         if not self.assignment.is_settled:
             return False
@@ -270,12 +270,12 @@ class Session:
         )
 
     def _position(self, one: TopicPartition) -> int:
-        """Return what is read next; the client goes past the marks of transactions."""
+        """Return the next offset; the client's is past the markers of transactions."""
         position = self.connection.position(one)
         return self.part_of[one].positions[one] if position is None else position
 
     def _check_clock(self) -> None:
-        """Do what is due by the clock: idle partitions, new partitions, figures."""
+        """Mark idle partitions, check for new ones, and update the figures, as the clock says."""
         behind = {}
         for one in self.part_of:
             fetched = self.connection.consumer.highwater(one) or 0
@@ -283,40 +283,35 @@ class Session:
         for part in self.parts:
             self._add(part.mark_idle(behind, self._unread))
             if drained := part.drained():
-                self.engine.hooks.tell(told_as_over(drained))
+                self.engine.hooks.notify(drained_notice(drained))
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s
             self.assignment.check_partitions()
-            # Where nothing is to be read or committed, or no part was given, a Kafka that is gone
-            # shows in nothing else: the consumer tries it again and says nothing.
-            self._learn_ends(sorted(self.part_of) or self.connection.inputs())
+            # Where nothing is read or committed, or no part is assigned, nothing else shows that
+            # Kafka is away: the consumer retries silently.
+            self._fetch_ends(sorted(self.part_of) or self.connection.inputs())
         if now_s - self._began_s >= STEADY_S and not self._is_dirty:
             self.engine.failing_since_s = None
         count = self.assignment.parts
         marks_s = [p.watermarks.watermark_s for p in self.parts]
         known_s = [mark_s for mark_s in marks_s if mark_s is not None]
-        self.engine.figures.look(
+        self.engine.figures.update(
             now_s=now_s,
             messages=self.engine.consumed,
             control=sum(part.counts.control for part in self.parts),
             lag={f"{one.topic}/{one.partition}": lag for one, lag in behind.items()},
-            executions=[part.execution for part in self.parts],
+            events=total(part.execution.tally.to_dict() for part in self.parts),
+            live_runs=sum(part.execution.live_runs for part in self.parts),
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=None if count is None else (len(self.parts), count),
         )
-        self.engine.hooks.look(self.engine.figures)
+        self.engine.hooks.report(self.engine.figures)
 
     # --- commit ---
 
     def commit(self, parts: list[Part] | None = None) -> None:
-        """Save what changed and commit it, the offsets and the verdicts in one transaction.
-
-        Parameters
-        ----------
-        parts : list of Part, optional
-            What is committed; by default what is dirty.
-        """
+        """Commit parts, by default those that are dirty: state, offsets, verdicts together."""
         began_s = time.monotonic()
         chosen = [part for part in self.parts if part.dirty] if parts is None else parts
         if not chosen:
@@ -348,7 +343,7 @@ class Session:
         self._commit_after_s = now_s + max(least_s, (SAVING_SHARE - 1) * saving_s)
 
     def sum_up(self) -> None:
-        """Take the sum over the parts, or what there is of none; all of it is committed."""
+        """Sum up the parts, or an empty one if there is none; all is committed."""
         engine = self.engine
         parts = self.parts or [part_of(engine, {}, self.storage.empty(0))]
         engine.summary = total(part.summary for part in parts)

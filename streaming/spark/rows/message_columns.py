@@ -78,12 +78,12 @@ class MessageColumns:
 
     def control(self) -> Column:
         """Return whether a row is a control event."""
-        told = self._own("type").startswith(CONTROL_PREFIX)
+        is_control = self._own("type").startswith(CONTROL_PREFIX)
         if self._paths["type"][0] != KAFKA:
             # An escape may spell any letter of the prefix.
             may = self._text.contains(CONTROL_PREFIX) | self._text.contains("\\u00")
-            told = F.when(may, told)
-        return F.coalesce(told, F.lit(False))
+            is_control = F.when(may, is_control)
+        return F.coalesce(is_control, F.lit(False))
 
     def partition(self, partition: Partition) -> list[Column]:
         """Return the values that a key group is the hash of."""
@@ -93,24 +93,24 @@ class MessageColumns:
         return [canonical(F.coalesce(*map(self._at, paths))) for paths in found]
 
     def placed(self, families: Sequence[Family]) -> tuple[Column, Column] | None:
-        """Return some messages with the group that their key led to, and the group to be told."""
+        """Return samples of messages with their key's group, and the groups that check them."""
         for family in families:
             keyed = by_key(family.partition, self._source)
             if keyed is None or family.groups == 1:
                 continue
             value = canonical(F.coalesce(*map(self._at, paths_of(keyed, self._paths))))
             groups = F.lit(family.groups)
-            led_to = F.pmod(F.hash(F.col("key")), groups).cast("string")
+            own_group = F.pmod(F.hash(F.col("key")), groups).cast("string")
             spread = F.pmod(F.hash("topic", "partition", "offset"), F.lit(READ_EACH)) == 0
             read = (F.col("offset") < READ_FIRST) | spread
-            first = F.concat(led_to, F.lit(BETWEEN)).cast("binary")
-            said = F.when(read, F.when(value.isNotNull(), F.concat(first, F.col("value"))))
-            return said, F.pmod(F.hash(value), groups) + F.lit(family.first)
+            first = F.concat(own_group, F.lit(BETWEEN)).cast("binary")
+            sample = F.when(read, F.when(value.isNotNull(), F.concat(first, F.col("value"))))
+            return sample, F.pmod(F.hash(value), groups) + F.lit(family.first)
         return None
 
     def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
         """Return the rows with the column of event time that bears Spark's watermark."""
-        # What is no event has no time: `ketal.watermark` says one of its own.
+        # A control event has no event time; `ketal.watermark` has a mark of its own.
         at = F.when(~self.control(), timestamp_of(self._own("time"), self._divisor))
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 

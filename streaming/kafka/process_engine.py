@@ -1,18 +1,18 @@
-"""The process engine: Kafka topics through monitors, each commit one transaction.
+"""The process engine: Kafka topics through executions, each commit one transaction.
 
-The engine runs sessions. A session is one life of clients and state; whatever a client raises ends
-it, and the next one begins where the last commit is: there is no other way to recover. A process
+The engine runs sessions. A session has clients and state of its own; whatever a client raises ends
+it, and the next one replays from the last commit, which is the only way to recover. A process
 reads all partitions (`WholeAssignment`), or shares them with others of its group
 (`GroupAssignment`).
 
-The one rule: what is lost is a session, never a commit.
+The one rule: a fault ends a session, and loses no commit.
 """
 
 from __future__ import annotations
 
 import time
 
-from ketal.errors import StateError
+from ketal.errors import LostError, StateError
 from ketal.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
@@ -22,28 +22,18 @@ from ketal.streaming.kafka.connecting import clients
 from ketal.streaming.kafka.connecting.clients import (
     CLIENT_ERRORS,
     OUT_OF_RANGE,
-    LostError,
     StoppedError,
 )
 from ketal.streaming.kafka.group_assignment import GroupAssignment
+from ketal.streaming.kafka.job_session import ChangedError, Session
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.session import ChangedError, Session
 from ketal.streaming.kafka.whole_assignment import WholeAssignment
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 3.0
 
 
-class Engine(RunningJob):
-    """A job that runs in this process.
-
-    Parameters
-    ----------
-    job : Job
-        What runs.
-    program : Program
-        The patterns.
-    hooks : Hooks
-        Where notices, metrics and flushes go.
+class ProcessEngine(RunningJob):
+    """A job that runs in this process; the parameters are those of `RunningJob`.
 
     Raises
     ------
@@ -74,7 +64,7 @@ class Engine(RunningJob):
             self.close_outputs()
 
     def _sessions(self) -> None:
-        """Have one session after the other, until one comes to its end."""
+        """Run one session after the other, until one ends without a fault."""
         wait_s = RETRY_FIRST_S
         while True:
             session = session_of(self)
@@ -86,7 +76,7 @@ class Engine(RunningJob):
                 return
             except ChangedError as reason:
                 self.figures.restarts += 1
-                self.hooks.tell(f"{reason}; going on from the last commit")
+                self.hooks.notify(f"{reason}; going on from the last commit")
             except OUT_OF_RANGE as error:
                 raise _gone(self.job, error) from None
             except StoppedError:
@@ -101,7 +91,7 @@ class Engine(RunningJob):
             wait_s = min(2 * wait_s, RETRY_MOST_S)
 
     def _failed(self, error: BaseException) -> None:
-        """Report what a client raised, once until it recovers; raise what cannot be mended."""
+        """Report what a client raised, once until it recovers; raise what a retry does not help."""
         wrong = clients.of_settings(self.job, error)
         if wrong is not None:
             raise wrong from None
@@ -109,7 +99,7 @@ class Engine(RunningJob):
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         if self.failing_since_s is None:
             self.failing_since_s = now_s
-            self.hooks.tell(
+            self.hooks.notify(
                 f"Kafka at {self.job.bootstrap_servers} failed ({reason}); trying again"
             )
         self.figures.restarts += 1

@@ -1,4 +1,4 @@
-"""From a row of a key group to the event that it holds, on the executors."""
+"""Decoding on the executors: a row of a key group to its event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Partition = tuple[str, int] | None
 
 
 class Message:
-    """A row as `Reader` reads it; one is filled again and again."""
+    """A row as `Reader` reads it; the object is reused for each row."""
 
     __slots__ = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
 
@@ -82,7 +82,7 @@ class RowReader:
         self.value = self._at["value"]
 
     def events(self, rows: Sequence[Row]) -> list[Event] | None:
-        """Return the events of rows; None where one has to be looked at by itself."""
+        """Return the events of rows; None if one of them needs `item`."""
         if not rows or self._texts:
             return None
         value = self.value
@@ -111,7 +111,7 @@ class RowReader:
         return f"{message.topic}/{message.partition}/{message.offset}"
 
     def item(self, row: Row) -> Item | Rejected:
-        """Return what the row that was begun holds."""
+        """Return the item of the row that was begun."""
         at, message = self._at, self._message
         message.value = row[self.value]
         if self._source is None:

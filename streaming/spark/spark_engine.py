@@ -1,11 +1,11 @@
 """The Spark engine of `ketal stream`: a query from topics through key groups to the outputs.
 
-Spark keeps state and offsets in its checkpoint, batch by batch; the engine starts the query, hands
-each batch to the sink, and says how it goes. What ends a query that was not asked to end is a fault
-of the settings, saved state that does not fit, or Kafka away for a while: then the query is begun
-again on its checkpoint, until it has been away for `lost_after_ms`.
+Spark commits state and offsets to its checkpoint, batch by batch; the engine starts the query,
+passes each batch to the sink, and reports figures. A query ends of itself by a fault of the
+settings, by saved state that does not fit, or when Kafka is away: then the query is restarted on
+its checkpoint, until Kafka has been away for `lost_after_ms`.
 
-The one rule: a batch is finished or it is done again; nothing is in between.
+The one rule: a batch is finished, or processed again from the checkpoint.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ import json
 import re
 import sys
 import time
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ketal import errors
-from ketal.errors import KetalError, SettingError, StateError
+from ketal.errors import KetalError, LostError, SettingError, StateError
 from ketal.model.event import seconds
 from ketal.program import Program
-from ketal.runtime.deduplication import Tally
+from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.metrics import Figures, Hooks
+from ketal.streaming.job.metrics import Figures, Hooks, total
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
 from ketal.streaming.spark.session import (
-    LostError,
     call_timeouts,
     kafka_options,
     partitions_of,
@@ -49,13 +47,13 @@ _OURS = re.compile(r"ketal\.errors\.(\w+): (.*)")
 _WORKER = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)")
 _PASSING = ("py4j.", "pyspark.", "OSError", "EOFError", "MemoryError", "Connection", "BrokenPipe",
             "Timeout", "Blocking", "Interrupted")  # fmt: skip
-"""What ends a traceback in a worker that another try may do without."""
+"""How exceptions of a worker begin that a retry may not raise."""
 _GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|Some data may have been lost")
 _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
 
-class Engine:
+class SparkEngine:
     """A job that runs on Spark.
 
     Parameters
@@ -65,7 +63,7 @@ class Engine:
     program : Program
         The patterns.
     hooks : Hooks
-        Who is told.
+        Where verdicts, notices and figures go.
 
     Raises
     ------
@@ -86,14 +84,14 @@ class Engine:
         self._failing_since_s: float | None = None
         self._looked_s = 0.0
         self._leaving = False
-        """Whether the query has come to a batch that is not to run."""
+        """Whether the query is in a batch that is not to run."""
 
     def stop(self) -> None:
-        """Ask the engine to finish the batch that runs, and to return."""
+        """Have `run` finish the batch that runs, and return."""
         self.stopping = True
 
     def run(self) -> None:
-        """Run until the stream ends or `stop` is called; what was begun is finished then.
+        """Run until the stream ends or `stop` is called; the batch that runs is finished.
 
         Raises
         ------
@@ -105,31 +103,30 @@ class Engine:
             If the settings are wrong, or a file cannot be written.
         """
         with contextlib.ExitStack() as stack:
-            # A folder that is not on this machine is reached through Spark, which takes a while
-            # to start: where it can be looked at before, it is.
+            # Spark takes a while to start: a folder of this machine is checked before.
             session = self._session(stack) if self.job.state_address else None
             checkpoint = Checkpoint(self.job, self.program, session)
             stack.callback(checkpoint.close)
             if checkpoint.lost:
-                self.hooks.tell(checkpoint.lost)
+                self.hooks.notify(checkpoint.lost)
             if self._over(checkpoint):
                 return
-            outputs = Outputs(self.job, self.hooks.say, self.hooks.flush)
+            outputs = Outputs(self.job, self.hooks.show, self.hooks.flush)
             stack.callback(outputs.close)
             self._run(session or self._session(stack), checkpoint, outputs)
 
     def _session(self, stack: contextlib.ExitStack) -> SparkSession:
         """Return a session, which ends with the stack where it is the job's own."""
-        session, own = spark_session(self.job, self.hooks.tell)
+        session, own = spark_session(self.job, self.hooks.notify)
         if own:
             stack.callback(_end, session)
         return session
 
     def _over(self, checkpoint: Checkpoint) -> bool:
-        """Return whether the execution was over before; another store begins a new one."""
+        """Return whether the execution had ended in an earlier run; report it then."""
         over = self._all_ended(checkpoint)
         if over:
-            self.hooks.tell("the execution is over (ketal.end); another store begins a new one")
+            self.hooks.notify("the execution is over (ketal.end); another store begins a new one")
             self.summary = self._summary(checkpoint)
         return over
 
@@ -142,7 +139,7 @@ class Engine:
                 try:
                     counts = partitions_of(session, self.job, self._options)
                     starting = checkpoint.begin(counts)
-                    self._tell(checkpoint)
+                    self._notify_anew(checkpoint)
                     query = self._started(session, checkpoint, sink, counts, starting)
                     self._live(query, checkpoint)
                     break
@@ -150,24 +147,24 @@ class Engine:
                     outputs.clear()
                     self._failed(lost)
         except (Py4JNetworkError, ConnectionError) as fault:
-            # Whoever ends a whole group of processes ends Spark as well.
+            # A signal to the whole group of processes ends Spark as well.
             if not self.stopping:
                 raise LostError(f"Spark is lost: {fault or type(fault).__name__}") from None
         finally:
-            if checkpoint.progress.batch >= 0:
+            if checkpoint.written.batch >= 0:
                 self.summary = self._summary(checkpoint)
 
-    def _tell(self, checkpoint: Checkpoint) -> None:
-        """Report once that the state of another job is left behind."""
+    def _notify_anew(self, checkpoint: Checkpoint) -> None:
+        """Report once that the state of another program is discarded."""
         if checkpoint.anew:
-            self.hooks.tell(f"{checkpoint.anew}; starting anew at the stored offsets")
+            self.hooks.notify(f"{checkpoint.anew}; starting anew at the stored offsets")
         checkpoint.anew = ""
 
     def _failed(self, lost: LostError) -> None:
         now_s = time.monotonic()
         if self._failing_since_s is None:
             self._failing_since_s = now_s
-            self.hooks.tell(f"{lost}; trying again")
+            self.hooks.notify(f"{lost}; trying again")
         self.figures.restarts += 1
         away_s = now_s - self._failing_since_s
         if 1e3 * away_s >= self.job.lost_after_ms:
@@ -198,7 +195,7 @@ class Engine:
             .option("includeHeaders", str(wants_headers).lower())
             .load()
         )
-        found = verdicts(
+        judged = verdicts(
             self.program,
             events,
             key_groups=job.key_groups,
@@ -224,7 +221,7 @@ class Engine:
                 self.stopping = True
 
         writer = (
-            found.writeStream.foreachBatch(write)
+            judged.writeStream.foreachBatch(write)
             .queryName(f"ketal {job.group_id}")
             .option("checkpointLocation", checkpoint.address)
         )
@@ -238,8 +235,8 @@ class Engine:
     def _leave(self, session: SparkSession) -> None:
         """Wait in a batch that is not to run, until its query is stopped.
 
-        A fault would end it too, and Spark logs two screens of each. To stop a query interrupts its
-        thread, which is the one that sleeps here: that is no fault to Spark.
+        An exception would end the query too, and Spark logs two screens of each. Stopping a query
+        interrupts the thread that sleeps here, which Spark does not log as a failure.
         """
         from py4j.protocol import Py4JJavaError
 
@@ -248,7 +245,7 @@ class Engine:
         try:
             context._jvm.java.lang.Thread.sleep(sys.maxsize)
         except Py4JJavaError as interrupt:
-            # Spark knows it by a regular expression, whose recursion a long text would overflow.
+            # Spark matches it by a regular expression, whose recursion a long text overflows.
             none = context._gateway.new_array(context._jvm.java.lang.StackTraceElement, 0)
             interrupt.java_exception.setStackTrace(none)
             raise
@@ -259,7 +256,7 @@ class Engine:
         try:
             return writer.start()  # type: ignore[no-any-return]
         except PySparkException as fault:
-            raise self._meant(str(fault)) from None
+            raise self._fault_of(str(fault)) from None
 
     def _live(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
         """Wait until a query ends; end it where it is to stop, between two batches."""
@@ -274,34 +271,34 @@ class Engine:
         except PySparkException as fault:
             if self.stopping and self._failure is None:
                 return
-            raise self._meant(str(fault)) from None
+            raise self._fault_of(str(fault)) from None
         finally:
             if query.isActive:
                 query.stop()
 
-    def _meant(self, said: str) -> BaseException:
-        """Return what a query's end means."""
+    def _fault_of(self, text: str) -> BaseException:
+        """Return the fault that ended a query, of which Spark's message is the text."""
         failure = self._failure
         if failure is not None and not _of_spark(failure):
             return failure
         if failure is not None:
-            said = f"{said}\n{failure}"
-        if (worker := _of_worker(said)) is not None:
+            text = f"{text}\n{failure}"
+        if (worker := _of_worker(text)) is not None:
             return worker
-        if _GONE.search(said):
+        if _GONE.search(text):
             return StateError(
                 "the messages that the checkpoint is to go on with are no longer in the topic; "
                 "take another [state] store to start anew"
             )
-        if _NO_TOPIC.search(said):
-            return SettingError(f"a topic is not there any more: {_brief(said)}")
-        what = "Kafka" if _KAFKA.search(said) else "Spark"
-        return LostError(f"{what} failed: {_brief(said)}")
+        if _NO_TOPIC.search(text):
+            return SettingError(f"a topic is not there any more: {_brief(text)}")
+        what = "Kafka" if _KAFKA.search(text) else "Spark"
+        return LostError(f"{what} failed: {_brief(text)}")
 
-    # --- how it goes ---
+    # --- figures ---
 
     def _all_ended(self, checkpoint: Checkpoint) -> bool:
-        groups = checkpoint.progress.groups
+        groups = checkpoint.written.groups
         count = sum(family.groups for family in self.families)
         return len(groups) == count and all(of["ended"] for of in groups.values())
 
@@ -311,62 +308,37 @@ class Engine:
             return
         self._looked_s = now_s
         progress: Any = query.lastProgress
-        groups = list(checkpoint.progress.groups.values())
-        telling = [of for of in groups if of["tells"]]
-        executions = [
-            SimpleNamespace(
-                tally=_tally(of["events"]) if of["tells"] else Tally(), live_runs=of["live_runs"]
-            )
-            for of in groups
-        ]
-        self.figures.look(
+        groups = list(checkpoint.written.groups.values())
+        reporting = [of for of in groups if of["tells"]]
+        self.figures.update(
             now_s=now_s,
-            messages=sum(of["messages"] for of in telling),
-            control=sum(of["control"] for of in telling),
+            messages=sum(of["messages"] for of in reporting),
+            control=sum(of["control"] for of in reporting),
             lag=_lag(progress),
-            executions=executions,
+            events=total(of["events"] for of in reporting),
+            live_runs=sum(of["live_runs"] for of in groups),
             watermark_s=_watermark_s(progress),
         )
-        self.hooks.look(self.figures)
+        self.hooks.report(self.figures)
 
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        """Return the summary of INTERFACE, of all key groups."""
-        groups = list(checkpoint.progress.groups.values())
-        telling = [of for of in groups if of["tells"]]
+        """Return the summary of all key groups, as `ketal stream` prints it."""
+        groups = list(checkpoint.written.groups.values())
+        reporting = [of for of in groups if of["tells"]]
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, int]] = {name: {} for name in self.program.names}
-        for of in groups:
-            for name, counts in of["patterns"].items():
-                _add(patterns[name], counts)
         return {
-            "events": _sum(of["events"] for of in telling) or Tally().to_dict(),
-            "patterns": patterns,
+            "events": total(of["events"] for of in reporting) or Tally().to_dict(),
+            "patterns": total([patterns, *(of["patterns"] for of in groups)]),
             "gaps": sum(of["gaps"] for of in groups),
-            # A part sees the counters of every node with holes; only who sees all can tell.
-            "holes": sum(of["holes"] for of in telling) if whole else 0,
-            "kafka": _sum({"messages": of["messages"], "control": of["control"]} for of in telling)
-            or {"messages": 0, "control": 0},
+            # A part sees the counters of every node with holes; a group that sees all knows them.
+            "holes": sum(of["holes"] for of in reporting) if whole else 0,
+            "kafka": {name: sum(of[name] for of in reporting) for name in ("messages", "control")},
         }
 
 
-def _tally(events: dict[str, int]) -> Tally:
-    return Tally(**{name: number for name, number in events.items() if name != "read"})
-
-
-def _sum(summaries: Any) -> dict[str, int]:
-    out: dict[str, int] = {}
-    for one in summaries:
-        _add(out, one)
-    return out
-
-
-def _add(to: dict[str, int], counts: dict[str, int]) -> None:
-    for name, number in counts.items():
-        to[name] = to.get(name, 0) + number
-
-
 def _lag(progress: Any) -> dict[str, int]:
-    """Return how many messages of each partition no batch has had yet."""
+    """Return how many messages of each partition no batch has read yet."""
     out: dict[str, int] = {}
     for source in (progress or {}).get("sources", ()) if progress else ():
         latest, end = _offsets(source.get("latestOffset")), _offsets(source.get("endOffset"))
@@ -378,29 +350,29 @@ def _lag(progress: Any) -> dict[str, int]:
 
 
 def _watermark_s(progress: Any) -> float | None:
-    """Return Spark's watermark; it stands at the epoch until there is one."""
-    said = progress["eventTime"].get("watermark") if progress else None
-    return (seconds(said) or None) if said else None
+    """Return Spark's watermark; None as long as it is the epoch, where it begins."""
+    mark = progress["eventTime"].get("watermark") if progress else None
+    return (seconds(mark) or None) if mark else None
 
 
-def _offsets(said: Any) -> dict[str, dict[str, int]]:
-    # A source that has not been asked yet says None, and pyspark makes a text of that.
-    read = json.loads(said) if isinstance(said, str) and said.startswith("{") else said
+def _offsets(value: Any) -> dict[str, dict[str, int]]:
+    # A source that was not polled yet has None, of which pyspark makes a text.
+    read = json.loads(value) if isinstance(value, str) and value.startswith("{") else value
     return read if isinstance(read, dict) else {}
 
 
 def _of_spark(failure: BaseException) -> bool:
-    """Return whether what a batch raised came from Spark, so that its text says what it means."""
+    """Return whether what a batch raised came from Spark, so that only its text has the cause."""
     return not isinstance(failure, KetalError | OSError | ClosedPipeError)
 
 
-def _of_worker(said: str) -> BaseException | None:
-    """Return what an executor's Python raised, if the next try would raise it again."""
-    if found := _OURS.search(said):
-        if issubclass(getattr(errors, found[1], KetalError), StateError):
-            return StateError(f"{found[2]}\n{HINT}")
-        return SettingError(found[2])
-    for name, what in _WORKER.findall(said):
+def _of_worker(text: str) -> BaseException | None:
+    """Return what an executor's Python raised, if a retry would raise it again."""
+    if ours := _OURS.search(text):
+        if issubclass(getattr(errors, ours[1], KetalError), StateError):
+            return StateError(f"{ours[2]}\n{HINT}")
+        return SettingError(ours[2])
+    for name, what in _WORKER.findall(text):
         if name in ("ImportError", "ModuleNotFoundError"):
             return SettingError(f"the executors cannot import what they need: {what}")
         if not name.startswith(_PASSING):
@@ -408,16 +380,16 @@ def _of_worker(said: str) -> BaseException | None:
     return None
 
 
-def _brief(said: str) -> str:
-    """Return what a message of Spark's is about: the first line that is no head of a traceback."""
-    lines = [line.strip() for line in said.splitlines()]
+def _brief(text: str) -> str:
+    """Return the last cause in a message of Spark's; without one, its first line."""
+    lines = [line.strip() for line in text.splitlines()]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    told = causes[-1] if causes else next((line for line in lines if line), said)
-    return told.removeprefix("Caused by: ")[:300]
+    cause = causes[-1] if causes else next((line for line in lines if line), text)
+    return cause.removeprefix("Caused by: ")[:300]
 
 
 def _end(session: SparkSession) -> None:
-    """Stop a Spark that was started for the job; it may be gone already."""
+    """Stop a Spark that was started for the job, unless it has ended already."""
     from py4j.protocol import Py4JError
 
     try:

@@ -4,7 +4,7 @@ An event is new, a duplicate (same dot, same content: dropped and counted), a
 contradiction (same dot, other content: rejected), late, or refused because a
 limit was reached. The counters of a node that were seen are held exactly and
 compactly; the content of the last `dots_max` events is held to distinguish a
-duplicate from a contradiction (`ketal.runtime.seen_digests`). An older dot that was seen
+duplicate from a contradiction (`ketal.runtime.admission.seen_digests`). An older dot that was seen
 counts as a duplicate.
 
 The one rule: `read` is the sum of the other counts.
@@ -20,8 +20,8 @@ from ketal.model import counter_sets
 from ketal.model.counter_sets import Counters
 from ketal.model.event import Event, content, digest
 from ketal.model.limits import Limits
-from ketal.operators.membership.members import ATTRIBUTE
-from ketal.runtime.seen_digests import Contents, Row
+from ketal.operators.membership.incarnations import ATTRIBUTE
+from ketal.runtime.admission.seen_digests import Contents, Row
 
 
 @dataclass(slots=True)
