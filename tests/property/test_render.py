@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ketal.analysis.name_resolution import resolve
@@ -13,8 +13,9 @@ from ketal.grammar.reader import language
 from ketal.model import syntax as ast
 from ketal.model.syntax_walks import walk
 from tests.property.asts import files
+from tests.sampling import examples
 
-quick = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+quick = examples(25, 500)
 # Longer than any text that is drawn, so that it is found only where it was put.
 MARK = "comment"
 COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"/** {MARK}N **/")
