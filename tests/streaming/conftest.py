@@ -41,13 +41,17 @@ FIGURES = pytest.StashKey[Counter[str]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what needs a Spark, and what of a module needs a broker, into groups, for xdist."""
+    """Put what needs a Spark, and what of a module needs a broker, into groups, before xdist looks.
+
+    They come first: of groups of one size xdist runs the first one first, and they take longest.
+    """
     for item in items:
         needs = set(getattr(item, "fixturenames", ()))
         if "spark" in needs:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "jars" in needs:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture
