@@ -323,8 +323,8 @@ _RIGHTS = (
 def _lacking(job: Job, error: BaseException) -> str | None:
     """Return what the user has no right to, if that is what an error says.
 
-    Where a transaction lacks one, kafka-python raises a KafkaError that names the class, and whose
-    second argument is the error that failed the transaction.
+    Where a transaction lacks one, kafka-python raises a KafkaError that names the class; what it
+    refuses after that has the error that came first as an argument.
     """
     for failed in error.args:
         if isinstance(failed, BaseException):
