@@ -27,7 +27,7 @@ run: $(INSTALLED)
 	$(BIN)/ketal run $(EXAMPLE) || test $$? -eq 1
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup $(PYTEST_ARGS)
 
 # All tests again, and whole what `make test` samples: many other random cases of each property, real
 # logs in 200 random arrival orders, all executions in all five ways.

@@ -27,7 +27,7 @@ from tests.operators.marked_queue import MarkedQueue, Released
 from tests.sampling import sample
 
 ORDERS = sample(3, 200)
-DROPS = 10 * ORDERS
+DROPS = sample(12, 2_000)
 SHARES = 1 + DROPS // 500
 """Into so many tests the drops are cut, for workers to share."""
 S = 1_000_000

@@ -20,7 +20,7 @@ MARK = "comment"
 COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"/** {MARK}N **/")
 
 
-@examples(50, 250)
+@examples(25, 500)
 @given(files())
 def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
     text = render(file)
@@ -28,13 +28,13 @@ def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
     assert render(parse(text)) == text
 
 
-@examples(50, 250)
+@examples(25, 500)
 @given(files())
 def test_the_files_drawn_have_no_errors(file: ast.File) -> None:
     assert [d for d in resolve(file) if d.severity == "error"] == []
 
 
-@examples(50, 250)
+@examples(25, 500)
 @given(files(patterns_max=1))
 def test_guards_and_bodies_render_without_their_file(file: ast.File) -> None:
     for node in walk(file):
@@ -43,7 +43,7 @@ def test_guards_and_bodies_render_without_their_file(file: ast.File) -> None:
     assert "\n" not in render_body(file.patterns[0].body)
 
 
-@examples(50, 250)
+@examples(25, 500)
 @given(files(), st.data())
 def test_layout_keeps_the_syntax_and_every_comment(file: ast.File, data: st.DataObject) -> None:
     text, count = _commented(render(file), data)

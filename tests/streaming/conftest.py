@@ -1,8 +1,9 @@
-"""A real broker and a real Spark, one of each for all tests that want them.
+"""A real broker and a real Spark, which the tests of a worker share.
 
-The tests that need a Spark are one group of pytest-xdist, those that need a broker alone another,
-so that a worker each runs them, beside each other. In CI a broker or a Spark that does not start
-is a failure; elsewhere it is a skip that says why.
+The tests that need a Spark are one group of pytest-xdist, so that one worker starts it. Those that
+need a broker alone are a group for each module: they wait more than they compute, so that several
+workers run them beside each other, each with a broker of its own. In CI a broker or a Spark that
+does not start is a failure; elsewhere it is a skip that says why.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ FIGURES = pytest.StashKey[Counter[str]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what needs a Spark, and what needs a broker, into a group each, before xdist looks."""
+    """Put what needs a Spark, and what of a module needs a broker, into groups, before xdist looks.
+
+    They come first: of groups of one size xdist runs the first one first, and they take longest.
+    """
     for item in items:
         needs = set(getattr(item, "fixturenames", ()))
-        for group, fixture in (("spark", "spark"), ("broker", "jars")):
-            if fixture in needs:
-                item.add_marker(pytest.mark.xdist_group(group))
-                break
+        if "spark" in needs:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "jars" in needs:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture
@@ -85,7 +90,7 @@ def jars() -> Path:
 
 @pytest.fixture(scope="session")
 def broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Return a broker that runs as long as the tests; they share it, and each makes its topics."""
+    """Return the broker of this worker's tests, each of which makes topics of its own."""
     one = Broker(tmp_path_factory.mktemp("kafka") / "broker", jvm=QUICK_JVM)
     with required("broker"):
         one.start()
@@ -111,23 +116,27 @@ def make_topic(broker: Broker, partitions: int = 1, policy: str = "delete") -> s
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Return a Spark that runs as long as the tests, with the Kafka connector of its version."""
-    import pyspark.errors
-
-    folder = tmp_path_factory.mktemp("spark")
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        required("Spark", ImportError, pyspark.errors.PySparkException),
-    ):
+def connector() -> Iterator[str]:
+    """Return the jars of Spark's Kafka connector; what starts a Spark finds its Java."""
+    with pytest.MonkeyPatch.context() as patch, required("Spark", ImportError):
         java = find_java(newest=newest_for_spark(version("pyspark")))
         patch.setenv("JAVA_HOME", str(spark_home(java, cache_folder())))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        yield connector_jars(java)
+
+
+@pytest.fixture(scope="session")
+def spark(connector: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return a Spark that runs as long as the tests, with the Kafka connector of its version."""
+    import pyspark.errors
+
+    folder = tmp_path_factory.mktemp("spark")
+    with required("Spark", pyspark.errors.PySparkException):
         settings = {
             "spark.ui.enabled": "false",
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "spark.jars": connector_jars(java),
+            "spark.jars": connector,
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",

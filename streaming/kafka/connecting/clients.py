@@ -318,8 +318,12 @@ _RIGHTS = (
 def _lacking(job: Job, error: BaseException) -> str | None:
     """Return what the user has no right to, if that is what an error says.
 
-    Where a transaction lacks one, kafka-python raises a KafkaError that names the class.
+    Where a transaction lacks one, kafka-python raises a KafkaError that names the class; what it
+    refuses after that has the error that came first as an argument.
     """
+    for failed in error.args:
+        if isinstance(failed, BaseException):
+            return _lacking(job, failed)
     by_name = str(error) if type(error) is faults.KafkaError else ""
     for kind in _RIGHTS:
         if isinstance(error, kind) or kind.__name__ in by_name:

@@ -318,7 +318,8 @@ def test_a_broker_of_another_cluster_does_not_count(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0\x08", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_what_is_no_kafka_does_not_count(answer: bytes) -> None:
+def test_what_is_no_kafka_does_not_count(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ketal.streaming.broker.probing._ANSWER_MS", 1_000)
     with socket.create_server(("127.0.0.1", 0)) as server:
         asked = threading.Thread(target=answered, args=(server, answer))
         asked.start()

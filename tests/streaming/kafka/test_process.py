@@ -419,3 +419,15 @@ def test_what_no_second_try_can_mend_is_found_among_the_causes() -> None:
     said = clients.of_settings(job, first)
     assert said is not None
     assert "TopicAuthorizationFailedError" in str(said)
+
+
+def test_a_topic_that_failed_a_transaction_before_is_the_one_that_is_named() -> None:
+    """kafka-python refuses what comes after, with the error that came before as an argument."""
+    from kafka import errors
+
+    failed = errors.TopicAuthorizationFailedError({"verdicts"})
+    refused = errors.KafkaError("a request has failed before", failed)
+    job = Job(pattern="p", topics=["events"], bootstrap_servers="b", group_id="g")
+    said = clients.of_settings(job, refused)
+    assert said is not None
+    assert "not allowed: topic verdicts (" in str(said)

@@ -136,7 +136,7 @@ class Command:
             if newest > seen:
                 more()
                 seen = newest
-            time.sleep(0.001)
+            time.sleep(0.005)  # What is watched needs the core, too.
 
 
 class Load(threading.Thread):

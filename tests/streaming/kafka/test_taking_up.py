@@ -29,7 +29,7 @@ from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, Told, Topic, accept, job_of, produce, run, written
 
 PATIENCE_S = 180
-PATIENCE_MS = 4_000
+PATIENCE_MS = 2_000
 """So long a member of the group may be silent."""
 
 

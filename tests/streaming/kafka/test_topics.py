@@ -14,11 +14,13 @@ from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
 from tests.streaming.jobs import PATIENCE_POLLS, POLL_MS, Topic, consume, produce
 
 
-def test_the_tests_of_the_broker_share_a_worker(jars: Path, request: pytest.FixtureRequest) -> None:
-    """Else each worker would start a broker of its own for them."""
+def test_the_broker_tests_of_a_module_share_a_worker(
+    jars: Path, request: pytest.FixtureRequest
+) -> None:
+    """Else each worker would start a broker of its own for some of them."""
     if not request.config.getoption("loadgroup", default=False):
-        pytest.skip("these tests do not run as `make test` does: -n 2 --dist loadgroup")
-    assert request.node.nodeid.endswith("@broker")
+        pytest.skip("these tests do not run as `make test` does: -n 4 --dist loadgroup")
+    assert request.node.nodeid.endswith("@test_topics")
 
 
 HUNDRED = [f"message {n}".encode() for n in range(100)]

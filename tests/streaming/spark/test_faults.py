@@ -251,7 +251,7 @@ class Kills:
         figures[f"{what}: of those before the note of the write"] += self.half_written
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("connector")
 @pytest.mark.parametrize("kind", KINDS)
 def test_kill_9_of_the_driver_loses_nothing(
     kind: str, broker: Broker, topic: Topic, tmp_path: Path, figures: Counter[str]

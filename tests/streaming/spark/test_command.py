@@ -1,0 +1,61 @@
+"""`ketal stream` with the Spark engine, as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ketal.streaming.broker.server import Broker
+from tests.streaming.jobs import FORKS, Topic, accept, produce
+
+
+@pytest.mark.usefixtures("connector")
+def test_the_command_starts_a_spark_of_its_own_and_ends_it_on_sigterm(
+    broker: Broker, topic: Topic, tmp_path: Path
+) -> None:
+    """What was said is in the summary, and the exit code is 0.
+
+    Where it ran nothing is left, and neither Spark, its Java nor what downloads its jars writes
+    anything of a job that is well.
+    """
+    source = topic(2)
+    produce(broker, [(source, 0, accept("a", 1)), (source, 1, accept("b", 1))])
+    (tmp_path / "forks.ketal").write_text(FORKS)
+    (tmp_path / "job.toml").write_text(
+        f'''
+        pattern = "forks.ketal"
+        engine = "spark"
+        [kafka]
+        bootstrap_servers = "{broker.bootstrap_servers}"
+        [source]
+        topics = ["{source}"]
+        [state]
+        store = "dir:state"
+        [spark]
+        key_groups = 2
+        trigger_ms = 100
+        '''
+    )
+    command = [sys.executable, "-m", "ketal", "stream", "--config", str(tmp_path / "job.toml")]
+    job = subprocess.Popen(
+        [*command, "--output", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path,
+    )  # fmt: skip
+    try:
+        assert job.stdout is not None
+        match = json.loads(job.stdout.readline() or "{}")
+        assert not (tmp_path / "artifacts").exists(), "Spark's own, and empty"
+        job.send_signal(signal.SIGTERM)
+        rest, told = job.communicate(timeout=120)
+    finally:
+        job.kill()
+    assert job.returncode == 0, told
+    assert match["events"] == ["a@1", "b@1"], told
+    assert told == ""
+    assert json.loads(rest)["summary"]["kafka"] == {"messages": 2, "control": 0}
+    assert not (tmp_path / "artifacts").exists()
