@@ -61,6 +61,10 @@ Truth = bool | None
 _PROBES_MAX = 500_000
 
 
+class TooManyProbesError(Exception):
+    """Two guards compare too many values to be told apart by trial."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one pattern says about one finite execution.
@@ -959,7 +963,8 @@ def _probes(
         numbers, strings = _constants(members, value)
         around, after = _around(numbers, len(variables)), _after(strings, len(variables))
         domains |= {variable: _domain(variable, around, after) for variable in variables}
-    assert math.prod(map(len, domains.values())) <= _PROBES_MAX, "too many probe events"
+    if math.prod(map(len, domains.values())) > _PROBES_MAX:
+        raise TooManyProbesError
     for values in itertools.product(*domains.values()):
         probe = dict(zip(domains, values, strict=True))
         yield _Moment(probe.get, bool(probe.get(ast.Localhost())))

@@ -60,7 +60,11 @@ class Limits:
         1_000_000, "events", "events kept for nodes that have not learned of them"
     )
     scopes_max: int = _limit(1_000_000, "scopes", "live scopes of one pattern")
-    runs_max: int = _limit(1_000_000, "runs", "live runs (partial matches) of one pattern")
+    runs_max: int = _limit(
+        1_000_000,
+        "runs",
+        "live runs (partial matches, events that a `find any` keeps) of one pattern",
+    )
     candidates_max: int = _limit(
         1_000_000, "events", "events kept by one scope of a `find any` to combine with later ones"
     )

@@ -47,12 +47,20 @@ def case(
     return file, events
 
 
+def judged(file: File, name: str, events: list[Event]) -> semantics.Outcome:
+    """Return what the oracle says, if it can tell which guards are equal."""
+    try:
+        return semantics.judge(file, name, events)
+    except semantics.TooManyProbesError:
+        reject()
+
+
 @examples(500, 20_000)
 @given(chances())
 def test_engine_equals_oracle(rng: random.Random) -> None:
     """Check and every find strategy, with every feature of the language."""
     file, events = case(rng)
-    expected = facts(semantics.judge(file, "P", events))
+    expected = facts(judged(file, "P", events))
     assert facts(outcome(file, events)) == expected
 
 
@@ -87,7 +95,7 @@ def test_each_kind_equals_oracle(knobs: dict[str, Any]) -> None:
     def holds(rng: random.Random) -> None:
         nonlocal matched
         file, events = case(rng, **knobs)
-        want = semantics.judge(file, "P", events)
+        want = judged(file, "P", events)
         assert facts(outcome(file, events)) == facts(want)
         matched += bool(want.matches or want.violations)
 
@@ -220,7 +228,7 @@ def test_monitor_equals_oracle(restoring: bool, rng: random.Random) -> None:
             monitor = Driven.restored(program, monitor.snapshot())
     verdicts += monitor.close()
     said = collected(monitor.runs[0], verdicts)
-    expected = facts(semantics.judge(file, "P", events))
+    expected = facts(judged(file, "P", events))
     if program.compiled[0].window_events is None or ordered or not program.compiled[0].causal:
         assert facts(said) == expected
 

@@ -18,18 +18,18 @@ from bisect import bisect_right
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.columns import NEVER, Column
-from ketal.engine.find.roles import Role
-from ketal.engine.find.store import Store
+from ketal.engine.find.kept_events import KeptEvents
+from ketal.engine.find.roles import StepRole
 
 
-def pulled(store: Store, role: Role, seen: Seen, at: float) -> tuple[float, float]:
+def pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[float, float]:
     """Return the bounds of a new event in a role, from the events that are kept.
 
     Parameters
     ----------
-    store : Store
+    kept : KeptEvents
         What is kept.
-    role : Role
+    role : StepRole
         The event's role.
     seen : Seen
         The event.
@@ -44,14 +44,14 @@ def pulled(store: Store, role: Role, seen: Seen, at: float) -> tuple[float, floa
     """
     before = at if role.starts else NEVER
     if not role.starts:
-        for columns in store.into.get(role.edge.source, ()):
+        for columns in kept.into.get(role.edge.source, ()):
             for node, column in columns.nodes.items():
                 low, high = _range_before(column, node, role, seen, seen)
                 assert column.before is not None
                 before = max(before, column.before.top(low, high))
     after = -at if role.ends else NEVER
     if not role.ends:
-        for columns in store.out.get(role.edge.target, ()):
+        for columns in kept.out.get(role.edge.target, ()):
             for node, column in columns.nodes.items():
                 low, high = _range_after(column, node, columns.role, seen, seen)
                 assert column.after is not None
@@ -59,28 +59,28 @@ def pulled(store: Store, role: Role, seen: Seen, at: float) -> tuple[float, floa
     return min(before, at), min(after, -at)
 
 
-def push_before(store: Store, role: Role, first: Seen, last: Seen, value: float) -> None:
+def push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
     """Raise the bounds of what can come after events of one node, from `first` to `last`."""
-    for columns in store.out.get(role.edge.target, ()):
+    for columns in kept.out.get(role.edge.target, ()):
         for node, column in columns.nodes.items():
             low, high = _range_after(column, node, columns.role, first, last)
             assert column.before is not None
             if low < high and column.before.raise_range(low, high, value):
-                push_before(store, columns.role, column.seens[low], column.seens[high - 1], value)
+                push_before(kept, columns.role, column.seens[low], column.seens[high - 1], value)
 
 
-def push_after(store: Store, role: Role, first: Seen, last: Seen, value: float) -> None:
+def push_after(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
     """Raise the bounds of what can come before events of one node, from `first` to `last`."""
-    for columns in store.into.get(role.edge.source, ()):
+    for columns in kept.into.get(role.edge.source, ()):
         for node, column in columns.nodes.items():
             low, high = _range_before(column, node, role, first, last)
             assert column.after is not None
             if low < high and column.after.raise_range(low, high, value):
-                push_after(store, columns.role, column.seens[low], column.seens[high - 1], value)
+                push_after(kept, columns.role, column.seens[low], column.seens[high - 1], value)
 
 
 def _range_before(
-    column: Column, node: str, role: Role, first: Seen, last: Seen
+    column: Column, node: str, role: StepRole, first: Seen, last: Seen
 ) -> tuple[int, int]:
     """Return the range that can come just before some event of a node, from `first` to `last`.
 
@@ -97,7 +97,9 @@ def _range_before(
     return low, high
 
 
-def _range_after(column: Column, node: str, role: Role, first: Seen, last: Seen) -> tuple[int, int]:
+def _range_after(
+    column: Column, node: str, role: StepRole, first: Seen, last: Seen
+) -> tuple[int, int]:
     """Return the range that can come, in a role, just after some event of a node."""
     low, high = column.head, len(column.seens)
     known = first.counter if node == first.node else first.clock.get(node, 0)

@@ -28,9 +28,9 @@ from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.columns import NEVER
 from ketal.engine.find.expiring import Expiring
 from ketal.engine.find.findings import Findings, Live, without_mirrors
-from ketal.engine.find.roles import ReleaseOrder, Role, Roles
+from ketal.engine.find.kept_events import KeptEvents
+from ketal.engine.find.roles import ReleaseOrder, Roles, StepRole
 from ketal.engine.find.search import Path, Search
-from ketal.engine.find.store import Store
 from ketal.engine.find.windows import Firsts
 from ketal.model.event import Event
 from ketal.model.limits import Limits
@@ -55,8 +55,20 @@ class AnyFind:
     """
 
     __slots__ = (
-        "_end_place", "_expiring", "_known", "_last_key", "_search", "_store", "breakers",
-        "firsts", "kept", "limits", "live", "roles", "traced", "window",
+        "_end_place",
+        "_expiring",
+        "_kept_events",
+        "_known",
+        "_last_key",
+        "_search",
+        "breakers",
+        "firsts",
+        "kept",
+        "limits",
+        "live",
+        "roles",
+        "traced",
+        "window",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -78,8 +90,8 @@ class AnyFind:
 
     def _begin(self, *, forward: bool, by_place: bool) -> None:
         """Begin a search, with nothing kept."""
-        self._store = Store(self.roles, by_place=by_place, searched=not forward)
-        self._search = Search(self.roles, self._store, self.breakers, forward=forward)
+        self._kept_events = KeptEvents(self.roles, by_place=by_place, searched=not forward)
+        self._search = Search(self.roles, self._kept_events, self.breakers, forward=forward)
 
     def idle(self) -> bool:
         """Return whether nothing that was offered matters to what comes."""
@@ -127,7 +139,7 @@ class AnyFind:
 
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
-        seens, passed = self._store.seens().values(), self._search.passed
+        seens, passed = self._kept_events.seens().values(), self._search.passed
         self._begin(forward=False, by_place=False)
         self._search.passed = passed
         self._expiring.clear()
@@ -146,7 +158,7 @@ class AnyFind:
             self._keep(seen, self._placed(seen, use.roles))
 
     def _found(
-        self, seen: Seen, roles: Sequence[Role], findings: Findings | None
+        self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
     ) -> Findings | None:
         """Put the matches that an event completes, mirror images removed, into findings."""
         matches, paths, limit = self._search.find(seen, roles, self.limits)
@@ -167,7 +179,7 @@ class AnyFind:
             findings.moves = list(dict.fromkeys(findings.moves))
         return findings
 
-    def _wait(self, seen: Seen, starting: Sequence[Role], findings: Findings | None) -> None:
+    def _wait(self, seen: Seen, starting: Sequence[StepRole], findings: Findings | None) -> None:
         """Wait for the window of an event to end, if it can be first and is in no match."""
         if findings is not None and findings.matches:
             return  # each of them has the event
@@ -180,7 +192,7 @@ class AnyFind:
 
     # --- keeping ---
 
-    def _placed(self, seen: Seen, roles: Sequence[Role]) -> list[tuple[Role, float]]:
+    def _placed(self, seen: Seen, roles: Sequence[StepRole]) -> list[tuple[StepRole, float]]:
         """Return the roles in which an event is of use later, each with its latest start."""
         search = self._search
         if not search.forward:
@@ -192,7 +204,7 @@ class AnyFind:
         placed = [(role, search.latest_start(role, seen)) for role in roles if role.goes_on]
         return [(role, start) for role, start in placed if start > oldest]
 
-    def _keep(self, seen: Seen, placed: list[tuple[Role, float]]) -> str | None:
+    def _keep(self, seen: Seen, placed: list[tuple[StepRole, float]]) -> str | None:
         """Keep an event for later ones; return the limit, if one is reached."""
         limit = self._limit()
         if limit is not None:
@@ -204,7 +216,7 @@ class AnyFind:
             self._keep_bounded(seen, [role for role, _ in placed])
         else:
             for role, start in placed:
-                self._store.columns(role).add(seen, start, NO_BOUNDS)
+                self._kept_events.columns(role).add(seen, start, NO_BOUNDS)
         if self.window.bounded:
             low: float = self.window.at(seen)
             if search.forward and self._known is None:
@@ -214,17 +226,17 @@ class AnyFind:
                 self._end_place = min(self._end_place, low + self.window.events)
         return None
 
-    def _keep_bounded(self, seen: Seen, roles: Sequence[Role]) -> None:
+    def _keep_bounded(self, seen: Seen, roles: Sequence[StepRole]) -> None:
         """Put an event in its roles, with bounds, and raise those of others."""
-        store, at = self._store, self.window.at(seen)
-        bounds = [pulled(store, role, seen, at) for role in roles]
+        kept, at = self._kept_events, self.window.at(seen)
+        bounds = [pulled(kept, role, seen, at) for role in roles]
         for role, of in zip(roles, bounds, strict=True):
-            store.columns(role).add(seen, NEVER, of)
+            kept.columns(role).add(seen, NEVER, of)
         for role, (before, after) in zip(roles, bounds, strict=True):
             if before > NEVER:
-                push_before(store, role, seen, seen, before)
+                push_before(kept, role, seen, seen, before)
             if after > NEVER:
-                push_after(store, role, seen, seen, after)
+                push_after(kept, role, seen, seen, after)
 
     def _limit(self) -> str | None:
         """Return the limit that keeps one more event from being kept."""
@@ -241,7 +253,7 @@ class AnyFind:
         if limit is None:
             breakers.add(seen)
             if breakers.is_full():
-                breakers.sweep(next(iter(self._store.seens()), None))
+                breakers.sweep(next(iter(self._kept_events.seens()), None))
         return limit
 
     # --- windows ---
@@ -250,7 +262,7 @@ class AnyFind:
         """Evict what counts from `last` or before."""
         self._search.passed = max(self._search.passed, last)
         for seen, roles in self._expiring.passed(last):
-            self._store.evict(seen, roles)
+            self._kept_events.evict(seen, roles)
             self.kept -= 1
             self.live.count -= 1
         if not self.kept and self.breakers is not None and self.breakers.by_place:
@@ -291,12 +303,12 @@ class AnyFind:
 
     def events(self) -> Iterator[Seen]:
         """Yield the events that a match to come may have."""
-        yield from self._store.seens().values()
+        yield from self._kept_events.seens().values()
         yield from (seen for _, seen in self.firsts.waiting.values())
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
         """Yield each event that is kept with the number of an edge it can stand on."""
-        yield from self._store.entries()
+        yield from self._kept_events.entries()
         if self.breakers is not None:
             yield from ((-1, seen) for seen in self.breakers.by_place.values())
 
@@ -304,7 +316,7 @@ class AnyFind:
         """Return the run as plain data; `seens` numbers its events."""
         breakers = () if self.breakers is None else self.breakers.by_place.values()
         return {
-            "kept": [seens.number(seen) for seen in self._store.seens().values()],
+            "kept": [seens.number(seen) for seen in self._kept_events.seens().values()],
             "breakers": [seens.number(seen) for seen in breakers],
             "firsts": self.firsts.save(seens),
         }
@@ -322,8 +334,8 @@ class AnyFind:
 
     def validate_state(self) -> None:
         """Assert that the count is right, and the rules of what is kept."""
-        self._store.validate_state()
-        assert self.kept == len(self._store.seens())
+        self._kept_events.validate_state()
+        assert self.kept == len(self._kept_events.seens())
         if self.breakers is not None:
             self.breakers.validate_state()
         for place, (_, seen) in self.firsts.waiting.items():

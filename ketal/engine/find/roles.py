@@ -30,7 +30,7 @@ from ketal.compiler.predicates import (
     simplify,
     variables,
 )
-from ketal.engine.find.windows import Window
+from ketal.engine.find.windows import MatchWindow
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
 from ketal.model.syntax import ALL, PRIOR
@@ -83,7 +83,7 @@ class Check(NamedTuple):
     holds: Callable[[Event, Event], bool]
 
 
-class Edge(NamedTuple):
+class StepEdge(NamedTuple):
     """An edge of the automaton: a step leads from one state to another.
 
     `formula` is what its event satisfies; where `whole` is false it may lead elsewhere all the
@@ -99,12 +99,12 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Role:
+class StepRole:
     """An edge, and what the masks of some events leave of its guard.
 
     Attributes
     ----------
-    edge : Edge
+    edge : StepEdge
         The edge.
     left : Formula
         What is left of its guard.
@@ -124,7 +124,7 @@ class Role:
         Whether its event is a match by itself, or none.
     """
 
-    edge: Edge
+    edge: StepEdge
     left: Formula
     relations: tuple[Relation, ...]
     equalities: tuple[Equality, ...]
@@ -167,7 +167,7 @@ class Roles:
 
     Attributes
     ----------
-    window : Window
+    window : MatchWindow
         The pattern's.
     by_mask : dict of int to (Use or None)
         What the events with a mask are to the pattern, made when first asked for.
@@ -196,7 +196,7 @@ class Roles:
         self.machine = machine
         automaton = machine.automaton
         self.compiled: CompiledPattern = machine.compiled
-        self.window = Window(machine)
+        self.window = MatchWindow(machine)
         self.edges = list(_edges(machine))
         used = [atom for n in _used(self.edges) if (atom := automaton.atoms[n]).relational]
         read = [registers(atom) for atom in used]
@@ -223,7 +223,7 @@ class Roles:
         )
         self.bounding = not self.equating and not self._has_loop()
         self.anchors = {s: self._equalities_with(s) for s in {edge.step for edge in self.edges}}
-        self._made: dict[tuple[int, Formula], Role] = {}
+        self._made: dict[tuple[int, Formula], StepRole] = {}
 
     def _has_loop(self) -> bool:
         reach: dict[int, set[int]] = {}
@@ -249,7 +249,7 @@ class Roles:
             if n in _used(self.edges) and registers(self.machine.automaton.atoms[n])[1] == {name}
         )
 
-    def are_mirrored(self, one: Role, two: Role) -> bool:
+    def are_mirrored(self, one: StepRole, two: StepRole) -> bool:
         """Return whether the events of two neighbours may change places.
 
         Of these mirror images the one whose events rise in canonical order is the match.
@@ -258,7 +258,7 @@ class Roles:
 
     # --- roles ---
 
-    def role_of(self, edge: Edge, mask: int) -> Role | None:
+    def role_of(self, edge: StepEdge, mask: int) -> StepRole | None:
         """Return the role of events with a mask on an edge; None if they cannot stand there."""
         left = simplify(edge.formula, self.machine.local(mask))
         if left is False:
@@ -268,7 +268,7 @@ class Roles:
             role = self._made[edge.number, left] = self._role(edge, left)
         return role
 
-    def _role(self, edge: Edge, left: Formula) -> Role:
+    def _role(self, edge: StepEdge, left: Formula) -> StepRole:
         machine = self.machine
         atoms, steps = machine.automaton.atoms, machine.automaton.steps
         asked = necessary(left)
@@ -298,7 +298,7 @@ class Roles:
         nots = [n for n in barred if _denied(left, n)]
         numbers = tuple(sorted(atoms[n].payload[0] for n in nots))
         said |= {(n, False) for n in nots if atoms[n].payload[0] not in machine.relational_nots}
-        return Role(
+        return StepRole(
             edge,
             left,
             tuple(relations),
@@ -330,9 +330,9 @@ class Use(NamedTuple):
     `ending` and `starting` are the roles that can be a match's last and first.
     """
 
-    roles: tuple[Role, ...]
-    ending: tuple[Role, ...]
-    starting: tuple[Role, ...]
+    roles: tuple[StepRole, ...]
+    ending: tuple[StepRole, ...]
+    starting: tuple[StepRole, ...]
     breaks: bool
 
 
@@ -359,10 +359,10 @@ class _ByMask(dict[int, Use | None]):
         return use
 
 
-def _edges(machine: Machine) -> list[Edge]:
+def _edges(machine: Machine) -> list[StepEdge]:
     """Return the edges of an automaton, one for each set of guards of a step that hold together."""
     automaton = machine.automaton
-    edges: list[Edge] = []
+    edges: list[StepEdge] = []
     for state in range(len(automaton.table)):
         ways = Ways(automaton, state)
         for (step, held), target in sorted(
@@ -373,11 +373,11 @@ def _edges(machine: Machine) -> list[Edge]:
                 disjunction(automaton.formulas[v] for v in guard) for guard in guards
             )
             sets = sum(other == step for other, _ in ways.by_classes)
-            edges.append(Edge(len(edges), state, step, target, formula, sets == 1))
+            edges.append(StepEdge(len(edges), state, step, target, formula, sets == 1))
     return edges
 
 
-def _used(edges: list[Edge]) -> frozenset[int]:
+def _used(edges: list[StepEdge]) -> frozenset[int]:
     return frozenset().union(*(variables(edge.formula) for edge in edges))
 
 

@@ -18,7 +18,7 @@ from ketal.engine.find.causal_index import PriorIndex
 from ketal.engine.find.expiring import Expiring
 from ketal.engine.find.findings import Findings, Live, Taken, rank, without_mirrors
 from ketal.engine.find.partial_matches import Partial, Run
-from ketal.engine.find.windows import Window
+from ketal.engine.find.windows import MatchWindow
 from ketal.engine.machine import Machine, Plan, SubPlan, Targets
 from ketal.model.event import Event
 from ketal.model.limits import Limits
@@ -49,7 +49,7 @@ class RunsFind:
         self.machine = machine
         self.limits = limits
         self.live = live
-        self.window = Window(machine)
+        self.window = MatchWindow(machine)
         self.by_state: dict[int, PriorIndex] = {}
         self.partials = 0
         self.runs: dict[int, Run] = {}  # by the place of the event that started them

@@ -23,12 +23,12 @@ from ketal.engine.configurations import Seen
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.columns import NEVER, Column
 from ketal.engine.find.findings import Taken
-from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, Role, Roles
-from ketal.engine.find.store import RoleColumns, Store
+from ketal.engine.find.kept_events import KeptEvents, RoleColumns
+from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, Roles, StepRole
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 
-Path = tuple[Role, ...]
+Path = tuple[StepRole, ...]
 """The roles of the events of a part of a word, in order."""
 Asked = list[tuple[Seen, bool]]
 """Events that one must be related to, and whether that is by being concurrent."""
@@ -43,7 +43,7 @@ class Search:
     ----------
     roles : Roles
         The pattern's.
-    store : Store
+    kept : KeptEvents
         The events.
     breakers : Breakers or None
         The events that can break a `not`.
@@ -57,19 +57,31 @@ class Search:
     """
 
     __slots__ = (
-        "_breakers", "_by_place", "_found", "_length", "_limit", "_matches_max", "_paths",
-        "_roles", "_store", "_timed", "_visits_left", "_windowed", "forward", "passed",
+        "_breakers",
+        "_by_place",
+        "_found",
+        "_kept_events",
+        "_length",
+        "_limit",
+        "_matches_max",
+        "_paths",
+        "_roles",
+        "_timed",
+        "_visits_left",
+        "_windowed",
+        "forward",
+        "passed",
     )  # fmt: skip
 
     def __init__(
-        self, roles: Roles, store: Store, breakers: Breakers | None, *, forward: bool
+        self, roles: Roles, kept: KeptEvents, breakers: Breakers | None, *, forward: bool
     ) -> None:
         self._roles = roles
-        self._store = store
+        self._kept_events = kept
         self._breakers = breakers
         self.forward = forward
         self.passed = NEVER
-        self._by_place = roles.machine.arrival or store.by_place
+        self._by_place = roles.machine.arrival or kept.by_place
         window = roles.window
         self._timed = window.us is not None
         self._windowed = window.bounded
@@ -80,7 +92,7 @@ class Search:
         self._limit: str | None = None
 
     def find(
-        self, seen: Seen, roles: Iterable[Role], limits: Limits
+        self, seen: Seen, roles: Iterable[StepRole], limits: Limits
     ) -> tuple[list[Taken], list[Path], str | None]:
         """Return the matches that an event completes, mirror images included.
 
@@ -88,7 +100,7 @@ class Search:
         ----------
         seen : Seen
             The event.
-        roles : iterable of Role
+        roles : iterable of StepRole
             The roles in which it may complete one.
         limits : Limits
             `matches_per_event_max`, `visits_max`.
@@ -103,13 +115,13 @@ class Search:
         self._matches_max, self._visits_left = limits.matches_per_event_max, limits.visits_max
         at = self._roles.window.at(seen)
         for role in roles:
-            if self.forward or self._store.can_stand(role):
+            if self.forward or self._kept_events.can_stand(role):
                 taken = ((role.edge.step, seen),)
                 if not self._back((role,), taken, at, at):
                     break
         return self._found, self._paths, self._limit
 
-    def latest_start(self, role: Role, seen: Seen) -> float:
+    def latest_start(self, role: StepRole, seen: Seen) -> float:
         """Return the latest start of a match that comes to an event in a role.
 
         Where times fall, or columns hold events of other orders, it may be later than that.
@@ -119,7 +131,7 @@ class Search:
             return at
         best: float = NEVER
         path, taken = (role,), ((role.edge.step, seen),)
-        for before in self._store.into.get(role.edge.source, ()):
+        for before in self._kept_events.into.get(role.edge.source, ()):
             if role.free and self._by_place:
                 best = max(best, before.latest_start())
                 continue
@@ -155,7 +167,7 @@ class Search:
         forward, windowed, timed, length = self.forward, self._windowed, self._timed, self._length
         passed = self.passed
         oldest = max(most - length, passed)
-        for before in self._store.into.get(first.edge.source, ()):
+        for before in self._kept_events.into.get(first.edge.source, ()):
             role = before.role
             step = role.edge.step
             longer = (role, *path)
@@ -217,7 +229,7 @@ class Search:
             self._limit = "visits_max"
         return self._visits_left >= 0
 
-    def _is_offered_before(self, x: Seen, role: Role, seen: Seen) -> bool:
+    def _is_offered_before(self, x: Seen, role: StepRole, seen: Seen) -> bool:
         """Return whether, under arrival order, an event can come just before another."""
         if x.place >= seen.place:
             return False
@@ -234,7 +246,7 @@ class Search:
         last, prior = path[-1], taken[-1][1]
         if last.ends and not self._complete(path, taken):
             return False
-        for after in self._store.out.get(last.edge.target, ()):
+        for after in self._kept_events.out.get(last.edge.target, ()):
             role = after.role
             asked = _anchors(role, path, taken)
             checks = [(c.holds, x) for c in role.checks if (x := _last(taken, c.step)) is not None]
@@ -263,7 +275,7 @@ class Search:
                         return False
         return True
 
-    def _is_barred(self, role: Role, prior: Seen, seen: Seen) -> bool:
+    def _is_barred(self, role: StepRole, prior: Seen, seen: Seen) -> bool:
         assert self._breakers is not None
         return self._breakers.first_allowed(role.nots, seen, prior.node) > prior.counter
 
@@ -278,7 +290,7 @@ class Search:
 
     # --- what is asked of the event before a part of a word ---
 
-    def _asked(self, role: Role, path: Path, taken: Taken) -> Asked:
+    def _asked(self, role: StepRole, path: Path, taken: Taken) -> Asked:
         """Return what an event in a role, just before a part of a word, must be related to.
 
         An anchor is the last event of its step, so one that is nearer hides those before it.
@@ -298,7 +310,7 @@ class Search:
             hidden = hidden or later.edge.step == step
         return asked
 
-    def _checks(self, role: Role, path: Path, taken: Taken) -> Checks:
+    def _checks(self, role: StepRole, path: Path, taken: Taken) -> Checks:
         """Return the comparisons of later events with an event in a role."""
         checks: Checks = []
         if not self._roles.prior_only:
@@ -338,7 +350,7 @@ class Search:
             for equality in role.equalities:
                 if equality.step not in passed:
                     value = self._roles.later_value(equality.atom, x.event)
-                    first = self._store.first_place(equality, value)
+                    first = self._kept_events.first_place(equality, value)
                     if first is None:
                         return None
                     if self.forward:
@@ -347,7 +359,7 @@ class Search:
         return earliest
 
     def _range(
-        self, column: Column, node: str, of: Role, path: Path, taken: Taken, asked: Asked
+        self, column: Column, node: str, of: StepRole, path: Path, taken: Taken, asked: Asked
     ) -> tuple[int, int]:
         """Return the range of a role's column that can come just before a part of a word."""
         low, high = column.head, len(column.seens)
@@ -425,7 +437,7 @@ def _last(taken: Taken, step: int) -> Seen | None:
     return next((seen for other, seen in reversed(taken) if other == step), None)
 
 
-def _anchors(role: Role, path: Path, taken: Taken) -> Asked:
+def _anchors(role: StepRole, path: Path, taken: Taken) -> Asked:
     """Return what an event in a role, just after a part of a word, must be related to."""
     asked: Asked = []
     for r in role.relations:

@@ -19,7 +19,7 @@ from ketal.engine.find.partial_matches import Partial
 from ketal.engine.machine import Machine
 
 
-class Window:
+class MatchWindow:
     """`within`: whether an event fits a partial match."""
 
     __slots__ = ("events", "us")
@@ -74,7 +74,7 @@ class Firsts:
 
     __slots__ = ("_expiring", "waiting", "window")
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: MatchWindow) -> None:
         self.window = window
         self.waiting: dict[int, tuple[int, Seen]] = {}
         self._expiring: Expiring[int] = Expiring()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.columns import NOTHING, Column, Columns
-from ketal.engine.find.roles import Equality, Role, Roles
+from ketal.engine.find.roles import Equality, Roles, StepRole
 from ketal.model.values import Key
 
 Indexed = tuple[bool, int]
@@ -24,7 +24,7 @@ class RoleColumns:
     ----------
     roles : Roles
         The pattern's.
-    role : Role
+    role : StepRole
         The role.
     by_place : bool
         Whether one column holds the events of all nodes.
@@ -34,7 +34,7 @@ class RoleColumns:
 
     __slots__ = ("_bounded", "_by_place", "_indexes", "_roles", "count", "keyed", "nodes", "role")
 
-    def __init__(self, roles: Roles, role: Role, *, by_place: bool, searched: bool) -> None:
+    def __init__(self, roles: Roles, role: StepRole, *, by_place: bool, searched: bool) -> None:
         self._roles = roles
         self.role = role
         self._by_place = by_place
@@ -132,7 +132,7 @@ def _evict(columns: Columns, name: str, at: int, place: int) -> None:
         del columns[name]
 
 
-class Store:
+class KeptEvents:
     """The roles that have events, by the states that they lead from and to.
 
     Attributes
@@ -149,12 +149,12 @@ class Store:
         self._roles = roles
         self.by_place = by_place
         self._searched = searched
-        self._by_role: dict[Role, RoleColumns] = {}
+        self._by_role: dict[StepRole, RoleColumns] = {}
         self.into: dict[int, list[RoleColumns]] = {}
         self.out: dict[int, list[RoleColumns]] = {}
         self._reach: tuple[frozenset[int], frozenset[int]] | None = None
 
-    def columns(self, role: Role) -> RoleColumns:
+    def columns(self, role: StepRole) -> RoleColumns:
         """Return the columns of a role, which is then one that has events."""
         made = self._by_role.get(role)
         if made is None:
@@ -166,7 +166,7 @@ class Store:
             self._reach = None
         return made
 
-    def evict(self, seen: Seen, roles: Iterable[Role]) -> None:
+    def evict(self, seen: Seen, roles: Iterable[StepRole]) -> None:
         """Take an event out of its roles."""
         for role in roles:
             columns = self._by_role[role]
@@ -177,7 +177,7 @@ class Store:
                 self.out[role.edge.source].remove(columns)
                 self._reach = None
 
-    def can_stand(self, role: Role) -> bool:
+    def can_stand(self, role: StepRole) -> bool:
         """Return whether the steps before and after some event in a role have any event."""
         if self._reach is None:
             self._reach = self._reached()
