@@ -97,7 +97,9 @@ class PatternRun:
         self.listing = listing
         self.counts = Counts()
         self.machine = machine = machine or Machine(compiled.reporting(self._guard_failed))
-        self.scopes = Scopes(compiled, machine, limits, traced=trace)
+        returns = compiled.pattern.returns
+        counting = not trace and (not listing or (returns is not None and returns.count))
+        self.scopes = Scopes(compiled, machine, limits, traced=trace, counting=counting)
         placed = compiled.pattern.order.total and not compiled.order_independent
         # A match of such a pattern stands on its own events, as long as their clocks are whole.
         self.losses = Losses(limits.lost_max, placed=placed, past_matters=not compiled.order_free)
@@ -132,6 +134,7 @@ class PatternRun:
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
         for number, event in enumerate(events):
             if losses.some:
+                self.scopes.live.counting = False  # which are uncertain is told one by one
                 losses.offered(event)
                 if copies is not None and not copies.everything:
                     self._verdicts.learned_at = canonical_key(event)

@@ -155,6 +155,8 @@ class Scopes(dict[ScopeName, Scope]):
         The limits of the runs.
     traced : bool
         Whether transitions are asked for.
+    counting : bool
+        Whether it is enough to count matches.
 
     Attributes
     ----------
@@ -166,15 +168,21 @@ class Scopes(dict[ScopeName, Scope]):
     removes : bool
         Whether a scope that is over is removed.
     live : Live
-        How many partial matches there are, or events kept, over all scopes.
+        What they share: how many partial matches there are, or events kept.
     """
 
     def __init__(
-        self, compiled: CompiledPattern, machine: Machine, limits: Limits, *, traced: bool
+        self,
+        compiled: CompiledPattern,
+        machine: Machine,
+        limits: Limits,
+        *,
+        traced: bool,
+        counting: bool,
     ) -> None:
         self._machine = machine
         self._is_check = compiled.kind == "check"
-        self.live = Live()
+        self.live = Live(counting=counting)
         self._limits = limits
         self._traced = traced
         self._roles = Roles(machine) if compiled.strategy == "any" else None

@@ -171,7 +171,7 @@ class VerdictBuilder:
                 name = steps[group] if group != ANONYMOUS else ""
                 out.append(self._transition(scope, seen, (source,), (target,), name))
         counts = self.counts
-        counts.matches += len(findings.matches)
+        counts.matches += len(findings.matches) + findings.counted
         counts.timed_out += len(findings.timed_out)
         lost = self._lost_until(scope, event) if findings.timed_out else NO_DOTS
         counts.uncertain += len(findings.timed_out) if lost else 0

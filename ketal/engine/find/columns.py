@@ -138,6 +138,9 @@ class Column:
         Whether `places` rises.
     starts : list of float
         Under a forward search, the latest start of a match that comes to each.
+    totals : list of int or None
+        Where matches are counted, for each n how many beginnings of matches come to the first n
+        events together.
     before, after : Bounds or None
         Under another search, for each at least the latest start of what can come before it,
         and at most (negated) the earliest end of what can come after it; None where it goes
@@ -146,14 +149,15 @@ class Column:
 
     __slots__ = (
         "_evicted", "_starts_rise", "after", "before", "counters", "head", "places", "rising",
-        "seens", "starts",
+        "seens", "starts", "totals",
     )  # fmt: skip
 
-    def __init__(self, bounded: bool) -> None:
+    def __init__(self, *, bounded: bool, counting: bool) -> None:
         self.counters: list[int] = []
         self.places: list[int] = []
         self.seens: list[Seen] = []
         self.starts: list[float] = []
+        self.totals: list[int] | None = [0] if counting else None
         self.before = Bounds() if bounded else None
         self.after = Bounds() if bounded else None
         self.head = 0
@@ -164,7 +168,9 @@ class Column:
     def __len__(self) -> int:
         return len(self.seens) - self.head - len(self._evicted)
 
-    def add(self, at: int, seen: Seen, start: float, bounds: tuple[float, float]) -> None:
+    def add(
+        self, at: int, seen: Seen, start: float, bounds: tuple[float, float], ways: int
+    ) -> None:
         """Put in an event, at the counter or place by which it stands in the column.
 
         Parameters
@@ -177,6 +183,8 @@ class Column:
             Under a forward search, the latest start of a match that comes to it.
         bounds : tuple of float
             Under another, its bounds (`before` and `after`).
+        ways : int
+            Where matches are counted, how many beginnings of matches come to it.
         """
         counters = self.counters
         i = len(counters)
@@ -194,9 +202,18 @@ class Column:
         self.places.insert(i, seen.place)
         self.seens.insert(i, seen)
         self.starts.insert(i, start)
+        if self.totals is not None:
+            self.totals.insert(i + 1, self.totals[i])
+            for later in range(i + 1, len(self.totals)):
+                self.totals[later] += ways
         if self.before is not None and self.after is not None:
             self.before.insert(i, bounds[0])
             self.after.insert(i, bounds[1])
+
+    def beginnings(self, low: int, high: int) -> int:
+        """Return how many beginnings of matches come to the events in [low, high)."""
+        assert self.totals is not None, "matches are counted here"
+        return self.totals[high] - self.totals[low]
 
     def evict(self, at: int, place: int) -> None:
         """Take out an event."""

@@ -17,9 +17,18 @@ Taken = tuple[tuple[int, Seen], ...]
 
 @dataclass(slots=True)
 class Live:
-    """How many partial matches a pattern has, or events it keeps, over all of its scopes."""
+    """What the scopes of a pattern share.
+
+    Attributes
+    ----------
+    count : int
+        How many partial matches the pattern has, or events it keeps, over all of its scopes.
+    counting : bool
+        Whether it is enough to count matches.
+    """
 
     count: int = 0
+    counting: bool = False
 
 
 @dataclass(slots=True)
@@ -30,6 +39,8 @@ class Findings:
     ----------
     matches : list of Taken
         Complete matches, mirror images removed.
+    counted : int
+        How many more there are, which are not listed.
     timed_out : list of Taken
         Runs or first-step events whose window ended without a match.
     overflows : dict of (str, str) to int
@@ -39,6 +50,7 @@ class Findings:
     """
 
     matches: list[Taken] = field(default_factory=list)
+    counted: int = 0
     timed_out: list[Taken] = field(default_factory=list)
     overflows: dict[tuple[str, str], int] = field(default_factory=dict)
     moves: list[tuple[int, int, int, Seen]] = field(default_factory=list)

@@ -30,15 +30,30 @@ class RoleColumns:
         Whether one column holds the events of all nodes.
     searched : bool
         Whether events of a match may be offered in any order.
+    counting : bool
+        Whether matches are counted.
     """
 
-    __slots__ = ("_bounded", "_by_place", "_indexes", "_roles", "count", "keyed", "nodes", "role")
+    __slots__ = (
+        "_bounded",
+        "_by_place",
+        "_counting",
+        "_indexes",
+        "_roles",
+        "count",
+        "keyed",
+        "nodes",
+        "role",
+    )
 
-    def __init__(self, roles: Roles, role: StepRole, *, by_place: bool, searched: bool) -> None:
+    def __init__(
+        self, roles: Roles, role: StepRole, *, by_place: bool, searched: bool, counting: bool
+    ) -> None:
         self._roles = roles
         self.role = role
         self._by_place = by_place
         self._bounded = searched and roles.bounding
+        self._counting = counting
         self.count = 0
         self.nodes: Columns = {}
         indexes: list[Indexed] = [(False, n) for n in roles.anchors[role.edge.step]]
@@ -47,17 +62,17 @@ class RoleColumns:
         self._indexes = tuple(indexes)
         self.keyed: dict[Indexed, dict[Key, Columns]] = {index: {} for index in indexes}
 
-    def add(self, seen: Seen, start: float, bounds: tuple[float, float]) -> None:
+    def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
         """Put in an event; the arguments are those of `Column.add`."""
         self.count += 1
         name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        self._column(self.nodes, name).add(at, seen, start, bounds)
+        self._column(self.nodes, name).add(at, seen, start, bounds, ways)
         for index, value in self._values(seen):
             keyed = self.keyed[index]
             columns = keyed.get(value)
             if columns is None:
                 columns = keyed[value] = {}
-            self._column(columns, name).add(at, seen, start, bounds)
+            self._column(columns, name).add(at, seen, start, bounds, ways)
 
     def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
         for index in self._indexes:
@@ -72,7 +87,7 @@ class RoleColumns:
     def _column(self, columns: Columns, name: str) -> Column:
         column = columns.get(name)
         if column is None:
-            column = columns[name] = Column(self._bounded)
+            column = columns[name] = Column(bounded=self._bounded, counting=self._counting)
             names = list(columns)
             if names != sorted(names):
                 # In one order, whatever came first, so that matches are listed in one.
@@ -90,6 +105,10 @@ class RoleColumns:
             _evict(columns, name, at, seen.place)
             if not columns:
                 del self.keyed[index][value]
+
+    def beginnings(self) -> int:
+        """Return how many beginnings of matches come to the events together."""
+        return sum([c.beginnings(c.head, len(c.seens)) for c in self.nodes.values()])
 
     def latest_start(self) -> float:
         """Return the latest start of a match that comes to some event."""
@@ -143,12 +162,22 @@ class KeptEvents:
         The roles with events whose edges enter a state, and those that leave it, in one order.
     """
 
-    __slots__ = ("_by_role", "_reach", "_roles", "_searched", "by_place", "into", "out")
+    __slots__ = (
+        "_by_role",
+        "_counting",
+        "_reach",
+        "_roles",
+        "_searched",
+        "by_place",
+        "into",
+        "out",
+    )
 
-    def __init__(self, roles: Roles, *, by_place: bool, searched: bool) -> None:
+    def __init__(self, roles: Roles, *, by_place: bool, searched: bool, counting: bool) -> None:
         self._roles = roles
         self.by_place = by_place
         self._searched = searched
+        self._counting = counting
         self._by_role: dict[StepRole, RoleColumns] = {}
         self.into: dict[int, list[RoleColumns]] = {}
         self.out: dict[int, list[RoleColumns]] = {}
@@ -159,7 +188,11 @@ class KeptEvents:
         made = self._by_role.get(role)
         if made is None:
             made = self._by_role[role] = RoleColumns(
-                self._roles, role, by_place=self.by_place, searched=self._searched
+                self._roles,
+                role,
+                by_place=self.by_place,
+                searched=self._searched,
+                counting=self._counting,
             )
             insort(self.into.setdefault(role.edge.target, []), made, key=_order)
             insort(self.out.setdefault(role.edge.source, []), made, key=_order)

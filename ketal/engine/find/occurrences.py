@@ -29,7 +29,7 @@ from ketal.engine.find.columns import NEVER
 from ketal.engine.find.expiring import Expiring
 from ketal.engine.find.findings import Findings, Live, without_mirrors
 from ketal.engine.find.kept_events import KeptEvents
-from ketal.engine.find.roles import ReleaseOrder, Roles, StepRole
+from ketal.engine.find.roles import ReleaseOrder, Roles, StepRole, Use
 from ketal.engine.find.search import Path, Search
 from ketal.engine.find.windows import Firsts
 from ketal.model.event import Event
@@ -52,23 +52,18 @@ class AnyFind:
         How many events are kept, over all scopes of the pattern.
     traced : bool
         Whether the transitions of matches are asked for.
+
+    Attributes
+    ----------
+    kept : int
+        How many events are kept.
+    counting : bool
+        Whether matches are counted, not listed.
     """
 
     __slots__ = (
-        "_end_place",
-        "_expiring",
-        "_kept_events",
-        "_known",
-        "_last_key",
-        "_search",
-        "breakers",
-        "firsts",
-        "kept",
-        "limits",
-        "live",
-        "roles",
-        "traced",
-        "window",
+        "_end_place", "_expiring", "_kept_events", "_known", "_last_key", "_search", "breakers",
+        "counting", "firsts", "kept", "limits", "live", "roles", "traced", "window",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -86,11 +81,14 @@ class AnyFind:
         canonical = order is ReleaseOrder.CANONICAL
         self._last_key: tuple[int, str, int] | None = (0, "", 0) if canonical else None
         self._known: dict[str, int] | None = {} if order is ReleaseOrder.CAUSAL else None
+        self.counting = roles.countable and live.counting and not traced and order is not None
         self._begin(forward=order is not None, by_place=roles.by_place)
 
     def _begin(self, *, forward: bool, by_place: bool) -> None:
         """Begin a search, with nothing kept."""
-        self._kept_events = KeptEvents(self.roles, by_place=by_place, searched=not forward)
+        self._kept_events = KeptEvents(
+            self.roles, by_place=by_place, searched=not forward, counting=self.counting
+        )
         self._search = Search(self.roles, self._kept_events, self.breakers, forward=forward)
 
     def idle(self) -> bool:
@@ -109,7 +107,11 @@ class AnyFind:
         if not self._in_order(seen):
             self._search_in_any_order()
         roles = use.ending if self._search.forward else use.roles
-        if roles:
+        self._check_counting(use)
+        if roles and self.counting:
+            findings = findings or Findings()
+            findings.counted = sum(self._search.beginnings(role, seen) for role in roles)
+        elif roles:
             findings = self._found(seen, roles, findings)
         if use.starting and self.window.bounded:
             self._wait(seen, use.starting, findings)
@@ -121,6 +123,11 @@ class AnyFind:
             findings = findings or Findings()
             findings.overflow(limit, KEPT)
         return findings
+
+    def _check_counting(self, use: Use) -> None:
+        """List matches from here on, if some role of an event does not let them be counted."""
+        if self.counting and not (self.live.counting and all(role.countable for role in use.roles)):
+            self.counting = False
 
     def _in_order(self, seen: Seen) -> bool:
         """Return whether the event comes in the order that a forward search needs."""
@@ -139,6 +146,7 @@ class AnyFind:
 
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
+        self.counting = False
         seens, passed = self._kept_events.seens().values(), self._search.passed
         self._begin(forward=False, by_place=False)
         self._search.passed = passed
@@ -155,6 +163,7 @@ class AnyFind:
                 self._search_in_any_order()
             use = self.roles.by_mask[seen.mask]
             assert use is not None, "an event that is kept has a role"
+            self._check_counting(use)
             self._keep(seen, self._placed(seen, use.roles))
 
     def _found(
@@ -168,7 +177,7 @@ class AnyFind:
         if limit is not None:
             findings.overflow(limit, "matches of one event")
         self.firsts.matched(matches)
-        if self.roles.machine.automaton.mirrors and len(matches) > 1:
+        if self.roles.mirrors and len(matches) > 1:
             left = without_mirrors(matches, self.roles.classes)
             matches, paths = [matches[n] for n in left], [paths[n] for n in left]
         findings.matches = matches
@@ -215,8 +224,9 @@ class AnyFind:
         if not search.forward and self.roles.bounding:
             self._keep_bounded(seen, [role for role, _ in placed])
         else:
-            for role, start in placed:
-                self._kept_events.columns(role).add(seen, start, NO_BOUNDS)
+            counts = [self._search.beginnings(r, seen) if self.counting else 0 for r, _ in placed]
+            for (role, start), ways in zip(placed, counts, strict=True):
+                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
         if self.window.bounded:
             low: float = self.window.at(seen)
             if search.forward and self._known is None:

@@ -142,6 +142,15 @@ class StepRole:
         return self.edge.number, repr(self.left)
 
     @cached_property
+    def countable(self) -> bool:
+        """Whether all that it asks is a relation to the event before it."""
+        return (
+            self.exact
+            and all(r.anchor == PRIOR_ANCHOR for r in self.relations)
+            and not (self.checks or self.nots)
+        )
+
+    @cached_property
     def free(self) -> bool:
         """Whether nothing is asked of the event before it but to be there."""
         return not (self.relations or self.equalities or self.nots)
@@ -173,6 +182,9 @@ class Roles:
         What the events with a mask are to the pattern, made when first asked for.
     order : ReleaseOrder or None
         The order in which events must come for a forward search; None where there is none.
+    countable : bool
+        Whether matches can be counted without being listed, as far as that is known before
+        events come: there is no window, and no two matches are mirror images.
     returns : bool
         Whether some edge leads back to the first state.
     bounding : bool
@@ -186,6 +198,8 @@ class Roles:
         Whether guards ask about the event before alone.
     plain : bool
         Whether guards are local and there is no `not`: neighbours of a class may change places.
+    mirrors : bool
+        Whether two matches can be mirror images.
     classes : tuple of int
         The class of each step's local guard.
     by_place : bool
@@ -218,6 +232,11 @@ class Roles:
             self.order = ReleaseOrder.CANONICAL
         elif all(role.causal for role in later):
             self.order = ReleaseOrder.CAUSAL
+        # Where the order of a match's events is one, images differ by their steps alone.
+        steps = {edge.step for edge in self.edges}
+        told_apart = len({self.classes[step] for step in steps}) == len(steps)
+        self.mirrors = automaton.mirrors and not (self.order and told_apart)
+        self.countable = not (self.window.bounded or self.mirrors)
         self.by_place = self.order is ReleaseOrder.CANONICAL or (
             machine.arrival and not self.related
         )

@@ -141,6 +141,25 @@ class Search:
                 best = max(best, column.latest_start(low, high))
         return min(best, at)
 
+    def beginnings(self, role: StepRole, seen: Seen) -> int:
+        """Return how many beginnings of matches come to an event in a role.
+
+        It is exact where the search is forward, the role asks for the event before alone and
+        nothing is evicted.
+        """
+        path, taken = (role,), ((role.edge.step, seen),)
+        count = int(role.starts)
+        for before in self._kept_events.into.get(role.edge.source, ()):
+            if role.free and self._by_place:
+                count += before.beginnings()
+                continue
+            asked = self._asked(before.role, path, taken)
+            for node, column in before.nodes.items():
+                low, high = self._range(column, node, before.role, path, taken, asked)
+                if low < high:
+                    count += column.beginnings(low, high)
+        return count
+
     # --- backwards ---
 
     def _back(self, path: Path, taken: Taken, least: int, most: int) -> bool:

@@ -1,0 +1,149 @@
+"""`return count` and `--count`: the number of matches, exact, where they are not listed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, reject
+
+import ketal
+from ketal.compiler.pipeline import compile_pattern
+from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.pattern_run import PatternRun
+from ketal.errors import PatternError
+from ketal.model.event import Dot, Event
+from tests.outcomes import LIMITS
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+from tests.sampling import chances, examples
+
+STEPS = """
+    event A = type == "S.a"; event B = type == "S.b"; event C = type == "S.c";
+    B1 = Causal(B); C1 = Causal(C); B2 = Conc(B); C2 = Conc(C); M = Causal(A) || Causal(B);
+"""
+COUNTED = [
+    "order arrival; {} find any A B C;",
+    "order arrival; {} find any A B* C;",
+    "order arrival; {} find any A B1 C1;",
+    "order arrival; {} find any A B2 C2;",
+    "order arrival; {} find any A (B1 | C2)+;",
+    "order CausalOrder; {} find any A B1 C1;",
+    "order CausalOrder; {} find any A B1+ C1;",
+    "order CausalOrder; {} find any A M C1;",
+]
+
+
+def count(compiled: Any, events: list[Event], *, listing: bool) -> tuple[int, PatternRun]:
+    """Return how many matches there are, listed or counted."""
+    run = PatternRun(compiled, LIMITS, listing=listing)
+    run.process(events)
+    run.validate_state()
+    return run.counts.matches, run
+
+
+def counts_still(run: PatternRun) -> bool:
+    """Return whether every scope counted to the end."""
+    finds = [s.run for s in run.scopes.values() if isinstance(s.run, AnyFind)]
+    return bool(finds) and all(find.counting for find in finds)
+
+
+@pytest.mark.parametrize("body", COUNTED)
+def test_what_is_counted_is_what_is_listed(body: str) -> None:
+    compiled = ketal.compile(f"pattern P {{ {body.format(STEPS)} }}").compiled[0]
+    most = 0
+
+    @examples(30, 300)
+    @given(chances())
+    def holds(rng: random.Random) -> None:
+        nonlocal most
+        events = execution(rng, events_max=14, linear=True)
+        listed, _ = count(compiled, events, listing=True)
+        counted, run = count(compiled, events, listing=False)
+        assert counted == listed
+        if run.scopes:
+            assert counts_still(run)
+        most = max(most, counted)
+
+    holds()
+    assert most > 3
+
+
+@examples(150, 5_000)
+@given(chances())
+def test_any_pattern_counts_as_many_as_it_lists(rng: random.Random) -> None:
+    """Whether matches can be counted or not, in whatever order the events come."""
+    file = pattern_file(rng, strategy="any")
+    try:
+        compiled = compile_pattern(file, file.patterns[0])
+    except PatternError:
+        reject()
+    events = execution(rng, events_max=9, linear=True)
+    if not compiled.causal or compiled.order_free:
+        events = rng.sample(events, len(events))
+    listed, run = count(compiled, events, listing=True)
+    if run.counts.overflows:
+        reject()
+    assert count(compiled, events, listing=False)[0] == listed
+
+
+def test_a_late_event_makes_it_list() -> None:
+    """Out of order an event may be anywhere in a match: from there on matches are listed."""
+    text = f"pattern P {{ order CausalOrder; {STEPS} find any A B1; }}"
+    compiled = ketal.compile(text).compiled[0]
+    a = Event(node="n", type="S.a", clock={"n": 1})
+    b = Event(node="n", type="S.b", clock={"n": 2})
+    last = Event(node="n", type="S.b", clock={"n": 3})
+    matches, run = count(compiled, [b, a, last], listing=False)
+    assert matches == 2
+    assert not counts_still(run)
+
+
+def test_uncertain_matches_are_counted_one_by_one() -> None:
+    """A match that a lost event could change is counted as uncertain, listed or not."""
+    text = f"pattern P {{ order CausalOrder; {STEPS} find any A B1; }}"
+    compiled = ketal.compile(text).compiled[0]
+    events = [
+        Event(node="n", type="S.a", clock={"n": 1}),
+        Event(node="n", type="S.b", clock={"n": 3}),
+    ]
+    answers = []
+    for listing in (True, False):
+        run = PatternRun(compiled, LIMITS, listing=listing)
+        run.process(events[:1])
+        run.miss(Dot("n", 2))
+        run.process(events[1:])
+        answers.append((run.counts.matches, run.counts.uncertain))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 1
+
+
+def test_a_chain_of_three_over_ten_thousand_events() -> None:
+    """More matches than could be listed; the number is that of a sum over pairs."""
+    rng = random.Random(1)
+    clocks: dict[str, dict[str, int]] = {f"n{i}": {} for i in range(5)}
+    events = []
+    for _ in range(10_000):
+        node = rng.choice(sorted(clocks))
+        clock = clocks[node]
+        if rng.random() < 0.3:
+            for other, counter in clocks[rng.choice(sorted(clocks))].items():
+                clock[other] = max(counter, clock.get(other, 0))
+        clock[node] = clock.get(node, 0) + 1
+        events.append(Event(node=node, type=rng.choice(["S.a", "S.b", "S.c"]), clock=dict(clock)))
+    text = f"pattern P {{ order CausalOrder; {STEPS} find any A B1 C1; return count; }}"
+    verdicts = ketal.run(ketal.compile(text), events)
+    assert list(verdicts) == []
+    sums: dict[str, list[int]] = {node: [0] for node in clocks}
+    ways_of: dict[str, list[int]] = {node: [0] for node in clocks}
+    total = 0
+    for event in events:
+        # How many A's, and how many pairs A B, each node has up to each of its counters.
+        known = {n: event.clock.get(n, 0) - (n == event.node) for n in clocks}
+        starts = sum(sums[n][known[n]] for n in clocks)
+        pairs = sum(ways_of[n][known[n]] for n in clocks)
+        total += pairs * (event.type == "S.c")
+        sums[event.node].append(sums[event.node][-1] + (event.type == "S.a"))
+        ways_of[event.node].append(ways_of[event.node][-1] + starts * (event.type == "S.b"))
+    assert verdicts.summary["patterns"]["P"]["matches"] == total > 10**9
