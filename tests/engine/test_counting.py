@@ -32,6 +32,7 @@ COUNTED = [
     "order CausalOrder; {} find any A B1 C1;",
     "order CausalOrder; {} find any A B1+ C1;",
     "order CausalOrder; {} find any A M C1;",
+    "order CausalOrder; {} S = true; T = Causal(true); find any S T T;",
 ]
 
 

@@ -38,6 +38,10 @@ from ketal.model.limits import Limits
 KEPT = "events kept for later ones"
 NO_BOUNDS = (NEVER, NEVER)
 
+Placed = tuple[StepRole, float, int]
+"""A role in which an event is kept, the latest start of a match that comes to it there, and,
+where matches are counted, how many beginnings of matches do."""
+
 
 class AnyFind:
     """The events that one scope of a `find any` keeps.
@@ -75,7 +79,7 @@ class AnyFind:
         self.kept = 0
         self.firsts = Firsts(self.window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._expiring: Expiring[tuple[Seen, Path]] = Expiring()
+        self._expiring: Expiring[tuple[Seen, tuple[StepRole, ...]]] = Expiring()
         self._end_place = math.inf  # the place at which a window of events first ends something
         order = roles.order
         canonical = order is ReleaseOrder.CANONICAL
@@ -193,7 +197,7 @@ class AnyFind:
         if findings is not None and findings.matches:
             return  # each of them has the event
         for role in starting:
-            if role.exact or self._search.replays((role,), ((role.edge.step, seen),)):
+            if role.exact or self._search.replays(Path((role,)), ((role.edge.step, seen),)):
                 self.firsts.add(seen, role.edge.step)
                 if self.window.events is not None:
                     self._end_place = min(self._end_place, seen.place + self.window.events)
@@ -201,39 +205,42 @@ class AnyFind:
 
     # --- keeping ---
 
-    def _placed(self, seen: Seen, roles: Sequence[StepRole]) -> list[tuple[StepRole, float]]:
-        """Return the roles in which an event is of use later, each with its latest start."""
+    def _placed(self, seen: Seen, roles: Sequence[StepRole]) -> list[Placed]:
+        """Return the roles in which an event is of use later."""
         search = self._search
         if not search.forward:
-            return [(role, NEVER) for role in roles if not role.alone]
-        if self._known is not None:
-            # Should an event come out of order, those that no match comes to are needed too.
-            return [(role, search.latest_start(role, seen)) for role in roles if not role.alone]
+            return [(role, NEVER, 0) for role in roles if not role.alone]
+        # Should an event come out of order, those that no match comes to are needed too.
+        in_any_case = self._known is not None
         oldest = max(self.window.at(seen) - self.window.length, search.passed)
-        placed = [(role, search.latest_start(role, seen)) for role in roles if role.goes_on]
-        return [(role, start) for role, start in placed if start > oldest]
+        placed = []
+        for role in roles:
+            if role.goes_on or (in_any_case and not role.alone):
+                start = search.latest_start(role, seen)
+                if in_any_case or start > oldest:
+                    ways = search.beginnings(role, seen) if self.counting else 0
+                    placed.append((role, start, ways))
+        return placed
 
-    def _keep(self, seen: Seen, placed: list[tuple[StepRole, float]]) -> str | None:
+    def _keep(self, seen: Seen, placed: list[Placed]) -> str | None:
         """Keep an event for later ones; return the limit, if one is reached."""
         limit = self._limit()
         if limit is not None:
             return limit
         self.kept += 1
         self.live.count += 1
-        search = self._search
-        if not search.forward and self.roles.bounding:
-            self._keep_bounded(seen, [role for role, _ in placed])
-        else:
-            counts = [self._search.beginnings(r, seen) if self.counting else 0 for r, _ in placed]
-            for (role, start), ways in zip(placed, counts, strict=True):
+        if self._search.forward or not self.roles.bounding:
+            for role, start, ways in placed:
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
+        else:
+            self._keep_bounded(seen, [role for role, _, _ in placed])
         if self.window.bounded:
             low: float = self.window.at(seen)
-            if search.forward and self._known is None:
-                low = max([start for _, start in placed])
-            self._expiring.add(low, (seen, tuple([role for role, _ in placed])))
-            if self.window.events is not None:
-                self._end_place = min(self._end_place, low + self.window.events)
+            if self._search.forward and self._known is None:
+                low = max([start for _, start, _ in placed])
+            self._expiring.add(low, (seen, tuple([role for role, _, _ in placed])))
+            if low + self.window.length < self._end_place and self.window.events is not None:
+                self._end_place = low + self.window.length
         return None
 
     def _keep_bounded(self, seen: Seen, roles: Sequence[StepRole]) -> None:

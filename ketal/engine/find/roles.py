@@ -232,10 +232,8 @@ class Roles:
             self.order = ReleaseOrder.CANONICAL
         elif all(role.causal for role in later):
             self.order = ReleaseOrder.CAUSAL
-        # Where the order of a match's events is one, images differ by their steps alone.
-        steps = {edge.step for edge in self.edges}
-        told_apart = len({self.classes[step] for step in steps}) == len(steps)
-        self.mirrors = automaton.mirrors and not (self.order and told_apart)
+        # Where a match's events have one order, mirror images are words of the same classes.
+        self.mirrors = automaton.mirrors and not (self.order and self._has_one_word_a_class_word())
         self.countable = not (self.window.bounded or self.mirrors)
         self.by_place = self.order is ReleaseOrder.CANONICAL or (
             machine.arrival and not self.related
@@ -243,6 +241,15 @@ class Roles:
         self.bounding = not self.equating and not self._has_loop()
         self.anchors = {s: self._equalities_with(s) for s in {edge.step for edge in self.edges}}
         self._made: dict[tuple[int, Formula], StepRole] = {}
+
+    def _has_one_word_a_class_word(self) -> bool:
+        """Return whether the classes of a word's steps tell the word: each state's differ."""
+        leaving: dict[int, set[int]] = {}
+        for edge in self.edges:
+            leaving.setdefault(edge.source, set()).add(edge.step)
+        return all(
+            len({self.classes[s] for s in steps}) == len(steps) for steps in leaving.values()
+        )
 
     def _has_loop(self) -> bool:
         reach: dict[int, set[int]] = {}

@@ -28,8 +28,41 @@ from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, Roles, StepRole
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 
-Path = tuple[StepRole, ...]
-"""The roles of the events of a part of a word, in order."""
+
+class Path(tuple[StepRole, ...]):
+    """The roles of the events of a part of a word, in order; those of a search are made once.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether each of them is.
+    """
+
+    exact: bool
+    _longer: dict[tuple[StepRole, bool], Path]
+
+    def __new__(cls, roles: Iterable[StepRole]) -> Path:
+        """Return the path of some roles."""
+        path = super().__new__(cls, roles)
+        path.exact = all(role.exact for role in path)
+        path._longer = {}
+        return path
+
+    def after(self, role: StepRole) -> Path:
+        """Return the path with a role before it."""
+        longer = self._longer.get((role, True))
+        if longer is None:
+            longer = self._longer[role, True] = Path((role, *self))
+        return longer
+
+    def before(self, role: StepRole) -> Path:
+        """Return the path with a role after it."""
+        longer = self._longer.get((role, False))
+        if longer is None:
+            longer = self._longer[role, False] = Path((*self, role))
+        return longer
+
+
 Asked = list[tuple[Seen, bool]]
 """Events that one must be related to, and whether that is by being concurrent."""
 Checks = list[tuple[Callable[[Event, Event], bool], Seen]]
@@ -117,7 +150,7 @@ class Search:
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
                 taken = ((role.edge.step, seen),)
-                if not self._back((role,), taken, at, at):
+                if not self._back(Path((role,)), taken, at, at):
                     break
         return self._found, self._paths, self._limit
 
@@ -130,7 +163,7 @@ class Search:
         if role.starts:
             return at
         best: float = NEVER
-        path, taken = (role,), ((role.edge.step, seen),)
+        path, taken = Path((role,)), ((role.edge.step, seen),)
         for before in self._kept_events.into.get(role.edge.source, ()):
             if role.free and self._by_place:
                 best = max(best, before.latest_start())
@@ -147,7 +180,7 @@ class Search:
         It is exact where the search is forward, the role asks for the event before alone and
         nothing is evicted.
         """
-        path, taken = (role,), ((role.edge.step, seen),)
+        path, taken = Path((role,)), ((role.edge.step, seen),)
         count = int(role.starts)
         for before in self._kept_events.into.get(role.edge.source, ()):
             if role.free and self._by_place:
@@ -189,7 +222,7 @@ class Search:
         for before in self._kept_events.into.get(first.edge.source, ()):
             role = before.role
             step = role.edge.step
-            longer = (role, *path)
+            longer = path.after(role)
             # Nothing comes before an event that leaves the first state for good.
             begins = role.starts and not self._roles.returns
             asked = self._asked(role, path, taken)
@@ -233,7 +266,7 @@ class Search:
 
     def _complete(self, path: Path, taken: Taken) -> bool:
         """Put a word that is whole among the matches; return whether there is room."""
-        if all(role.exact for role in path) or self.replays(path, taken):
+        if path.exact or self.replays(path, taken):
             if len(self._found) >= self._matches_max:
                 self._limit = "matches_per_event_max"
                 return False
@@ -269,7 +302,7 @@ class Search:
             role = after.role
             asked = _anchors(role, path, taken)
             checks = [(c.holds, x) for c in role.checks if (x := _last(taken, c.step)) is not None]
-            longer = (*path, role)
+            longer = path.before(role)
             mirrored = self._roles.are_mirrored(last, role)
             for node, column in self._lines_after(after, taken):
                 low, high = _range_after(column, node, join, asked)
