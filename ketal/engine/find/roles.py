@@ -386,20 +386,23 @@ class _ByMask(dict[int, Use | None]):
 
 
 def _edges(machine: Machine) -> list[StepEdge]:
-    """Return the edges of an automaton, one for each set of guards of a step that hold together."""
+    """Return the edges of an automaton: one for each state, step and state that it leads to."""
     automaton = machine.automaton
     edges: list[StepEdge] = []
     for state in range(len(automaton.table)):
-        ways = Ways(automaton, state)
-        for (step, held), target in sorted(
-            ways.by_classes.items(), key=lambda way: (way[0][0], sorted(way[0][1]))
-        ):
-            guards = [[v for v in c if v in automaton.enabled[state]] for c in sorted(held)]
+        enabled = frozenset(automaton.enabled[state])
+        held_by: dict[tuple[int, int], list[Formula]] = {}
+        for (step, held), target in Ways(automaton, state).by_classes.items():
+            guards = [enabled.intersection(of_class) for of_class in sorted(held)]
             formula = conjunction(
-                disjunction(automaton.formulas[v] for v in guard) for guard in guards
+                [disjunction([automaton.formulas[v] for v in sorted(guard)]) for guard in guards]
             )
-            sets = sum(other == step for other, _ in ways.by_classes)
-            edges.append(StepEdge(len(edges), state, step, target, formula, sets == 1))
+            held_by.setdefault((step, target), []).append(formula)
+        for (step, target), formulas in sorted(held_by.items()):
+            # Where guards of a step lead apart, all that hold decide, not these alone.
+            whole = sum(other == step for other, _ in held_by) == 1
+            formula = disjunction(formulas)
+            edges.append(StepEdge(len(edges), state, step, target, formula, whole))
     return edges
 
 
