@@ -21,8 +21,9 @@ from ketal.engine.configurations import Seen
 
 NEVER = float("-inf")
 """Less than every time and place: a start that there is none of."""
-BLOCK = 32
-"""So many events share a maximum."""
+BLOCK = 16
+"""So many events share a maximum, and so many of these another."""
+REGION = BLOCK * BLOCK
 GARBAGE_MIN = 64
 """Evicted events that a column keeps, at most, before it is looked whether they are half of it."""
 
@@ -30,41 +31,45 @@ GARBAGE_MIN = 64
 class Bounds:
     """A number for each event of a column, which a range of events can have raised.
 
-    Blocks of events have a tag, which raises all of them, and a maximum. So to raise a range
-    or to find its maximum takes O(n / BLOCK + BLOCK), to list what is above a limit O(BLOCK)
-    for each.
+    Blocks of events, and blocks of blocks, have a tag, which all of their numbers are raised to,
+    and a maximum. So to raise a range or to find its maximum takes O(n / BLOCK^2 + BLOCK), to
+    list what is above a limit O(BLOCK) for each.
     """
 
-    __slots__ = ("_maxima", "_tags", "_values")
+    __slots__ = ("_maxima", "_region_maxima", "_region_tags", "_tags", "_values")
 
     def __init__(self) -> None:
-        self._values: list[float] = []
-        self._tags: list[float] = []
-        self._maxima: list[float] = []
+        self.fill([])
+
+    def fill(self, values: list[float]) -> None:
+        """Put in the numbers of all events."""
+        blocks, regions = -(-len(values) // BLOCK), -(-len(values) // REGION)
+        self._values = values
+        self._tags = [NEVER] * blocks
+        self._maxima = [max(values[i * BLOCK : (i + 1) * BLOCK]) for i in range(blocks)]
+        self._region_tags = [NEVER] * regions
+        self._region_maxima = [max(values[i * REGION : (i + 1) * REGION]) for i in range(regions)]
 
     def insert(self, i: int, value: float) -> None:
         """Put in the number of an event at index `i`; most come last."""
-        if i == len(self._values):
-            if not i % BLOCK:
-                self._tags.append(NEVER)
-                self._maxima.append(NEVER)
-            self._values.append(value)
-            if value > self._maxima[-1]:
-                self._maxima[-1] = value
-        else:
+        if i < len(self._values):
             values = [self.at(j) for j in range(len(self._values))]
             values.insert(i, value)
             self.fill(values)
+            return
+        if not i % BLOCK:
+            self._tags.append(NEVER)
+            self._maxima.append(NEVER)
+        if not i % REGION:
+            self._region_tags.append(NEVER)
+            self._region_maxima.append(NEVER)
+        self._values.append(value)
+        self._maxima[-1] = max(self._maxima[-1], value)
+        self._region_maxima[-1] = max(self._region_maxima[-1], value)
 
     def at(self, i: int) -> float:
         """Return the number of the event at index `i`."""
         return max(self._values[i], self._tags[i // BLOCK])
-
-    def fill(self, values: list[float]) -> None:
-        """Put in the numbers of all events."""
-        self._values = values
-        self._tags = [NEVER] * -(-len(values) // BLOCK)
-        self._maxima = [max(values[i : i + BLOCK]) for i in range(0, len(values), BLOCK)]
 
     def keep(self, kept: list[int]) -> None:
         """Keep only the events at some indexes."""
@@ -72,25 +77,33 @@ class Bounds:
 
     def top(self, low: int, high: int) -> float:
         """Return the greatest number in [low, high)."""
-        best = NEVER
-        while low < high:
-            block = low // BLOCK
-            end = min((block + 1) * BLOCK, high)
-            if self._maxima[block] > best:
-                if end - low == BLOCK:
-                    best = self._maxima[block]
-                else:
-                    best = max(best, self._tags[block], max(self._values[low:end]))
-            low = end
-        return best
+        first, last = -(-low // BLOCK), high // BLOCK
+        if first >= last:
+            return self._top_of(low, high)
+        best = max(self._top_of(low, first * BLOCK), self._top_of(last * BLOCK, high))
+        low, high = -(-first // BLOCK), last // BLOCK
+        if low >= high:
+            return max(best, max(self._maxima[first:last]))
+        best = max(best, max(self._region_maxima[low:high]))
+        ends = self._maxima[first : low * BLOCK] + self._maxima[high * BLOCK : last]
+        return max(best, max(ends, default=NEVER))
+
+    def _top_of(self, low: int, high: int) -> float:
+        """Return the greatest number of a few events that are in two blocks at most."""
+        if low >= high:
+            return NEVER
+        first, last = low // BLOCK, (high - 1) // BLOCK
+        return max(max(self._values[low:high]), self._tags[first], self._tags[last])
 
     def above(self, low: int, high: int, limit: float) -> Iterator[int]:
         """Yield the indexes in [low, high) of numbers above a limit."""
         values, tags, maxima = self._values, self._tags, self._maxima
         while low < high:
-            block = low // BLOCK
+            block, region = low // BLOCK, low // REGION
             end = min((block + 1) * BLOCK, high)
-            if maxima[block] > limit:
+            if self._region_maxima[region] <= limit:
+                end = min((region + 1) * REGION, high)
+            elif maxima[block] > limit:
                 if tags[block] > limit:
                     yield from range(low, end)
                 else:
@@ -101,23 +114,55 @@ class Bounds:
 
     def raise_range(self, low: int, high: int, value: float) -> bool:
         """Raise the numbers below `value` in [low, high) to it; return whether there was one."""
-        values, tags, maxima = self._values, self._tags, self._maxima
+        first, last = -(-low // BLOCK), high // BLOCK
+        if first > last:
+            return self._raise_some(low, high, value)
+        raised = self._raise_some(low, first * BLOCK, value)
+        raised = self._raise_some(last * BLOCK, high, value) or raised
+        while first < last:
+            if not first % BLOCK and first + BLOCK <= last:
+                region = first // BLOCK
+                if self._region_tags[region] < value:
+                    self._region_tags[region] = value
+                    raised = self._raise_blocks(first, first + BLOCK, value) or raised
+                first += BLOCK
+            else:
+                end = min((first // BLOCK + 1) * BLOCK, last)
+                raised = self._raise_blocks(first, end, value) or raised
+                first = end
+        return raised
+
+    def _raise_blocks(self, first: int, last: int, value: float) -> bool:
+        """Raise the numbers of blocks of one region."""
+        tags, maxima = self._tags, self._maxima
         raised = False
-        while low < high:
-            block = low // BLOCK
-            end = min((block + 1) * BLOCK, high)
+        for block in range(first, last):
             if tags[block] < value:
-                if end - low == BLOCK:
-                    tags[block] = value
-                    raised = True
-                else:
-                    for i in range(low, end):
-                        if values[i] < value:
-                            values[i] = value
-                            raised = True
+                tags[block] = value
+                raised = True
                 if maxima[block] < value:
                     maxima[block] = value
-            low = end
+        region = first // BLOCK
+        if raised and self._region_maxima[region] < value:
+            self._region_maxima[region] = value
+        return raised
+
+    def _raise_some(self, low: int, high: int, value: float) -> bool:
+        """Raise the numbers of events of one block."""
+        if low >= high:
+            return False
+        block = low // BLOCK
+        if self._tags[block] >= value:
+            return False
+        values, raised = self._values, False
+        for i in range(low, high):
+            if values[i] < value:
+                values[i] = value
+                raised = True
+        if raised and self._maxima[block] < value:
+            self._maxima[block] = value
+            if self._region_maxima[block // BLOCK] < value:
+                self._region_maxima[block // BLOCK] = value
         return raised
 
 
