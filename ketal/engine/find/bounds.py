@@ -15,6 +15,7 @@ The one rule: no match starts after, or ends before, what the bounds of its even
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.columns import NEVER, Column
@@ -22,19 +23,32 @@ from ketal.engine.find.kept_events import KeptEvents
 from ketal.engine.find.roles import StepRole
 
 
-def pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[float, float]:
-    """Return the bounds of a new event in a role, from the events that are kept.
+def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: float) -> None:
+    """Keep an event in its roles, with its bounds, and raise those of others.
 
     Parameters
     ----------
     kept : KeptEvents
-        What is kept.
-    role : StepRole
-        The event's role.
+        The events that are kept.
     seen : Seen
         The event.
+    roles : sequence of StepRole
+        Its roles.
     at : float
         The time or place that its window counts from.
+    """
+    bounds = [_pulled(kept, role, seen, at) for role in roles]
+    for role, of in zip(roles, bounds, strict=True):
+        kept.columns(role).add(seen, NEVER, of)
+    for role, (before, after) in zip(roles, bounds, strict=True):
+        if before > NEVER:
+            _push_before(kept, role, seen, seen, before)
+        if after > NEVER:
+            _push_after(kept, role, seen, seen, after)
+
+
+def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[float, float]:
+    """Return the bounds of a new event in a role, from the events that are kept.
 
     Returns
     -------
@@ -59,24 +73,24 @@ def pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[flo
     return min(before, at), min(after, -at)
 
 
-def push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
+def _push_before(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
     """Raise the bounds of what can come after events of one node, from `first` to `last`."""
     for columns in kept.out.get(role.edge.target, ()):
         for node, column in columns.nodes.items():
             low, high = _range_after(column, node, columns.role, first, last)
             assert column.before is not None
             if low < high and column.before.raise_range(low, high, value):
-                push_before(kept, columns.role, column.seens[low], column.seens[high - 1], value)
+                _push_before(kept, columns.role, column.seens[low], column.seens[high - 1], value)
 
 
-def push_after(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
+def _push_after(kept: KeptEvents, role: StepRole, first: Seen, last: Seen, value: float) -> None:
     """Raise the bounds of what can come before events of one node, from `first` to `last`."""
     for columns in kept.into.get(role.edge.source, ()):
         for node, column in columns.nodes.items():
             low, high = _range_before(column, node, role, first, last)
             assert column.after is not None
             if low < high and column.after.raise_range(low, high, value):
-                push_after(kept, columns.role, column.seens[low], column.seens[high - 1], value)
+                _push_after(kept, columns.role, column.seens[low], column.seens[high - 1], value)
 
 
 def _range_before(

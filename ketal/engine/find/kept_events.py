@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.columns import NOTHING, Column, Columns
+from ketal.engine.find.findings import Taken
+from ketal.engine.find.paths import Path, last_of
 from ketal.engine.find.roles import Equality, Roles, StepRole
 from ketal.model.values import Key
 
@@ -226,6 +228,54 @@ class KeptEvents:
         while more := {e.source for e in edges if e.target in leads} - leads:
             leads |= more
         return frozenset(comes), frozenset(leads)
+
+    def lines_after(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
+        """Return the columns to look through for the event after a part of a word."""
+        for equality in after.role.equalities:
+            anchor = last_of(taken, equality.step)
+            if anchor is not None:
+                value = self._roles.anchor_value(equality.atom, equality.step, anchor.event)
+                return after.having((True, equality.atom), value).items()
+        return after.nodes.items()
+
+    def lines_before(
+        self, before: RoleColumns, path: Path, taken: Taken
+    ) -> Iterable[tuple[str, Column]]:
+        """Return the columns to look through for the event before a part of a word.
+
+        Where a later event has an equality with it, those of its value.
+        """
+        if self._roles.equating:
+            step = before.role.edge.step
+            for later, (_, x) in zip(path, taken, strict=True):
+                for equality in later.equalities:
+                    if equality.step == step:
+                        value = self._roles.later_value(equality.atom, x.event)
+                        return before.having((False, equality.atom), value).items()
+                if later.edge.step == step:
+                    break
+        return before.nodes.items()
+
+    def earliest(self, path: Path, taken: Taken, *, forward: bool) -> int | None:
+        """Return a place that all events before a part of a word come at or after.
+
+        An equality that waits for its earlier event asks its index, before anything is listed:
+        where that has no event of the value there is no match (None), and where the word is in
+        the order offered nothing comes before the first of them.
+        """
+        passed: set[int] = set()
+        earliest = -1
+        for role, (step, x) in zip(path, taken, strict=True):
+            for equality in role.equalities:
+                if equality.step not in passed:
+                    value = self._roles.later_value(equality.atom, x.event)
+                    first = self.first_place(equality, value)
+                    if first is None:
+                        return None
+                    if forward:
+                        earliest = max(earliest, first)
+            passed.add(step)
+        return earliest
 
     def first_place(self, equality: Equality, value: Key | None) -> int | None:
         """Return a place at or before that of every event of a value; None if there is none.

@@ -23,15 +23,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.engine.configurations import Seen, SeenTable
-from ketal.engine.find.bounds import pulled, push_after, push_before
+from ketal.engine.find.bounds import keep_bounded
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.columns import NEVER
-from ketal.engine.find.expiring import Expiring
 from ketal.engine.find.findings import Findings, Live, without_mirrors
 from ketal.engine.find.kept_events import KeptEvents
+from ketal.engine.find.paths import Path, replays
 from ketal.engine.find.roles import ReleaseOrder, Roles, StepRole, Use
-from ketal.engine.find.search import Path, Search
-from ketal.engine.find.windows import Firsts
+from ketal.engine.find.search import Search
+from ketal.engine.find.windows import Expiring, Firsts
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 
@@ -197,11 +197,16 @@ class AnyFind:
         if findings is not None and findings.matches:
             return  # each of them has the event
         for role in starting:
-            if role.exact or self._search.replays(Path((role,)), ((role.edge.step, seen),)):
+            if self._is_taken_first(role, seen):
                 self.firsts.add(seen, role.edge.step)
-                if self.window.events is not None:
-                    self._end_place = min(self._end_place, seen.place + self.window.events)
+                self._ends_from(seen.place)
                 return
+
+    def _is_taken_first(self, role: StepRole, seen: Seen) -> bool:
+        """Return whether the automaton takes an event as the first of a match."""
+        return role.exact or replays(
+            self.roles.machine, self.breakers, Path((role,)), ((role.edge.step, seen),)
+        )
 
     # --- keeping ---
 
@@ -233,27 +238,15 @@ class AnyFind:
             for role, start, ways in placed:
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
         else:
-            self._keep_bounded(seen, [role for role, _, _ in placed])
+            roles = [role for role, _, _ in placed]
+            keep_bounded(self._kept_events, seen, roles, self.window.at(seen))
         if self.window.bounded:
             low: float = self.window.at(seen)
             if self._search.forward and self._known is None:
                 low = max([start for _, start, _ in placed])
             self._expiring.add(low, (seen, tuple([role for role, _, _ in placed])))
-            if low + self.window.length < self._end_place and self.window.events is not None:
-                self._end_place = low + self.window.length
+            self._ends_from(low)
         return None
-
-    def _keep_bounded(self, seen: Seen, roles: Sequence[StepRole]) -> None:
-        """Put an event in its roles, with bounds, and raise those of others."""
-        kept, at = self._kept_events, self.window.at(seen)
-        bounds = [pulled(kept, role, seen, at) for role in roles]
-        for role, of in zip(roles, bounds, strict=True):
-            kept.columns(role).add(seen, NEVER, of)
-        for role, (before, after) in zip(roles, bounds, strict=True):
-            if before > NEVER:
-                push_before(kept, role, seen, seen, before)
-            if after > NEVER:
-                push_after(kept, role, seen, seen, after)
 
     def _limit(self) -> str | None:
         """Return the limit that keeps one more event from being kept."""
@@ -284,6 +277,11 @@ class AnyFind:
             self.live.count -= 1
         if not self.kept and self.breakers is not None and self.breakers.by_place:
             self.breakers.sweep(None)
+
+    def _ends_from(self, low: float) -> None:
+        """Note where a window of events ends something that counts from a place."""
+        if self.window.events is not None:
+            self._end_place = min(self._end_place, low + self.window.events)
 
     def _end_places(self, place: int) -> Findings | None:
         """End what a window of events has passed, now that it has come to a place."""
@@ -321,7 +319,7 @@ class AnyFind:
     def events(self) -> Iterator[Seen]:
         """Yield the events that a match to come may have."""
         yield from self._kept_events.seens().values()
-        yield from (seen for _, seen in self.firsts.waiting.values())
+        yield from self.firsts.seens()
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
         """Yield each event that is kept with the number of an edge it can stand on."""
@@ -345,9 +343,8 @@ class AnyFind:
                 self.breakers.add(seens[number])
         self._keep_again([seens[number] for number in value["kept"]])
         self.firsts.load(value["firsts"], seens)
-        place = self.firsts.earliest()
-        if place is not None and self.window.events is not None:
-            self._end_place = min(self._end_place, place + self.window.events)
+        for seen in self.firsts.seens():
+            self._ends_from(seen.place)
 
     def validate_state(self) -> None:
         """Assert that the count is right, and the rules of what is kept."""

@@ -15,10 +15,9 @@ from typing import Any
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.causal_index import PriorIndex
-from ketal.engine.find.expiring import Expiring
 from ketal.engine.find.findings import Findings, Live, Taken, rank, without_mirrors
 from ketal.engine.find.partial_matches import Partial, Run
-from ketal.engine.find.windows import MatchWindow
+from ketal.engine.find.windows import Expiring, MatchWindow
 from ketal.engine.machine import Machine, Plan, SubPlan, Targets
 from ketal.model.event import Event
 from ketal.model.limits import Limits

@@ -16,57 +16,25 @@ The one rule: each (step, event) sequence is found once.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from ketal.clocks import vector
 from ketal.engine.configurations import Seen
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.columns import NEVER, Column
 from ketal.engine.find.findings import Taken
-from ketal.engine.find.kept_events import KeptEvents, RoleColumns
-from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, Roles, StepRole
-from ketal.model.event import Event
+from ketal.engine.find.kept_events import KeptEvents
+from ketal.engine.find.paths import (
+    Asked,
+    Path,
+    asked_after,
+    asked_before,
+    checks_after,
+    checks_before,
+    replays,
+)
+from ketal.engine.find.roles import Roles, StepRole
 from ketal.model.limits import Limits
-
-
-class Path(tuple[StepRole, ...]):
-    """The roles of the events of a part of a word, in order; those of a search are made once.
-
-    Attributes
-    ----------
-    exact : bool
-        Whether each of them is.
-    """
-
-    exact: bool
-    _longer: dict[tuple[StepRole, bool], Path]
-
-    def __new__(cls, roles: Iterable[StepRole]) -> Path:
-        """Return the path of some roles."""
-        path = super().__new__(cls, roles)
-        path.exact = all(role.exact for role in path)
-        path._longer = {}
-        return path
-
-    def after(self, role: StepRole) -> Path:
-        """Return the path with a role before it."""
-        longer = self._longer.get((role, True))
-        if longer is None:
-            longer = self._longer[role, True] = Path((role, *self))
-        return longer
-
-    def before(self, role: StepRole) -> Path:
-        """Return the path with a role after it."""
-        longer = self._longer.get((role, False))
-        if longer is None:
-            longer = self._longer[role, False] = Path((*self, role))
-        return longer
-
-
-Asked = list[tuple[Seen, bool]]
-"""Events that one must be related to, and whether that is by being concurrent."""
-Checks = list[tuple[Callable[[Event, Event], bool], Seen]]
-"""Comparisons, each with one of the two events that it compares."""
 
 
 class Search:
@@ -168,8 +136,8 @@ class Search:
             if role.free and self._by_place:
                 best = max(best, before.latest_start())
                 continue
-            asked = self._asked(before.role, path, taken)
-            for node, column in self._lines(before, path, taken):
+            asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
+            for node, column in self._kept_events.lines_before(before, path, taken):
                 low, high = self._range(column, node, before.role, path, taken, asked)
                 best = max(best, column.latest_start(low, high))
         return min(best, at)
@@ -186,7 +154,7 @@ class Search:
             if role.free and self._by_place:
                 count += before.beginnings()
                 continue
-            asked = self._asked(before.role, path, taken)
+            asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
             for node, column in before.nodes.items():
                 low, high = self._range(column, node, before.role, path, taken, asked)
                 if low < high:
@@ -213,11 +181,15 @@ class Search:
         first = path[0]
         if first.starts and not self._begun(path, taken, least, most):
             return False
-        earliest = self._earliest(path, taken) if self._roles.equating else -1
+        earliest = (
+            self._kept_events.earliest(path, taken, forward=self.forward)
+            if self._roles.equating
+            else -1
+        )
         if earliest is None:
             return True
         forward, windowed, timed, length = self.forward, self._windowed, self._timed, self._length
-        passed = self.passed
+        passed, prior_only = self.passed, self._roles.prior_only
         oldest = max(most - length, passed)
         for before in self._kept_events.into.get(first.edge.source, ()):
             role = before.role
@@ -225,9 +197,9 @@ class Search:
             longer = path.after(role)
             # Nothing comes before an event that leaves the first state for good.
             begins = role.starts and not self._roles.returns
-            asked = self._asked(role, path, taken)
-            checks = self._checks(role, path, taken)
-            for node, column in self._lines(before, path, taken):
+            asked = asked_before(role, path, taken, prior_only=prior_only)
+            checks = [] if prior_only else checks_before(role, path, taken)
+            for node, column in self._kept_events.lines_before(before, path, taken):
                 low, high = self._range(column, node, role, path, taken, asked)
                 if earliest > 0 and low < high and column.rising:
                     low = bisect_left(column.places, earliest, low, high)
@@ -266,7 +238,7 @@ class Search:
 
     def _complete(self, path: Path, taken: Taken) -> bool:
         """Put a word that is whole among the matches; return whether there is room."""
-        if path.exact or self.replays(path, taken):
+        if path.exact or replays(self._roles.machine, self._breakers, path, taken):
             if len(self._found) >= self._matches_max:
                 self._limit = "matches_per_event_max"
                 return False
@@ -300,11 +272,11 @@ class Search:
             return False
         for after in self._kept_events.out.get(last.edge.target, ()):
             role = after.role
-            asked = _anchors(role, path, taken)
-            checks = [(c.holds, x) for c in role.checks if (x := _last(taken, c.step)) is not None]
+            asked = asked_after(role, taken)
+            checks = checks_after(role, taken)
             longer = path.before(role)
             mirrored = self._roles.are_mirrored(last, role)
-            for node, column in self._lines_after(after, taken):
+            for node, column in self._kept_events.lines_after(after, taken):
                 low, high = _range_after(column, node, join, asked)
                 if low < high and mirrored:
                     low = bisect_right(column.seens, prior.key, low, high, key=_key)
@@ -331,84 +303,7 @@ class Search:
         assert self._breakers is not None
         return self._breakers.first_allowed(role.nots, seen, prior.node) > prior.counter
 
-    def _lines_after(self, after: RoleColumns, taken: Taken) -> Iterable[tuple[str, Column]]:
-        """Return the columns to look through for the event after a part of a word."""
-        for equality in after.role.equalities:
-            anchor = _last(taken, equality.step)
-            if anchor is not None:
-                value = self._roles.anchor_value(equality.atom, equality.step, anchor.event)
-                return after.having((True, equality.atom), value).items()
-        return after.nodes.items()
-
     # --- what is asked of the event before a part of a word ---
-
-    def _asked(self, role: StepRole, path: Path, taken: Taken) -> Asked:
-        """Return what an event in a role, just before a part of a word, must be related to.
-
-        An anchor is the last event of its step, so one that is nearer hides those before it.
-        """
-        step = role.edge.step
-        seen = taken[0][1]
-        asked = [
-            (seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step
-        ]
-        if self._roles.prior_only:
-            return asked
-        hidden = path[0].edge.step == step
-        for later, (_, x) in zip(path[1:], taken[1:], strict=True):
-            for r in later.relations:
-                if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
-                    asked.append((x, r.concurrent))
-            hidden = hidden or later.edge.step == step
-        return asked
-
-    def _checks(self, role: StepRole, path: Path, taken: Taken) -> Checks:
-        """Return the comparisons of later events with an event in a role."""
-        checks: Checks = []
-        if not self._roles.prior_only:
-            step = role.edge.step
-            for later, (_, x) in zip(path, taken, strict=True):
-                checks += [(c.holds, x) for c in later.checks if c.step == step]
-                if later.edge.step == step:
-                    break
-        return checks
-
-    def _lines(self, before: RoleColumns, path: Path, taken: Taken) -> Iterable[tuple[str, Column]]:
-        """Return the columns to look through for the event before a part of a word.
-
-        Where a later event has an equality with it, those of its value.
-        """
-        if self._roles.equating:
-            step = before.role.edge.step
-            for later, (_, x) in zip(path, taken, strict=True):
-                for equality in later.equalities:
-                    if equality.step == step:
-                        value = self._roles.later_value(equality.atom, x.event)
-                        return before.having((False, equality.atom), value).items()
-                if later.edge.step == step:
-                    break
-        return before.nodes.items()
-
-    def _earliest(self, path: Path, taken: Taken) -> int | None:
-        """Return a place that all events before a part of a word come at or after.
-
-        An equality that waits for its earlier event asks its index, before anything is listed:
-        where that has no event of the value there is no match (None), and where the word is in
-        the order offered nothing comes before the first of them.
-        """
-        passed: set[int] = set()
-        earliest = -1
-        for role, (step, x) in zip(path, taken, strict=True):
-            for equality in role.equalities:
-                if equality.step not in passed:
-                    value = self._roles.later_value(equality.atom, x.event)
-                    first = self._kept_events.first_place(equality, value)
-                    if first is None:
-                        return None
-                    if self.forward:
-                        earliest = max(earliest, first)
-            passed.add(step)
-        return earliest
 
     def _range(
         self, column: Column, node: str, of: StepRole, path: Path, taken: Taken, asked: Asked
@@ -446,27 +341,6 @@ class Search:
                 high = column.not_after(other, False, low, high)
         return low, high
 
-    # --- what the relations do not say ---
-
-    def replays(self, path: Path, taken: Taken) -> bool:
-        """Return whether the automaton takes the events of a word, each in its role."""
-        machine = self._roles.machine
-        configuration, prior = machine.start(), None
-        for role, (step, seen) in zip(path, taken, strict=True):
-            pending = machine.pending[configuration.state]
-            if pending and prior is not None and self._breakers is not None:
-                flags = self._breakers.broken(configuration, prior, seen)
-                configuration = configuration._replace(broken=flags)
-            plan = machine.plan(configuration.state, seen.mask)
-            sub = None if plan is None else plan.under(seen, prior)
-            if sub is None:
-                return False
-            if (step, role.edge.target) not in machine.decide(sub, configuration, seen):
-                return False
-            configuration = machine.take(configuration, step, role.edge.target, seen)
-            prior = seen
-        return True
-
 
 def _range_after(
     column: Column, node: str, join: Mapping[str, int], asked: Asked
@@ -482,24 +356,6 @@ def _range_after(
         else:
             low = max(low, column.first_after(x, own, low, high))
     return low, high
-
-
-def _last(taken: Taken, step: int) -> Seen | None:
-    """Return the last event of a step."""
-    return next((seen for other, seen in reversed(taken) if other == step), None)
-
-
-def _anchors(role: StepRole, path: Path, taken: Taken) -> Asked:
-    """Return what an event in a role, just after a part of a word, must be related to."""
-    asked: Asked = []
-    for r in role.relations:
-        if r.anchor == PRIOR_ANCHOR:
-            asked.append((taken[-1][1], r.concurrent))
-        elif r.anchor == ALL_ANCHOR:
-            asked += [(seen, r.concurrent) for _, seen in taken]
-        elif (seen := _last(taken, r.anchor)) is not None:
-            asked.append((seen, r.concurrent))
-    return asked
 
 
 def _key(seen: Seen) -> tuple[int, str, int]:

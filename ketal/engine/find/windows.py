@@ -8,15 +8,18 @@ The one rule: the events of a partial match fit into the window.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 from ketal.engine.configurations import Seen, SeenTable
-from ketal.engine.find.expiring import Expiring
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.find.partial_matches import Partial
 from ketal.engine.machine import Machine
+
+T = TypeVar("T")
 
 
 class MatchWindow:
@@ -69,6 +72,53 @@ class MatchWindow:
             assert partial.high_place - partial.low_place < self.events
 
 
+class Expiring(Generic[T]):
+    """What a window will end, by the time or place that it counts from.
+
+    What comes in rising order waits in a queue, what comes late in a heap, so both a clock that
+    is set back and one that runs ahead cost O(log n) and no room.
+    """
+
+    __slots__ = ("_late", "_number", "_queue")
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[float, int, T]] = deque()
+        self._late: list[tuple[float, int, T]] = []
+        self._number = 0
+
+    def add(self, low: float, item: T) -> None:
+        """Put in what counts from `low`."""
+        self._number += 1
+        entry = (low, self._number, item)
+        if not self._queue or low >= self._queue[-1][0]:
+            self._queue.append(entry)
+        else:
+            heapq.heappush(self._late, entry)
+
+    def earliest(self, alive: Callable[[T], bool] = lambda _: True) -> float | None:
+        """Return what the first that is alive counts from; None if none is."""
+        while self._queue and not alive(self._queue[0][2]):
+            self._queue.popleft()
+        while self._late and not alive(self._late[0][2]):
+            heapq.heappop(self._late)
+        firsts = [entries[0][0] for entries in (self._queue, self._late) if entries]
+        return min(firsts, default=None)
+
+    def passed(self, last: float) -> Iterator[T]:
+        """Take out, in order, and yield what counts from `last` or before."""
+        queue, late = self._queue, self._late
+        while (queue and queue[0][0] <= last) or (late and late[0][0] <= last):
+            if late and not (queue and queue[0] < late[0]):
+                yield heapq.heappop(late)[2]
+            else:
+                yield queue.popleft()[2]
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._queue.clear()
+        self._late.clear()
+
+
 class Firsts:
     """For `find any`: the first-step events whose window is open and that matched nothing."""
 
@@ -83,6 +133,10 @@ class Firsts:
         """Wait for a match of an event that can be first."""
         self.waiting[seen.place] = (step, seen)
         self._expiring.add(self.window.at(seen), seen.place)
+
+    def seens(self) -> Iterator[Seen]:
+        """Yield the events that wait, in the order offered."""
+        return (seen for _, seen in self.waiting.values())
 
     def matched(self, matches: Iterable[Taken]) -> None:
         """Remove the events of these matches."""

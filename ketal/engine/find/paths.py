@@ -1,0 +1,129 @@
+"""Paths: the roles of a part of a word, and what they ask of the events beside it.
+
+The one rule: what is asked of an event is asked by the roles of later events in the word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ketal.engine.configurations import Seen
+from ketal.engine.find.breakers import Breakers
+from ketal.engine.find.findings import Taken
+from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, StepRole
+from ketal.engine.machine import Machine
+from ketal.model.event import Event
+
+
+class Path(tuple[StepRole, ...]):
+    """The roles of the events of a part of a word, in order; those of a search are made once.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether each of them is.
+    """
+
+    exact: bool
+    _longer: dict[tuple[StepRole, bool], Path]
+
+    def __new__(cls, roles: Iterable[StepRole]) -> Path:
+        """Return the path of some roles."""
+        path = super().__new__(cls, roles)
+        path.exact = all(role.exact for role in path)
+        path._longer = {}
+        return path
+
+    def after(self, role: StepRole) -> Path:
+        """Return the path with a role before it."""
+        longer = self._longer.get((role, True))
+        if longer is None:
+            longer = self._longer[role, True] = Path((role, *self))
+        return longer
+
+    def before(self, role: StepRole) -> Path:
+        """Return the path with a role after it."""
+        longer = self._longer.get((role, False))
+        if longer is None:
+            longer = self._longer[role, False] = Path((*self, role))
+        return longer
+
+
+Asked = list[tuple[Seen, bool]]
+"""Events that one must be related to, and whether that is by being concurrent."""
+Checks = list[tuple[Callable[[Event, Event], bool], Seen]]
+"""Comparisons, each with one of the two events that it compares."""
+
+
+def asked_before(role: StepRole, path: Path, taken: Taken, *, prior_only: bool) -> Asked:
+    """Return what an event in a role, just before a part of a word, must be related to.
+
+    An anchor is the last event of its step, so one that is nearer hides those before it. Where
+    `prior_only`, no guard of the pattern asks for another than the event before it.
+    """
+    step = role.edge.step
+    seen = taken[0][1]
+    asked = [(seen, r.concurrent) for r in path[0].relations if r.anchor < 0 or r.anchor == step]
+    if prior_only:
+        return asked
+    hidden = path[0].edge.step == step
+    for later, (_, x) in zip(path[1:], taken[1:], strict=True):
+        for r in later.relations:
+            if r.anchor == ALL_ANCHOR or (r.anchor == step and not hidden):
+                asked.append((x, r.concurrent))
+        hidden = hidden or later.edge.step == step
+    return asked
+
+
+def checks_before(role: StepRole, path: Path, taken: Taken) -> Checks:
+    """Return the comparisons of later events with an event in a role."""
+    checks: Checks = []
+    step = role.edge.step
+    for later, (_, x) in zip(path, taken, strict=True):
+        checks += [(c.holds, x) for c in later.checks if c.step == step]
+        if later.edge.step == step:
+            break
+    return checks
+
+
+def checks_after(role: StepRole, taken: Taken) -> Checks:
+    """Return the comparisons of an event in a role with those of a part of a word before it."""
+    found = [(check.holds, last_of(taken, check.step)) for check in role.checks]
+    return [(holds, seen) for holds, seen in found if seen is not None]
+
+
+def asked_after(role: StepRole, taken: Taken) -> Asked:
+    """Return what an event in a role, just after a part of a word, must be related to."""
+    asked: Asked = []
+    for r in role.relations:
+        if r.anchor == PRIOR_ANCHOR:
+            asked.append((taken[-1][1], r.concurrent))
+        elif r.anchor == ALL_ANCHOR:
+            asked += [(seen, r.concurrent) for _, seen in taken]
+        elif (seen := last_of(taken, r.anchor)) is not None:
+            asked.append((seen, r.concurrent))
+    return asked
+
+
+def last_of(taken: Taken, step: int) -> Seen | None:
+    """Return the last event of a step."""
+    return next((seen for other, seen in reversed(taken) if other == step), None)
+
+
+def replays(machine: Machine, breakers: Breakers | None, path: Path, taken: Taken) -> bool:
+    """Return whether the automaton takes the events of a word, each in its role."""
+    configuration, prior = machine.start(), None
+    for role, (step, seen) in zip(path, taken, strict=True):
+        pending = machine.pending[configuration.state]
+        if pending and prior is not None and breakers is not None:
+            flags = breakers.broken(configuration, prior, seen)
+            configuration = configuration._replace(broken=flags)
+        plan = machine.plan(configuration.state, seen.mask)
+        sub = None if plan is None else plan.under(seen, prior)
+        if sub is None:
+            return False
+        if (step, role.edge.target) not in machine.decide(sub, configuration, seen):
+            return False
+        configuration = machine.take(configuration, step, role.edge.target, seen)
+        prior = seen
+    return True
