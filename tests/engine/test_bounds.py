@@ -130,7 +130,7 @@ def test_runs_are_counted_over_all_scopes() -> None:
 def test_a_limit_is_told_once_in_a_scope_and_counted() -> None:
     """What cannot be kept is a verdict the first time, and a count always."""
     program = ketal.compile(f"pattern P {{ {EVENTS} find any A A B; within 1000 s; }}")
-    verdicts = ketal.run(program, stream(400), limits=Limits(runs_max=100))
+    verdicts = ketal.run(program, stream(240), limits=Limits(runs_max=20))
     said = [v for v in verdicts if isinstance(v, ketal.Overflow)]
     assert [v.limit for v in said] == ["runs_max"]
     assert said[0].given_up.startswith("events kept for later ones: ")

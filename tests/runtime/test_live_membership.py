@@ -232,7 +232,7 @@ def test_a_stream_with_losses_restarts_and_duplicates_is_judged_as_the_finite_lo
     """The same verdicts, marks and gaps, and the same events rejected as ambiguous."""
     seen: Counter[str] = Counter()
 
-    @drawn(120, 3_000)
+    @drawn(80, 3_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=restarts, losses=True)
         expected, finite = judged(case.program, case.records)
@@ -261,7 +261,7 @@ def test_leaves_at_any_place_change_nothing_in_silence(restarts: bool, losses: b
     """A stream judges as the finite log, or counts what was late, lost or offered too low."""
     seen: Counter[tuple[str, bool]] = Counter()
 
-    @drawn(120, 3_000)
+    @drawn(60, 3_000)
     def holds(rng: random.Random) -> None:
         case = membership_case(rng, restarts=restarts, losses=losses, anywhere=True)
         if case.kind not in ("free", "total"):
