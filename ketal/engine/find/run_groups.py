@@ -74,6 +74,8 @@ class RunGroup:
         The groups that took the event; empty for a start.
     heirs : list of RunGroup
         The groups that have this one as a parent.
+    number : int
+        Its place among the groups of the scope, in the order in which they were made.
     run : Run or None
         The run, of a start.
     span : TimeSpan or None
@@ -82,16 +84,20 @@ class RunGroup:
         Whether it waits for an event.
     """
 
-    __slots__ = ("binding", "configuration", "heirs", "parents", "run", "span", "waiting")
+    __slots__ = (
+        "binding", "configuration", "heirs", "number", "parents", "run", "span", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
+        number: int,
         configuration: Configuration,
         binding: tuple[int, Seen],
         parents: dict[RunGroup, None],
         run: Run | None,
         span: TimeSpan | None,
     ) -> None:
+        self.number = number
         self.configuration = configuration
         self.binding = binding
         self.parents = parents
@@ -105,6 +111,9 @@ class RunGroup:
         """The event that was taken last."""
         return self.binding[1]
 
+
+NO_PARENTS: dict[RunGroup, None] = {}
+"""Those of a start; never changed."""
 
 Tail = tuple[tuple[int, Seen], "Tail"] | None
 """The end of a match, as a list whose rest is shared: (binding, what follows it)."""
@@ -130,13 +139,13 @@ class RunGroups:
         What started then or before is over.
     """
 
-    __slots__ = ("_window_us", "count", "live", "passed_us", "runs")
+    __slots__ = ("_made", "_window_us", "count", "live", "passed_us", "runs")
 
     def __init__(self, live: Live, window_us: int | None) -> None:
         self.live = live
         self._window_us = window_us
         self.runs: dict[int, Run] = {}
-        self.count = 0
+        self.count = self._made = 0
         self.passed_us = -math.inf
 
     # --- a group comes and goes ---
@@ -153,9 +162,10 @@ class RunGroups:
             time = seen.time_us
             assert time is not None, "events without a time are offered to no window"
             span = TimeSpan(time, time, math.inf, time)
-        group = RunGroup(configuration, binding, {}, run, span)
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run, span)
         run.starts.append(group)
         self.count += 1
+        self._made += 1
         return group
 
     def extend(
@@ -176,10 +186,11 @@ class RunGroups:
                 min(time, min([span.least for span in spans])),
                 max(time, max([span.greatest for span in spans])),
             )
-        group = RunGroup(configuration, binding, parents, None, span)
+        group = RunGroup(self._made, configuration, binding, parents, None, span)
         for parent in parents:
             parent.heirs.append(group)
         self.count += 1
+        self._made += 1
         return group
 
     def release(self, group: RunGroup) -> None:
@@ -319,39 +330,17 @@ class RunGroups:
 
     def longest(self, run: Run) -> Taken:
         """Return what a run has taken where it has taken most; of several, the least."""
-        later: dict[RunGroup, None] = dict.fromkeys(run.starts)
-        for group in later.copy():
-            todo = [group]
-            while todo:
-                for later_group in todo.pop().heirs:
-                    if later_group not in later:
-                        later[later_group] = None
-                        todo.append(later_group)
-        lengths: dict[RunGroup, int] = {}
-        after: dict[RunGroup, RunGroup | None] = {}
-
-        def taken(group: RunGroup) -> Taken:
-            out = []
-            at: RunGroup | None = group
-            while at is not None:
-                out.append(at.binding)
-                at = after[at]
-            return tuple(out)
-
-        def best(groups: list[RunGroup]) -> RunGroup:
-            most = max(lengths[group] for group in groups)
-            groups = [group for group in groups if lengths[group] == most]
-            return groups[0] if len(groups) == 1 else min(groups, key=lambda g: rank(taken(g)))
-
-        for group in sorted(later, key=lambda g: g.prior.place, reverse=True):
-            heir = after[group] = best(group.heirs) if group.heirs else None
-            lengths[group] = 1 if heir is None else 1 + lengths[heir]
-        return taken(best(run.starts))
+        groups = run.starts
+        out: list[tuple[int, Seen]] = []
+        while len(groups) == 1:
+            out.append(groups[0].binding)
+            groups = groups[0].heirs
+        return (*out, *_longest(groups)) if groups else tuple(out)
 
     # --- state ---
 
     def groups(self) -> Iterator[RunGroup]:
-        """Yield all groups, each after its parents."""
+        """Yield all groups in the order in which they were made, each after its parents."""
         met = {group: None for run in self.runs.values() for group in run.starts}
         todo = list(met)
         while todo:
@@ -359,7 +348,7 @@ class RunGroups:
                 if heir not in met:
                     met[heir] = None
                     todo.append(heir)
-        yield from sorted(met, key=lambda group: group.prior.place)
+        yield from sorted(met, key=lambda group: group.number)
 
     def save(self, seens: SeenTable) -> Any:
         """Return `groups()` as plain data; `seens` numbers their events."""
@@ -397,10 +386,39 @@ class RunGroups:
             assert group.waiting != bool(group.heirs)
             assert (group.run is None) == bool(group.parents)
             assert all(parent.heirs.count(group) == 1 for parent in group.parents)
-            assert all(parent.prior.place < group.prior.place for parent in group.parents)
+            assert all(parent.number < group.number for parent in group.parents)
             assert all(group in heir.parents for heir in group.heirs)
             assert (group.span is None) == (self._window_us is None)
         for place, run in self.runs.items():
             assert place == run.start.place
             assert run.starts
             assert all(group.run is run for group in run.starts)
+
+
+def _longest(groups: list[RunGroup]) -> Taken:
+    """Return the longest way from some groups to one that waits; of several, the least."""
+    later = dict.fromkeys(groups)
+    todo = list(groups)
+    while todo:
+        for heir in todo.pop().heirs:
+            if heir not in later:
+                later[heir] = None
+                todo.append(heir)
+    lengths: dict[RunGroup, int] = {}
+    after: dict[RunGroup, RunGroup | None] = {}
+
+    def way(group: RunGroup) -> Taken:
+        out = [group.binding]
+        while (heir := after[group]) is not None:
+            group = heir
+            out.append(group.binding)
+        return tuple(out)
+
+    def best(groups: list[RunGroup]) -> RunGroup:
+        most = max(lengths[group] for group in groups)
+        return min((g for g in groups if lengths[g] == most), key=lambda g: rank(way(g)))
+
+    for group in sorted(later, key=lambda group: group.number, reverse=True):
+        first = after[group] = best(group.heirs) if group.heirs else None
+        lengths[group] = 1 if first is None else 1 + lengths[first]
+    return way(best(groups))

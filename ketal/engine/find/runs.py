@@ -207,11 +207,11 @@ class RunsFind:
         plan = machine.plan(0, seen.mask)
         if plan is None or plan.unbound is None:
             return
-        configuration = machine.start()
+        configuration, is_match = machine.start(), False
         for step, target in machine.decide(plan.unbound, configuration, seen):
             findings.moves.append((0, step, target, seen))
-            is_match = target in machine.automaton.finals
-            if is_match:
+            if target in machine.automaton.finals:
+                is_match = True
                 matches.append(((step, seen),))
             if not machine.has_way_on[target]:
                 continue
@@ -224,7 +224,7 @@ class RunsFind:
                 born.append(self._groups.start(after, (step, seen)))
         run = self.runs.get(seen.place)
         if run is not None:
-            run.matched = any(taken[0][1] is seen for taken in matches)
+            run.matched = is_match
             self._follow(run)
 
     def _follow(self, run: Run) -> None:

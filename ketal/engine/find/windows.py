@@ -102,6 +102,46 @@ class Expiring(Generic[T]):
         self._late.clear()
 
 
+class Unpassed:
+    """How many events are kept that a window has not passed, by the time or place of each."""
+
+    __slots__ = ("_late", "_queue")
+
+    def __init__(self) -> None:
+        self._queue: deque[float] = deque()
+        self._late: list[float] = []  # a heap, of those that did not come in rising order
+
+    @property
+    def first(self) -> float:
+        """The first of them; infinity for none."""
+        first = self._queue[0] if self._queue else math.inf
+        return min(first, self._late[0]) if self._late else first
+
+    def add(self, at: float) -> None:
+        """Count an event."""
+        if not self._queue or at >= self._queue[-1]:
+            self._queue.append(at)
+        else:
+            heapq.heappush(self._late, at)
+
+    def evict(self, last: float) -> int:
+        """Remove the events at `last` or before; return how many there were."""
+        count = len(self)
+        while self._queue and self._queue[0] <= last:
+            self._queue.popleft()
+        while self._late and self._late[0] <= last:
+            heapq.heappop(self._late)
+        return count - len(self)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._queue.clear()
+        self._late.clear()
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self._late)
+
+
 class Firsts:
     """For `find any`: the first-step events whose window is open and that matched nothing."""
 
@@ -140,9 +180,11 @@ class Firsts:
         self.waiting.clear()
         self._expiring.clear()
 
-    def earliest(self) -> float | None:
-        """Return the first time or place that waits to be timed out."""
-        return self._expiring.earliest(self.waiting.__contains__)
+    @property
+    def first(self) -> float:
+        """The first time or place that waits to be timed out; infinity for none."""
+        earliest = self._expiring.earliest(self.waiting.__contains__)
+        return math.inf if earliest is None else earliest
 
     # --- state ---
 
