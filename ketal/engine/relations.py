@@ -119,8 +119,10 @@ class Relations:
 
         return read
 
-    def event_value(self, number: int, event: Event) -> Key | None:
-        """Return an event's side of an equality; None where it is unknown."""
+    def key_value(self, number: int | None, event: Event) -> Key | None:
+        """Return an event's side of an equality; None where it is unknown, or for no equality."""
+        if number is None:
+            return None
         return keyed(self._compiled.equalities[number][0](event))
 
     def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:

@@ -183,6 +183,8 @@ class Column:
         Whether `places` rises.
     starts : list of float
         Under a forward search, the latest start of a match that comes to each.
+    latest : float
+        The greatest of them.
     totals : list of int or None
         Where matches are counted, for each n how many beginnings of matches come to the first n
         events together.
@@ -193,8 +195,8 @@ class Column:
     """
 
     __slots__ = (
-        "_starts_rise", "after", "before", "counters", "places", "rising", "seens", "starts",
-        "totals",
+        "_starts_rise", "after", "before", "counters", "latest", "places", "rising", "seens",
+        "starts", "totals",
     )  # fmt: skip
 
     def __init__(self, *, bounded: bool, counting: bool) -> None:
@@ -205,6 +207,7 @@ class Column:
         self.totals: list[int] | None = [0] if counting else None
         self.before = Bounds() if bounded else None
         self.after = Bounds() if bounded else None
+        self.latest = NEVER
         self.rising = True
         self._starts_rise = True
 
@@ -231,6 +234,8 @@ class Column:
         """
         counters = self.counters
         i = len(counters)
+        if start > self.latest:
+            self.latest = start
         if not i or counters[-1] < at:
             if i:
                 self._starts_rise = self._starts_rise and start >= self.starts[-1]
@@ -267,6 +272,7 @@ class Column:
         self.counters = [self.counters[i] for i in kept]
         self.seens = [self.seens[i] for i in kept]
         self.starts = [self.starts[i] for i in kept]
+        self.latest = max(self.starts, default=NEVER)
         self.places = [self.places[i] for i in kept]
         for bounds in (self.before, self.after):
             if bounds is not None:
@@ -323,6 +329,7 @@ class Column:
         """Assert the rule of this module."""
         sizes = {len(self.counters), len(self.places), len(self.seens), len(self.starts)}
         assert len(sizes) == 1
+        assert self.latest == max(self.starts, default=NEVER)
         assert all(a < b for a, b in zip(self.counters, self.counters[1:], strict=False))
 
 

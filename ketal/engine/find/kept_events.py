@@ -114,7 +114,7 @@ class RoleColumns:
 
     def latest_start(self) -> float:
         """Return the latest start of a match that comes to some event."""
-        return max([c.latest_start(0, len(c.seens)) for c in self.nodes.values()])
+        return max([column.latest for column in self.nodes.values()])
 
     def having(self, index: Indexed, value: Key | None) -> Columns:
         """Return the columns of the events with a value of an equality."""

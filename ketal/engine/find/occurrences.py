@@ -29,7 +29,8 @@ from ketal.engine.find.columns import NEVER
 from ketal.engine.find.findings import Findings, Live, without_mirrors
 from ketal.engine.find.kept_events import KeptEvents
 from ketal.engine.find.paths import Path, replays
-from ketal.engine.find.roles import ReleaseOrder, Roles, StepRole, Use
+from ketal.engine.find.release_order import OrderWatch, ReleaseOrder
+from ketal.engine.find.roles import Roles, StepRole, Use
 from ketal.engine.find.search import Search
 from ketal.engine.find.windows import Firsts, Unpassed
 from ketal.model.event import Event
@@ -65,7 +66,7 @@ class AnyFind:
     """
 
     __slots__ = (
-        "_end_place", "_garbage", "_kept_events", "_known", "_last_key", "_search", "_unpassed",
+        "_by_start", "_end_place", "_garbage", "_kept_events", "_order", "_search", "_unpassed",
         "breakers", "counting", "firsts", "kept", "limits", "live", "roles", "traced", "window",
     )  # fmt: skip
 
@@ -82,9 +83,9 @@ class AnyFind:
         self._garbage = 0  # events that the window has passed and that are not swept
         self._end_place = math.inf  # the place at which a window of events first ends something
         order = roles.order
-        canonical = order is ReleaseOrder.CANONICAL
-        self._last_key: tuple[int, str, int] | None = (0, "", 0) if canonical else None
-        self._known: dict[str, int] | None = {} if order is ReleaseOrder.CAUSAL else None
+        self._order = OrderWatch(order)
+        # Whether a forward search keeps only the events that some start comes to.
+        self._by_start = order is not ReleaseOrder.CAUSAL
         self.counting = roles.countable and live.counting and not traced and order is not None
         self._begin(forward=order is not None, by_place=roles.by_place)
 
@@ -108,7 +109,7 @@ class AnyFind:
         if use is None:
             return findings
         seen = Seen(event, mask, place)
-        if not self._in_order(seen):
+        if not self._order.in_order(seen):
             self._search_in_any_order()
         roles = use.ending if self._search.forward else use.roles
         self._check_counting(use)
@@ -132,21 +133,6 @@ class AnyFind:
         if self.counting and not (self.live.counting and use.countable):
             self.counting = False
 
-    def _in_order(self, seen: Seen) -> bool:
-        """Return whether the event comes in the order that a forward search needs."""
-        if self._last_key is not None:
-            before, self._last_key = self._last_key, seen.key
-            return before < seen.key
-        known = self._known
-        if known is None:
-            return True
-        if known.get(seen.node, 0) >= seen.counter:
-            return False
-        for node, counter in seen.clock.items():
-            if counter > known.get(node, 0):
-                known[node] = counter
-        return True
-
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
         self.counting = False
@@ -156,13 +142,13 @@ class AnyFind:
         self._unpassed.clear()
         self.live.count -= self.kept
         self.kept = self._garbage = 0
-        self._last_key = self._known = None
+        self._order = OrderWatch(None)
         self._keep_again(seens)
 
     def _keep_again(self, seens: Iterable[Seen]) -> None:
         """Keep events that were offered before, in their order."""
         for seen in seens:
-            if not self._in_order(seen):
+            if not self._order.in_order(seen):
                 self._search_in_any_order()
             use = self.roles.by_mask[seen.mask]
             assert use is not None, "an event that is kept has a role"
@@ -213,7 +199,7 @@ class AnyFind:
         """Keep an event in the roles in which it is of use later; return a limit it reaches."""
         search, at = self._search, self.window.at(seen)
         # Should an event come out of order, those that no match comes to are needed too.
-        in_any_case = self._known is not None or not search.forward
+        in_any_case = not (search.forward and self._by_start)
         oldest = max(at - self.window.length, search.passed)
         placed: list[StepRole] = []
         starts: list[float] = []
@@ -239,7 +225,7 @@ class AnyFind:
         else:
             keep_bounded(self._kept_events, seen, placed, at)
         if self.window.bounded:
-            low = max(starts) if self._ends_with_start() else at
+            low = at if in_any_case else max(starts)
             self._unpassed.add(low)
             self._ends_from(low)
         return None
@@ -278,12 +264,9 @@ class AnyFind:
             self.breakers.sweep(None)
 
     def _is_unpassed(self, seen: Seen, start: float) -> bool:
-        low = start if self._ends_with_start() else self.window.at(seen)
-        return low > self._search.passed
-
-    def _ends_with_start(self) -> bool:
-        """Return whether an event is evicted with every start of a match that comes to it."""
-        return self._search.forward and self._known is None
+        # What is kept in any case has a use as long as its own time has not passed.
+        by_start = self._search.forward and self._by_start
+        return (start if by_start else self.window.at(seen)) > self._search.passed
 
     def _seens(self) -> list[Seen]:
         """Return the events that are kept, in the order offered."""

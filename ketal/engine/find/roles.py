@@ -14,7 +14,6 @@ The one rule: an event fits a role only if all that the role asks holds; where t
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +29,7 @@ from ketal.compiler.predicates import (
     simplify,
     variables,
 )
+from ketal.engine.find.release_order import ReleaseOrder
 from ketal.engine.find.windows import MatchWindow
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
@@ -41,25 +41,6 @@ MASKS_MAX = 65_536
 PRIOR_ANCHOR = -1
 ALL_ANCHOR = -2
 """Anchors that are no step's number: the event before, and every event before."""
-
-
-class ReleaseOrder(enum.Enum):
-    """An order in which events come, such that the last offered of a match is its last.
-
-    Attributes
-    ----------
-    ANY
-        Under arrival order the word is in the order offered, whatever that is.
-    CANONICAL
-        Where all steps accept the same events, of the mirror images of a match the one in
-        canonical order is reported.
-    CAUSAL
-        Where each step is after the one before it: an order that respects happened-before.
-    """
-
-    ANY = enum.auto()
-    CANONICAL = enum.auto()
-    CAUSAL = enum.auto()
 
 
 class Relation(NamedTuple):

@@ -10,7 +10,7 @@ The one rule: a group that waits does so in the index of its state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -18,18 +18,14 @@ from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Findings, Live, Taken, without_mirrors
 from ketal.engine.find.run_groups import Run, RunGroup, RunGroups
-from ketal.engine.find.waiting_groups import WaitingGroups
+from ketal.engine.find.waiting_groups import WaitingByState, WaitingGroups
 from ketal.engine.find.windows import Expiring, MatchWindow
 from ketal.engine.machine import Machine, SubPlan, Targets
 from ketal.model.event import Event
 from ketal.model.limits import Limits
-from ketal.model.values import Key
 
 RUNS = "runs"
 TAKEN = "runs that go on"
-
-Moves = dict[tuple[Any, ...], tuple[Configuration, int, dict[RunGroup, None]]]
-"""The groups that take an event: what they become, the step, and those that become the same."""
 
 
 class RunsFind:
@@ -55,7 +51,7 @@ class RunsFind:
         self._strict = machine.compiled.strategy == "strict"
         self.window = MatchWindow(machine)
         self._groups = RunGroups(live, self.window.us)
-        self._waiting: dict[int, WaitingGroups] = {}  # by state
+        self._waiting = WaitingByState(machine, self._groups)
         self._expiring: Expiring[int] = Expiring()
         # Under arrival order a configuration says which `not` guards are broken.
         nots = bool(machine.automaton.nots) and not machine.arrival
@@ -86,13 +82,12 @@ class RunsFind:
             if waiting.count:
                 self._extend(state, waiting, seen, born, matches, findings)
         if self._strict:
-            for waiting in self._waiting.values():
-                self._drop(waiting, list(waiting))
+            self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
-            self._pass_over(seen)
+            self._waiting.pass_over(seen)
         self._start(seen, born, matches, findings)
         for group in born:
-            self._index(group.configuration.state).add(group)
+            self._waiting.add(group)
         if self.breakers is not None:
             self._bar(seen, self.breakers, findings)
         self._complete(findings, matches)
@@ -116,7 +111,7 @@ class RunsFind:
         if self.window.us is not None:
             assert seen.time_us is not None
             oldest_us = seen.time_us - self.window.us
-        value = self._value(plan.key, seen)
+        value = self.machine.relations.key_value(plan.key, seen.event)
         for sub, groups in waiting.candidates(plan, seen, value, oldest_us):
             if sub.constant:
                 taking.setdefault(sub.constant, []).extend(groups)
@@ -164,10 +159,6 @@ class RunsFind:
             flags = self.breakers.broken(configuration, group.prior, seen)
             configuration = configuration._replace(broken=flags)
         return self.machine.decide(sub, configuration, seen)
-
-    def _value(self, key: int | None, seen: Seen) -> Key | None:
-        """Return an event's value of a key, None for no key."""
-        return None if key is None else self.machine.relations.event_value(key, seen.event)
 
     def _go_on(
         self,
@@ -232,22 +223,6 @@ class RunsFind:
         if self.window.bounded:
             self._expiring.add(self.window.at(run.start), run.start.place)
 
-    def _pass_over(self, seen: Seen) -> None:
-        """Let the groups that did not take an event meet it with their `not` guards."""
-        machine = self.machine
-        for state, waiting in self._waiting.items():
-            plan = machine.not_plan(state, seen.mask)
-            if not waiting.count or not plan.guards:
-                continue
-            over = []
-            for group in waiting.having(plan.key, self._value(plan.key, seen)):
-                after = machine.skip(group.configuration, seen)
-                if after is None:
-                    over.append(group)
-                else:
-                    group.configuration = after
-            self._drop(waiting, over)
-
     def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
         """Keep an event that can break a `not` of what is kept."""
         machine = self.machine
@@ -259,7 +234,7 @@ class RunsFind:
             return
         breakers.add(seen)
         if breakers.is_full():
-            places = (group.prior.place for index in self._waiting.values() for group in index)
+            places = (group.prior.place for group in self._waiting.groups())
             breakers.sweep(min(places, default=None))
 
     # --- keeping ---
@@ -268,22 +243,6 @@ class RunsFind:
         """Return whether no more events can be kept."""
         others = 0 if self.breakers is None else len(self.breakers.by_place)
         return self._groups.count + others >= self.limits.candidates_max
-
-    def _index(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
-        """Return the groups that wait in a state; `nodes` are looked through in this order."""
-        waiting = self._waiting.get(state)
-        if waiting is None:
-            values = self.machine.relations.register_values
-            by_node = self.machine.automaton.live[state].prior
-            waiting = self._waiting[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
-        return waiting
-
-    def _drop(self, waiting: WaitingGroups, groups: list[RunGroup]) -> None:
-        """End the runs of some groups that wait."""
-        if groups:
-            waiting.remove_all(groups)
-            for group in groups:
-                self._groups.release(group)
 
     # --- windows ---
 
@@ -315,8 +274,7 @@ class RunsFind:
         """End a run whose window is over."""
         if not run.matched:
             findings.timed_out.append(self._groups.longest(run))
-        for group in self._groups.end(run):
-            self._waiting[group.configuration.state].remove(group)
+        self._waiting.end(self._groups.end(run))
 
     # --- state ---
 
@@ -326,33 +284,22 @@ class RunsFind:
 
     def beginnings(self) -> Iterator[tuple[Configuration, Taken]]:
         """Yield the configuration of each run, and what it has taken on each way there."""
-        for index in self._waiting.values():
-            for group in index:
-                for taken in self._groups.taken(group.parents, group.binding):
-                    yield group.configuration, taken
+        for group in self._waiting.groups():
+            for taken in self._groups.taken(group.parents, group.binding):
+                yield group.configuration, taken
 
     def save(self, seens: SeenTable) -> Any:
         """Return the run as plain data; `seens` numbers its events."""
         breakers = () if self.breakers is None else self.breakers.by_place.values()
-        numbers = {group: number for number, group in enumerate(self._groups.groups())}
         return {
             "runs": self._groups.save(seens),
-            # In the order in which they are looked through, rows that are empty now included:
-            # it is the order of the matches that one event completes.
-            "states": [
-                [state, list(index.rows), [numbers[group] for group in index]]
-                for state, index in self._waiting.items()
-            ],
+            "waiting": self._waiting.save(),
             "breakers": [seens.number(seen) for seen in breakers],
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
         """Put what `save` gave into a fresh run."""
-        groups = self._groups.load(value["runs"], seens)
-        for state, nodes, numbers in value["states"]:
-            waiting = self._index(state, nodes)
-            for number in numbers:
-                waiting.add(groups[number])
+        self._waiting.load(value["waiting"], self._groups.load(value["runs"], seens))
         if self.breakers is not None:
             for number in value["breakers"]:
                 self.breakers.add(seens[number])
@@ -362,11 +309,7 @@ class RunsFind:
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of what is kept."""
         self._groups.validate_state()
-        waiting = {group for group in self._groups.groups() if group.waiting}
-        assert waiting == {group for index in self._waiting.values() for group in index}
-        for state, index in self._waiting.items():
-            index.validate_state()
-            assert all(group.configuration.state == state for group in index)
+        self._waiting.validate_state()
         if self.breakers is not None:
             self.breakers.validate_state()
 

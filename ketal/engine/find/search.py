@@ -58,20 +58,8 @@ class Search:
     """
 
     __slots__ = (
-        "_breakers",
-        "_by_place",
-        "_found",
-        "_kept_events",
-        "_length",
-        "_limit",
-        "_matches_max",
-        "_paths",
-        "_roles",
-        "_timed",
-        "_visits_left",
-        "_windowed",
-        "forward",
-        "passed",
+        "_breakers", "_by_place", "_found", "_kept_events", "_length", "_limit", "_matches_max",
+        "_paths", "_roles", "_timed", "_visits_left", "_windowed", "forward", "passed",
     )  # fmt: skip
 
     def __init__(
@@ -125,7 +113,8 @@ class Search:
     def latest_start(self, role: StepRole, seen: Seen) -> float:
         """Return the latest start of a match that comes to an event in a role.
 
-        Where times fall, or columns hold events of other orders, it may be later than that.
+        Where times fall, or columns hold events of other orders, it may be later than that;
+        where there is no window it is that of the event, if any match comes to it.
         """
         at = self._roles.window.at(seen)
         if role.starts:
@@ -138,8 +127,12 @@ class Search:
             path, taken = Path((role,)), ((role.edge.step, seen),)
             asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
             for node, column in self._kept_events.lines_before(before, path, taken):
+                if column.latest <= best:
+                    continue
                 low, high = self._range(column, node, before.role, path, taken, asked)
                 best = max(best, column.latest_start(low, high))
+                if best > NEVER and not self._windowed:
+                    return at
         return min(best, at)
 
     def beginnings(self, role: StepRole, seen: Seen) -> int:

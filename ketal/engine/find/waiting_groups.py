@@ -18,12 +18,13 @@ The one rule: what is put in one row is taken out of it, and of those of every k
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 from ketal.engine.configurations import Configuration, Seen
-from ketal.engine.find.run_groups import RunGroup
-from ketal.engine.machine import Plan, SubPlan
+from ketal.engine.find.run_groups import RunGroup, RunGroups
+from ketal.engine.machine import Machine, Plan, SubPlan
 from ketal.model.values import Key
 
 
@@ -269,3 +270,99 @@ class WaitingGroups:
             for value, rows in by_value.items():
                 kept = [group for row in rows.values() for group in row.groups]
                 assert set(kept) == {g for g in own if value_of(g.configuration) == value}
+
+
+class WaitingByState(dict[int, WaitingGroups]):
+    """The groups that wait, by state.
+
+    Parameters
+    ----------
+    machine : Machine
+        The automaton, made ready.
+    groups : RunGroups
+        All groups of the scope.
+    """
+
+    def __init__(self, machine: Machine, groups: RunGroups) -> None:
+        self._machine = machine
+        self._groups = groups
+
+    def add(self, group: RunGroup) -> None:
+        """Let a group wait in its state."""
+        self._of(group.configuration.state).add(group)
+
+    def _of(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
+        """Return the groups of a state; `nodes` are looked through in this order."""
+        waiting = self.get(state)
+        if waiting is None:
+            values = self._machine.relations.register_values
+            by_node = self._machine.automaton.live[state].prior
+            waiting = self[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
+        return waiting
+
+    def groups(self) -> Iterator[RunGroup]:
+        """Yield all of them."""
+        for waiting in self.values():
+            yield from waiting
+
+    def end(self, groups: Iterable[RunGroup]) -> None:
+        """Take out groups that hold no run any more."""
+        for group in groups:
+            self[group.configuration.state].remove(group)
+
+    def drop(self, waiting: WaitingGroups, groups: list[RunGroup]) -> None:
+        """End the runs of some groups of a state."""
+        if groups:
+            waiting.remove_all(groups)
+            for group in groups:
+                self._groups.release(group)
+
+    def drop_all(self) -> None:
+        """End all runs."""
+        for waiting in self.values():
+            self.drop(waiting, list(waiting))
+
+    def pass_over(self, seen: Seen) -> None:
+        """Let the groups meet an event that they did not take with their `not` guards."""
+        machine = self._machine
+        for state, waiting in self.items():
+            plan = machine.not_plan(state, seen.mask)
+            if not waiting.count or not plan.guards:
+                continue
+            over = []
+            value = machine.relations.key_value(plan.key, seen.event)
+            for group in waiting.having(plan.key, value):
+                after = machine.skip(group.configuration, seen)
+                if after is None:
+                    over.append(group)
+                else:
+                    group.configuration = after
+            self.drop(waiting, over)
+
+    # --- state ---
+
+    def save(self) -> Any:
+        """Return the order in which groups are looked through, rows that are empty now included.
+
+        It is the order of the matches that one event completes.
+        """
+        numbers = {group: number for number, group in enumerate(self._groups.groups())}
+        return [
+            [state, list(waiting.rows), [numbers[group] for group in waiting]]
+            for state, waiting in self.items()
+        ]
+
+    def load(self, value: Any, groups: Sequence[RunGroup]) -> None:
+        """Put what `save` gave, of some groups, into a fresh object."""
+        for state, nodes, numbers in value:
+            waiting = self._of(state, nodes)
+            for number in numbers:
+                waiting.add(groups[number])
+
+    def validate_state(self) -> None:
+        """Assert that each group that waits is in its state's."""
+        waiting = {group for group in self._groups.groups() if group.waiting}
+        assert waiting == set(self.groups())
+        for state, of in self.items():
+            of.validate_state()
+            assert all(group.configuration.state == state for group in of)
