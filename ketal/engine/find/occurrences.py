@@ -30,7 +30,7 @@ from ketal.engine.find.findings import Findings, Live, without_mirrors
 from ketal.engine.find.kept_events import KeptEvents
 from ketal.engine.find.paths import Path, replays
 from ketal.engine.find.release_order import OrderWatch, ReleaseOrder
-from ketal.engine.find.roles import Roles, StepRole, Use
+from ketal.engine.find.roles import Roles, StepRole
 from ketal.engine.find.search import Search
 from ketal.engine.find.windows import Firsts, Unpassed
 from ketal.model.event import Event
@@ -112,7 +112,7 @@ class AnyFind:
         if not self._order.in_order(seen):
             self._search_in_any_order()
         roles = use.ending if self._search.forward else use.roles
-        self._check_counting(use)
+        self.counting = self.counting and self.live.counting and use.countable
         if roles and self.counting:
             findings = findings or Findings()
             findings.counted = sum(self._search.beginnings(role, seen) for role in roles)
@@ -127,11 +127,6 @@ class AnyFind:
             findings = findings or Findings()
             findings.overflow(limit, KEPT)
         return findings
-
-    def _check_counting(self, use: Use) -> None:
-        """List matches from here on, if some role of an event does not let them be counted."""
-        if self.counting and not (self.live.counting and use.countable):
-            self.counting = False
 
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
@@ -152,7 +147,7 @@ class AnyFind:
                 self._search_in_any_order()
             use = self.roles.by_mask[seen.mask]
             assert use is not None, "an event that is kept has a role"
-            self._check_counting(use)
+            self.counting = self.counting and self.live.counting and use.countable
             self._keep(seen, use.roles)
 
     def _found(
@@ -280,14 +275,12 @@ class AnyFind:
 
     def _end_places(self, place: int) -> Findings | None:
         """End what a window of events has passed, now that it has come to a place."""
-        assert self.window.events is not None
-        last = place - self.window.events
-        findings = None
+        last, findings = int(place - self.window.length), None
         if self.firsts.first <= last:
             findings = Findings()
             self.firsts.expire(last, findings)
         self._evict(last)
-        self._end_place = min(self.firsts.first, self._unpassed.first) + self.window.events
+        self._end_place = min(self.firsts.first, self._unpassed.first) + self.window.length
         return findings
 
     def advance(self, watermark_us: int, findings: Findings) -> None:
@@ -348,5 +341,4 @@ class AnyFind:
         assert not self.window.bounded or self.kept == len(self._unpassed)
         if self.breakers is not None:
             self.breakers.validate_state()
-        for place, (_, seen) in self.firsts.waiting.items():
-            assert place == seen.place
+        assert list(self.firsts.waiting) == [seen.place for seen in self.firsts.seens()]

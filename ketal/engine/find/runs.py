@@ -121,7 +121,7 @@ class RunsFind:
                 if targets:
                     taking.setdefault(targets, []).append(group)
         for targets, groups in taking.items():
-            fitting = self._fitting(waiting, groups, seen)
+            fitting = self._waiting.take(waiting, groups, seen)
             if not fitting:
                 continue
             for step, target in targets:
@@ -132,26 +132,6 @@ class RunsFind:
                     self._go_on(fitting, step, target, seen, born, findings)
             for group in fitting:
                 self._groups.release(group)
-
-    def _fitting(
-        self, waiting: WaitingGroups, groups: list[RunGroup], seen: Seen
-    ) -> list[RunGroup]:
-        """Take those runs of some groups whose window holds an event out of what waits."""
-        if self.window.us is None:
-            waiting.remove_all(groups)
-            return groups
-        assert seen.time_us is not None
-        out = []
-        for group in groups:
-            fitting, others = self._groups.split(group, seen.time_us)
-            if fitting is None:
-                continue
-            waiting.remove(group)
-            if others is not None:
-                waiting.add(others)
-                self._groups.release(group)
-            out.append(fitting)
-        return out
 
     def _decide(self, sub: SubPlan, group: RunGroup, seen: Seen) -> Targets:
         configuration = group.configuration

@@ -305,6 +305,24 @@ class WaitingByState(dict[int, WaitingGroups]):
         for waiting in self.values():
             yield from waiting
 
+    def take(self, waiting: WaitingGroups, groups: list[RunGroup], seen: Seen) -> list[RunGroup]:
+        """Take those runs of some groups of a state whose window holds an event out of them."""
+        if self._machine.compiled.window_us is None:
+            waiting.remove_all(groups)
+            return groups
+        assert seen.time_us is not None
+        out = []
+        for group in groups:
+            fitting, others = self._groups.split(group, seen.time_us)
+            if fitting is None:
+                continue
+            waiting.remove(group)
+            if others is not None:
+                waiting.add(others)
+                self._groups.release(group)
+            out.append(fitting)
+        return out
+
     def end(self, groups: Iterable[RunGroup]) -> None:
         """Take out groups that hold no run any more."""
         for group in groups:
