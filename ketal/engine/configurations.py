@@ -47,7 +47,7 @@ class Seen:
     """
 
     __slots__ = (
-        "_key", "_known", "_time_us", "clock", "counter", "event", "mask", "node", "place",
+        "_dot", "_key", "_known", "_time_us", "clock", "counter", "event", "mask", "node", "place",
     )  # fmt: skip
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
@@ -58,6 +58,7 @@ class Seen:
         self.clock = event.clock
         self.counter = event.clock[event.node]
         self._time_us: int | None = None
+        self._dot: Dot | None = None
         self._key: tuple[int, str, int] | None = None
         self._known: dict[int, Known] | None = None
 
@@ -78,7 +79,9 @@ class Seen:
     @property
     def dot(self) -> Dot:
         """The event's identity."""
-        return Dot(self.node, self.counter)
+        if self._dot is None:
+            self._dot = Dot(self.node, self.counter)
+        return self._dot
 
     @property
     def key(self) -> tuple[int, str, int]:

@@ -73,6 +73,8 @@ class VerdictBuilder:
         self.learned_at: Key | None = None
         returns = self.compiled.pattern.returns
         self._returns_count = returns is not None and returns.count
+        self._any_may_come_last = self.compiled.causal and self.compiled.strategy == "any"
+        self._name, self._fingerprint = self.compiled.name, self.compiled.fingerprint
 
     # --- a check ---
 
@@ -199,21 +201,28 @@ class VerdictBuilder:
 
     def _steps(self, taken: Taken) -> tuple[tuple[str, Any], ...]:
         names = self.machine.automaton.steps
-        return tuple((names[step], seen.dot) for step, seen in taken)
+        return tuple([(names[step], seen.dot) for step, seen in taken])
 
     def _match(self, scope: Scope, taken: Taken, event: Event) -> Match:
         returns = None
-        if self.compiled.causal and self.compiled.strategy == "any":
+        if self._any_may_come_last:
             # Whatever was offered last: the time must not depend on it.
-            event = max((seen for _, seen in taken), key=lambda seen: seen.key).event
+            event = max([seen for _, seen in taken], key=_key).event
         if self.compiled.returns is not None:
             names = self.machine.automaton.steps
             bound = {names[step]: seen.event for step, seen in taken}
             returns = {name: value(bound) for name, value in self.compiled.returns}
+        lost = self._lost_of(scope, taken)
         return Match(
+            pattern=self._name,
+            fingerprint=self._fingerprint,
+            scope=scope.mapping,
+            execution=self.execution,
+            time=_time(event),
+            certain=not lost,
+            depends_on=lost,
             steps=self._steps(taken),
             returns=returns,
-            **self._common(scope.mapping, _time(event), self._lost_of(scope, taken)),
         )
 
     # --- what they have in common ---
@@ -241,8 +250,8 @@ class VerdictBuilder:
         self, scope: FrozenMapping, time: float | None, lost: tuple[Dot, ...] = NO_DOTS
     ) -> dict[str, Any]:
         common: dict[str, Any] = {
-            "pattern": self.compiled.name,
-            "fingerprint": self.compiled.fingerprint,
+            "pattern": self._name,
+            "fingerprint": self._fingerprint,
             "scope": scope,
             "execution": self.execution,
             "time": time,
@@ -288,3 +297,7 @@ class VerdictBuilder:
 def _time(event: Event) -> float | None:
     time = event.time
     return time if time is None or isinstance(time, float) else float(time)
+
+
+def _key(seen: Seen) -> Key:
+    return seen.key
