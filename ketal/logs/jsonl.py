@@ -53,35 +53,36 @@ def brief_reason(reason: str) -> str:
 
 def read_lines(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
-) -> Iterator[Record]:
-    """Yield the records of a file of JSON lines, in its order."""
+) -> Iterator[list[Record]]:
+    """Yield the records of a file of JSON lines, in its order, those of a block together."""
     shape = Shape(source, limits=limits)
     plain = shape.plain
     # An entry takes five bytes at least, so a shorter block cannot break the limit.
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
-            yield rejected(block, name, number)
+            yield [rejected(block, name, number)]
             continue
         lines = block.split(b"\n")
         if not plain or len(block) >= short or may_hold_control(block):
-            for at, line in enumerate(lines, number):
-                if record := _record(line, shape, name, at):
-                    yield record
+            slow = (_record(line, shape, name, at) for at, line in enumerate(lines, number))
+            yield [record for record in slow if record is not None]
             continue
+        records: list[Record] = []
         misses, at = 0, number
         events = map(decode_event, lines)
         while at < number + len(lines):
             try:
                 for event in events:
-                    yield "", event, name, at
+                    records.append(("", event, name, at))
                     at += 1
             except _FAULTS:
                 # A map goes on after a fault, with the next line.
                 misses += 1
                 if record := _record(lines[at - number], shape, name, at):
-                    yield record
+                    records.append(record)
                 at += 1
+        yield records
         # A log of another shape is quicker without the attempt.
         plain = 2 * misses <= len(lines)
 

@@ -9,7 +9,9 @@ The one rule: verdicts are found as they are iterated; leaving off early costs n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from ketal.engine.scopes import Counts
@@ -98,11 +100,16 @@ class Verdicts:
 Record = tuple[str, "Event | Control | Rejected", str, int]
 
 
-def _records(log: Any) -> Iterator[Record]:
-    """Return the records of a Log, or of an iterable of events."""
-    if hasattr(log, "records"):
-        return iter(log.records())
-    return (("", item, "", 0) for item in log)
+def _place_in(files: Sequence[str], lines: Sequence[int]) -> Callable[[int], str]:
+    """Return what says where the record of a number stands; empty where it came from code."""
+    return lambda number: f"{files[number]}:{lines[number]}" if files[number] else ""
+
+
+def _batches(log: Any) -> Iterator[Sequence[Record]]:
+    """Return the records of a Log, or of an iterable of events, in batches."""
+    if hasattr(log, "batches"):
+        return iter(log.batches())
+    return ((("", item, "", 0),) for item in log)
 
 
 class _Judge:
@@ -124,16 +131,19 @@ class _Judge:
 
     def verdicts(self) -> Iterator[Verdict]:
         executions = self._executions
-        for name, item, file, line in _records(self._log):
-            execution = executions.get(name)
-            if execution is None:
-                execution = Execution(self._program, name=name, **self._options)
-                executions[name] = execution
-            if item.__class__ is not Event and not isinstance(item, Event | Control | Rejected):
-                raise wrong_type("what a log holds", "a ketal.Event", item)
-            place = (f"{file}:{line}",) if file else ("",)
-            for _, verdicts in execution.process((item,), place.__getitem__):
-                yield from verdicts
+        for batch in _batches(self._log):
+            for name, group in groupby(batch, key=itemgetter(0)):
+                execution = executions.get(name)
+                if execution is None:
+                    execution = Execution(self._program, name=name, **self._options)
+                    executions[name] = execution
+                _, items, files, lines = zip(*group, strict=True)
+                for kind in set(map(type, items)):
+                    if not issubclass(kind, Event | Control | Rejected):
+                        wrong = next(item for item in items if type(item) is kind)
+                        raise wrong_type("what a log holds", "a ketal.Event", wrong)
+                for _, verdicts in execution.process(items, _place_in(files, lines)):
+                    yield from verdicts
         for execution in executions.values():
             yield from execution.conclude()
 
