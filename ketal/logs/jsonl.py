@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
+from itertools import count, repeat
 from typing import Any, BinaryIO
 
 import msgspec
@@ -69,19 +70,18 @@ def read_lines(
             yield [record for record in slow if record is not None]
             continue
         records: list[Record] = []
-        misses, at = 0, number
-        events = map(decode_event, lines)
-        while at < number + len(lines):
+        misses, places, whole = 0, count(number), False
+        plain_records = zip(repeat(""), map(decode_event, lines), repeat(name), places)
+        while not whole:
             try:
-                for event in events:
-                    records.append(("", event, name, at))
-                    at += 1
+                records.extend(plain_records)
+                whole = True
             except _FAULTS:
-                # A map goes on after a fault, with the next line.
+                # What was read before the fault is in the list, and the next line comes after it.
                 misses += 1
+                at = next(places)
                 if record := _record(lines[at - number], shape, name, at):
                     records.append(record)
-                at += 1
         yield records
         # A log of another shape is quicker without the attempt.
         plain = 2 * misses <= len(lines)
@@ -176,11 +176,11 @@ def write_jsonl(
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
         raise wrong_type("file", "a path or a binary file", file)
     encode = msgspec.json.Encoder().encode
-    count = 0
+    written = 0
     for event in events:
         file.write(encode(_object(event)) + b"\n")
-        count += 1
-    return count
+        written += 1
+    return written
 
 
 def _object(event: Event | Control | Draft) -> dict[str, Any]:

@@ -426,7 +426,7 @@ def checked_log(log: Any) -> Any:
         If it can be none: a file or its name, bytes, a single event.
     """
     file = isinstance(log, str | bytes | bytearray | os.PathLike) or hasattr(log, "read")
-    if file or not (hasattr(log, "batches") or isinstance(log, Iterable)):
+    if file or not (hasattr(log, "records") or isinstance(log, Iterable)):
         wanted = "a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
         raise wrong_type("log", wanted, log)
     return log

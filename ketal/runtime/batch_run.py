@@ -9,7 +9,8 @@ The one rule: verdicts are found as they are iterated; leaving off early costs n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -100,15 +101,18 @@ class Verdicts:
 Record = tuple[str, "Event | Control | Rejected", str, int]
 
 
-def _place_in(files: Sequence[str], lines: Sequence[int]) -> Callable[[int], str]:
-    """Return what says where the record of a number stands; empty where it came from code."""
-    return lambda number: f"{files[number]}:{lines[number]}" if files[number] else ""
+def _place_in(records: Sequence[Record], number: int) -> str:
+    """Return where a record stands, `file:line`; empty where it came from code."""
+    _, _, file, line = records[number]
+    return f"{file}:{line}" if file else ""
 
 
 def _batches(log: Any) -> Iterator[Sequence[Record]]:
     """Return the records of a Log, or of an iterable of events, in batches."""
     if hasattr(log, "batches"):
         return iter(log.batches())
+    if hasattr(log, "records"):
+        return zip(log.records())
     return ((("", item, "", 0),) for item in log)
 
 
@@ -137,12 +141,13 @@ class _Judge:
                 if execution is None:
                     execution = Execution(self._program, name=name, **self._options)
                     executions[name] = execution
-                _, items, files, lines = zip(*group, strict=True)
+                records = list(group)
+                items = [item for _, item, _, _ in records]
                 for kind in set(map(type, items)):
                     if not issubclass(kind, Event | Control | Rejected):
                         wrong = next(item for item in items if type(item) is kind)
                         raise wrong_type("what a log holds", "a ketal.Event", wrong)
-                for _, verdicts in execution.process(items, _place_in(files, lines)):
+                for _, verdicts in execution.process(items, partial(_place_in, records)):
                     yield from verdicts
         for execution in executions.values():
             yield from execution.conclude()
