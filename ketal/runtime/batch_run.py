@@ -2,9 +2,11 @@
 
 Everything is known, so under CausalOrder the log is read whole and offered in the canonical
 linear extension (`ketal.runtime.log_release`). Where every pattern stands under `order
-arrival`, nothing waits: each record is judged as it is read, in bounded memory.
+arrival`, nothing waits: records are judged as they are read, those that a log reads together in
+one batch, in bounded memory.
 
-The one rule: verdicts are found as they are iterated; leaving off early costs no more.
+The one rule: verdicts are found as they are iterated; leaving off early costs no more than the
+batch that the last one is of.
 """
 
 from __future__ import annotations
