@@ -79,7 +79,7 @@ def execute(args: argparse.Namespace) -> int:
     log = open_source(source, args.logs, limits)
     progress = ProgressLine()
     try:
-        parts = examined(Log(lambda: progress.counted(log.records())), messages, limits)
+        parts = examined(Log.of_batches(lambda: progress.counted(log.batches())), messages, limits)
         audit = summarised(parts)
     except KeyboardInterrupt:
         progress.stop()

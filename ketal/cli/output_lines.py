@@ -14,7 +14,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeVar
 
@@ -179,21 +179,24 @@ class ProgressLine:
     def __init__(self) -> None:
         self._status: Any = None
 
-    def counted(self, records: Iterator[T]) -> Iterator[T]:
-        """Yield the records, counting them."""
+    def counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
+        """Yield batches of records, counting the records."""
         if not is_terminal(sys.stderr):
-            return records
-        return self._counted(records)
+            return batches
+        return self._counted(batches)
 
-    def _counted(self, records: Iterator[T]) -> Iterator[T]:
+    def _counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
         from rich.console import Console
 
         self._status = Console(stderr=True).status("reading")
         self._status.start()
-        for count, record in enumerate(records, 1):
-            if count % _PROGRESS_EVERY == 0 and self._status is not None:
+        count = 0
+        for batch in batches:
+            shown = count // _PROGRESS_EVERY
+            count += len(batch)
+            if count // _PROGRESS_EVERY > shown and self._status is not None:
                 self._status.update(f"{count:,} records read")
-            yield record
+            yield batch
         if self._status is not None:
             self._status.update("judging")
 

@@ -126,7 +126,9 @@ def execute(args: argparse.Namespace) -> int:
         verdicts: Any = _LiveVerdicts(monitor, log)
     else:
         progress = ProgressLine()
-        watched = Log(lambda: progress.counted(log.records()))
+        # With --first the summary is of what comes up to that verdict, so each record is a batch.
+        judged = log if args.first is None else Log(log.records)
+        watched = Log.of_batches(lambda: progress.counted(judged.batches()))
         verdicts = ketal.run(program, watched, limits=limits, listing=listing, trace=args.trace)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))

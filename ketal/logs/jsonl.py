@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
+from itertools import count, repeat
 from typing import Any, BinaryIO
 
 import msgspec
@@ -53,35 +54,35 @@ def brief_reason(reason: str) -> str:
 
 def read_lines(
     name: str, chunks: Iterator[bytes], source: Source, limits: Limits
-) -> Iterator[Record]:
-    """Yield the records of a file of JSON lines, in its order."""
+) -> Iterator[list[Record]]:
+    """Yield the records of a file of JSON lines, in its order, those of a block together."""
     shape = Shape(source, limits=limits)
     plain = shape.plain
     # An entry takes five bytes at least, so a shorter block cannot break the limit.
     short = 5 * limits.clock_entries_max
     for number, block in blocks(chunks, limits.line_bytes_max):
         if isinstance(block, EventError):
-            yield rejected(block, name, number)
+            yield [rejected(block, name, number)]
             continue
         lines = block.split(b"\n")
         if not plain or len(block) >= short or may_hold_control(block):
-            for at, line in enumerate(lines, number):
-                if record := _record(line, shape, name, at):
-                    yield record
+            slow = (_record(line, shape, name, at) for at, line in enumerate(lines, number))
+            yield [record for record in slow if record is not None]
             continue
-        misses, at = 0, number
-        events = map(decode_event, lines)
-        while at < number + len(lines):
+        records: list[Record] = []
+        misses, places, whole = 0, count(number), False
+        plain_records = zip(repeat(""), map(decode_event, lines), repeat(name), places)
+        while not whole:
             try:
-                for event in events:
-                    yield "", event, name, at
-                    at += 1
+                records.extend(plain_records)
+                whole = True
             except _FAULTS:
-                # A map goes on after a fault, with the next line.
+                # What was read before the fault is in the list, and the next line comes after it.
                 misses += 1
+                at = next(places)
                 if record := _record(lines[at - number], shape, name, at):
-                    yield record
-                at += 1
+                    records.append(record)
+        yield records
         # A log of another shape is quicker without the attempt.
         plain = 2 * misses <= len(lines)
 
@@ -175,11 +176,11 @@ def write_jsonl(
     if not hasattr(file, "write") or isinstance(file, io.TextIOBase):
         raise wrong_type("file", "a path or a binary file", file)
     encode = msgspec.json.Encoder().encode
-    count = 0
+    written = 0
     for event in events:
         file.write(encode(_object(event)) + b"\n")
-        count += 1
-    return count
+        written += 1
+    return written
 
 
 def _object(event: Event | Control | Draft) -> dict[str, Any]:

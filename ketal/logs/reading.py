@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import BinaryIO
 
 from ketal.errors import SettingError
@@ -53,8 +53,16 @@ class Log:
     def __init__(
         self, records: Callable[[], Iterator[Record]], rebuilding: Rebuilding | None = None
     ) -> None:
-        self._records = records
+        self._batches: Callable[[], Iterator[Sequence[Record]]]
+        self._batches = lambda: _each(records())
         self.rebuilding = rebuilding
+
+    @classmethod
+    def of_batches(cls, batches: Callable[[], Iterator[Sequence[Record]]]) -> Log:
+        """Return a log of records that `batches` returns several at a time."""
+        log = cls(lambda: iter(()))
+        log._batches = batches
+        return log
 
     @classmethod
     def of(cls, events: Iterable[Event | Control | Rejected]) -> Log:
@@ -67,17 +75,21 @@ class Log:
 
         An item is an Event, a Control or a Rejected; `place` writes the place.
         """
-        return self._records()
+        return chain.from_iterable(self._batches())
+
+    def batches(self) -> Iterator[Sequence[Record]]:
+        """Yield the records in file order, together those that are read together."""
+        return self._batches()
 
     def __iter__(self) -> Iterator[Event]:
-        for _, item, _, _ in self._records():
+        for _, item, _, _ in self.records():
             if isinstance(item, Event):
                 yield item
 
     @property
     def rejected(self) -> list[Rejected]:
         """The records that are no event, in file order; reads the log."""
-        return [item for _, item, _, _ in self._records() if isinstance(item, Rejected)]
+        return [item for _, item, _, _ in self.records() if isinstance(item, Rejected)]
 
     @property
     def executions(self) -> dict[str, Log]:
@@ -85,11 +97,11 @@ class Log:
 
         A log that is not divided has one, whose name is empty.
         """
-        names = dict.fromkeys(record[0] for record in self._records())
+        names = dict.fromkeys(record[0] for record in self.records())
         return {name: self._only(name) for name in names or ("",)}
 
     def _only(self, name: str) -> Log:
-        return Log(lambda: (record for record in self._records() if record[0] == name))
+        return Log(lambda: (record for record in self.records() if record[0] == name))
 
 
 def read_log(
@@ -178,26 +190,27 @@ def open_source(
         shiviz.check_expressions(source, limits)
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
 
-    def records() -> Iterator[Record]:
+    def batches() -> Iterator[Sequence[Record]]:
         pieces = count(1)
         for origin in origins:
-            yield from _records(origin, source, limits, pieces)
+            yield from _batches(origin, source, limits, pieces)
 
     missing = Rebuilding()
     if source.format in TRACES:
         return Log(lambda: read_traces(origins, source.format or "", limits, missing), missing)
     if messages is not None:
-        return Log(lambda: rebuilt(records(), messages, limits, missing), missing)
-    return Log(records)
+        read = Log.of_batches(batches).records
+        return Log(lambda: rebuilt(read(), messages, limits, missing), missing)
+    return Log.of_batches(batches)
 
 
-def _records(
+def _batches(
     origin: LogOrigin, source: Source, limits: Limits, pieces: Iterator[int]
-) -> Iterator[Record]:
+) -> Iterator[Sequence[Record]]:
     with origin.opened() as file:
         chosen = source.format or ("shiviz" if source.regex else None)
         if chosen == "parquet":
-            yield from tabular.read_parquet(origin.name, file, source, limits)
+            yield from _each(tabular.read_parquet(origin.name, file, source, limits))
             return
         chunks = origin.chunks(file)
         if chosen is None:
@@ -213,10 +226,15 @@ def _records(
             )
         if chosen == "parquet":
             origin.rewind(file)
-            yield from tabular.read_parquet(origin.name, file, source, limits)
+            yield from _each(tabular.read_parquet(origin.name, file, source, limits))
         elif chosen == "csv":
-            yield from tabular.read_csv(origin.name, chunks, source, limits)
+            yield from _each(tabular.read_csv(origin.name, chunks, source, limits))
         elif chosen == "shiviz":
-            yield from shiviz.read_text(origin.name, chunks, source, limits, pieces)
+            yield from _each(shiviz.read_text(origin.name, chunks, source, limits, pieces))
         else:
             yield from jsonl.read_lines(origin.name, chunks, source, limits)
+
+
+def _each(records: Iterable[Record]) -> Iterator[Sequence[Record]]:
+    """Return batches of one record."""
+    return zip(records)

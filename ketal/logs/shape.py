@@ -22,7 +22,7 @@ import msgspec
 from ketal.clocks import vector
 from ketal.errors import EventError, SettingError
 from ketal.logs.source import INCARNATION, OWN_FIELDS, TIME_UNITS, Path, Source, path_of
-from ketal.model.event import CONTROL_PREFIX, CleanEvent, Control, Draft, Event
+from ketal.model.event import CONTROL_PREFIX, Control, Draft, Event, clean_event
 from ketal.model.limits import DEFAULT, Limits
 
 Item = Event | Control
@@ -160,7 +160,7 @@ class Shape:
             clock = self._clock(own["clock"])
             time = self._time(own.get("time"))
             data = self._data_of(own, record)
-            return CleanEvent(
+            return clean_event(
                 node=own["node"],
                 type=type_,  # type: ignore[arg-type]
                 clock=clock,
@@ -177,7 +177,7 @@ class Shape:
     ) -> Draft | None:
         """Return the draft of a record without a valid clock; None where more is wrong."""
         try:
-            event = CleanEvent(
+            event = clean_event(
                 node=own["node"],
                 type=own["type"],
                 clock={str(own["node"]): 1},

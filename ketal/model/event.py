@@ -16,6 +16,7 @@ system", 1978) is computed by `ketal.clocks.vector`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import math
@@ -259,17 +260,36 @@ class Draft(NamedTuple):
     id: str | None
 
 
-class CleanEvent(Event, frozen=True):
-    """How readers make an Event of clean values, those of a JSON decoder.
+_BLANK = Event(node="n", type="t", clock={"n": 1})
 
-    Only node, type, clock and time are looked at; `data` is a dict that is taken
-    over as it is, `id` a str or None. The class has Event's layout, hence the
-    object becomes one in place: `type(CleanEvent(...)) is Event`.
+
+def clean_event(
+    node: str,
+    type: str,
+    clock: dict[str, int],
+    time: float | int | str | None = None,
+    data: dict[str, Any] | None = None,
+    id: str | None = None,
+) -> Event:
+    """Return the Event of clean values, those of a JSON decoder.
+
+    Only node, type, clock and time are looked at; `data` is taken over as it is.
+
+    Raises
+    ------
+    EventError
+        As of `Event`.
     """
-
-    def __post_init__(self) -> None:
-        self._counted()
-        _force(self, "__class__", Event)
+    # A copy is made without `__post_init__`, which would look at all of `data`.
+    event = copy.copy(_BLANK)
+    _force(event, "node", node)
+    _force(event, "type", type)
+    _force(event, "clock", clock)
+    _force(event, "time", time)
+    _force(event, "data", {} if data is None else data)
+    _force(event, "id", id)
+    event._counted()
+    return event
 
 
 class _Decoded(Event, frozen=True):
@@ -312,7 +332,7 @@ def save_event(event: Event) -> tuple[Any, ...]:
 
 def load_event(value: Sequence[Any]) -> Event:
     """Return the event that `save_event` gave."""
-    return CleanEvent(*value)
+    return clean_event(*value)
 
 
 CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")

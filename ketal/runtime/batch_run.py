@@ -2,14 +2,19 @@
 
 Everything is known, so under CausalOrder the log is read whole and offered in the canonical
 linear extension (`ketal.runtime.log_release`). Where every pattern stands under `order
-arrival`, nothing waits: each record is judged as it is read, in bounded memory.
+arrival`, nothing waits: records are judged as they are read, those that a log reads together in
+one batch, in bounded memory.
 
-The one rule: verdicts are found as they are iterated; leaving off early costs no more.
+The one rule: verdicts are found as they are iterated; leaving off early costs no more than the
+batch that the last one is of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from ketal.engine.scopes import Counts
@@ -98,11 +103,19 @@ class Verdicts:
 Record = tuple[str, "Event | Control | Rejected", str, int]
 
 
-def _records(log: Any) -> Iterator[Record]:
-    """Return the records of a Log, or of an iterable of events."""
+def _place_in(records: Sequence[Record], number: int) -> str:
+    """Return where a record stands, `file:line`; empty where it came from code."""
+    _, _, file, line = records[number]
+    return f"{file}:{line}" if file else ""
+
+
+def _batches(log: Any) -> Iterator[Sequence[Record]]:
+    """Return the records of a Log, or of an iterable of events, in batches."""
+    if hasattr(log, "batches"):
+        return iter(log.batches())
     if hasattr(log, "records"):
-        return iter(log.records())
-    return (("", item, "", 0) for item in log)
+        return zip(log.records())
+    return ((("", item, "", 0),) for item in log)
 
 
 class _Judge:
@@ -124,16 +137,20 @@ class _Judge:
 
     def verdicts(self) -> Iterator[Verdict]:
         executions = self._executions
-        for name, item, file, line in _records(self._log):
-            execution = executions.get(name)
-            if execution is None:
-                execution = Execution(self._program, name=name, **self._options)
-                executions[name] = execution
-            if item.__class__ is not Event and not isinstance(item, Event | Control | Rejected):
-                raise wrong_type("what a log holds", "a ketal.Event", item)
-            place = (f"{file}:{line}",) if file else ("",)
-            for _, verdicts in execution.process((item,), place.__getitem__):
-                yield from verdicts
+        for batch in _batches(self._log):
+            for name, group in groupby(batch, key=itemgetter(0)):
+                execution = executions.get(name)
+                if execution is None:
+                    execution = Execution(self._program, name=name, **self._options)
+                    executions[name] = execution
+                records = list(group)
+                items = [item for _, item, _, _ in records]
+                for kind in set(map(type, items)):
+                    if not issubclass(kind, Event | Control | Rejected):
+                        wrong = next(item for item in items if type(item) is kind)
+                        raise wrong_type("what a log holds", "a ketal.Event", wrong)
+                for _, verdicts in execution.process(items, partial(_place_in, records)):
+                    yield from verdicts
         for execution in executions.values():
             yield from execution.conclude()
 

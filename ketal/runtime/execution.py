@@ -109,8 +109,6 @@ class Execution:
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
         self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
-        # Time decides of each event whether it is late, and a queue orders what comes.
-        self._together = self.release.together and not self._uses_time
 
     @classmethod
     def restored(
@@ -180,14 +178,16 @@ class Execution:
             The number of each item that has verdicts, from 0, and these.
         """
         out: list[tuple[int, list[Verdict]]] = []
-        at, end, together = 0, len(batch), self._together
+        at, end = 0, len(batch)
         admission, progress = self.admission, self.progress
         admit, counted = admission.intake.admit, progress.counted
         while at < end:
             room = 0  # how many events may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
-            some: Any = batch if end == 1 else batch[at : at + (room if together else 1)]
+            # Time decides of each event whether it is late.
+            together = 0 if self._uses_time or room <= 0 else self.release.together(batch, at)
+            some: Any = batch if end == 1 else batch[at : at + (min(room, together) or 1)]
             count = admit(some) if room > 0 else 0
             if count and together:
                 counted.accepted += count
@@ -305,7 +305,6 @@ class Execution:
             return ()
         assert isinstance(self.release, StreamRelease)
         self.retiring = self.release.retiring = None
-        self._together = self.release.together and not self._uses_time
         return retiring.program.names
 
     # --- its counts ---

@@ -53,8 +53,6 @@ class LogRelease:
 
     holds_all = True
     """Whether all events are in memory until the end."""
-    together = True
-    """Whether several events may be identified before the first is offered."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
@@ -71,6 +69,10 @@ class LogRelease:
         self._referred: tuple[int, dict[str, int]] = 0, {}  # of so many events
 
     # --- while the log is read ---
+
+    def together(self, batch: Sequence[Any], begin: int) -> int:
+        """Return how many records from a place on may be identified before one is offered: all."""
+        return len(batch) - begin
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
         """Hold new events."""

@@ -100,13 +100,16 @@ class StreamRelease:
         if len(self._direct) == 1:
             self.offer = self._direct[0].process
 
-    @property
-    def together(self) -> bool:
-        """Whether several events may be identified before the first is offered.
+    def together(self, batch: Sequence[Any], begin: int) -> int:
+        """Return how many records from a place on may be identified before one is offered.
 
-        No queue orders them then, and no clock says who has left.
+        No queue orders them then, and no clock shows that a node has left.
         """
-        return not (self.queues or self._admission.reads_clocks or self.retiring)
+        if self.queues or self.retiring:
+            return 0
+        if not self._admission.reads_clocks:
+            return len(batch) - begin
+        return self._admission.count_steady(batch, begin)
 
     def _free(self) -> list[PatternRun]:
         """Return the runs under CausalOrder that need no order."""

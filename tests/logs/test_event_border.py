@@ -21,9 +21,9 @@ import ketal
 from ketal.errors import EventError
 from ketal.model.attributes import DEPTH_MAX
 from ketal.model.event import (
-    CleanEvent,
     Control,
     Event,
+    clean_event,
     content,
     decode_event,
     load_event,
@@ -218,7 +218,7 @@ def test_an_event_is_not_changed_through_what_it_was_made_of() -> None:
 
 def test_readers_hand_over_what_is_clean_already() -> None:
     data = {"x": [1]}
-    event = CleanEvent("a", "T", {"a": 1, "b": 0}, data=data)
+    event = clean_event("a", "T", {"a": 1, "b": 0}, data=data)
     assert type(event) is Event
     assert event.data is data
     assert event.clock == {"a": 1}

@@ -28,15 +28,16 @@ PATTERNS = {
     "whole": "%s check (Open Work* Close)*; on violation skip;",
     "two keys": "partition by k, x; %s check (Open Work* Close)*; on violation skip;",
     "find": "partition by k; %s find next Open Close;",
+    "clocks": "%s S = Causal(Close, Open); check (Open S)*; on violation resume;",
 }
 TIGHT = Limits(dots_max=4, counters_max=3, scopes_max=3, configurations_max=2)
 
 keys: Any = st.sampled_from([1, 2, "1", "a", True, 1.0, 1.5, None, [1], {}])
 events = st.builds(
-    lambda node, counter, kind, k, x, named: Event(
+    lambda node, counter, kind, k, x, named, others: Event(
         node,
         kind,
-        {node: counter, "z": 1},
+        {**dict.fromkeys(others, 1), node: counter},
         data={"k": k, "x": x, **({ATTRIBUTE: 1} if named else {})},
     ),
     st.sampled_from("AB"),
@@ -45,6 +46,7 @@ events = st.builds(
     keys,
     st.integers(-1, 1),
     st.integers(0, 40).map(lambda number: number == 40),
+    st.sampled_from(["z", "z", "z", "zy", "AB", ""]),
 )
 controls = st.sampled_from([Control("leave", node="A"), Control("watermark", time=1.0)])
 streams = st.lists(st.one_of(events, events, events, events, events, controls), max_size=40)
@@ -73,6 +75,32 @@ def test_together_as_one_by_one(
     if end < len(stream):
         stream = [*stream[:end], Control("end"), *stream[end:]]
     together, one_by_one = monitors(body, limits)
+    for some in (stream[:cut], stream[cut:]):
+        found = said(together.process(some))
+        assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))
+        assert together.summary == one_by_one.summary
+        assert together.state.changes() == one_by_one.state.changes()
+    assert together.snapshot() == one_by_one.snapshot()
+
+
+@examples(60, 1_500)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from("AB"), st.sampled_from(["z", "z", "z", "zy", "y"]))),
+    swapped=st.sets(st.integers(0, 40), max_size=4),
+    cut=st.integers(0, 40),
+)
+def test_entries_that_clocks_lose_together_as_one_by_one(
+    steps: list[tuple[str, str]], swapped: set[int], cut: int
+) -> None:
+    counters = dict.fromkeys("AB", 0)
+    stream = []
+    for node, others in steps:
+        counters[node] += 1
+        clock = {**dict.fromkeys(others, 1), node: counters[node]}
+        stream.append(Event(node, "oc"[counters[node] % 2], clock, data={"x": 1}))
+    for place in sorted(swapped):
+        stream[place : place + 2] = reversed(stream[place : place + 2])
+    together, one_by_one = monitors(PATTERNS["clocks"], None)
     for some in (stream[:cut], stream[cut:]):
         found = said(together.process(some))
         assert found == said((n, one_by_one.feed(event)) for n, event in enumerate(some))

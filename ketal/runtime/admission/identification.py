@@ -172,6 +172,28 @@ class Admission:
             self.begun().restorer.mark_departed(dropped)
         return bool(dropped)
 
+    def count_steady(self, batch: Sequence[Any], begin: int) -> int:
+        """Return how many records from a place on are events that show no node to have left.
+
+        Each has the entries that its node's clocks have had so far, at a counter that no entry
+        came after, so `first` is the same after it.
+        """
+        known: dict[str, tuple[Any, int]] = {}
+        for number in range(begin, len(batch)):
+            event = batch[number]
+            if event.__class__ is not Event:
+                return number - begin
+            node, clock = event.node, event.clock
+            row = known.get(node)
+            if row is None:
+                first = self.first.get(node)
+                if first is None:
+                    return number - begin
+                row = known[node] = first.keys(), max(first.values())
+            if row[0] != clock.keys() or clock[node] < row[1]:
+                return number - begin
+        return len(batch) - begin
+
     def _dropped(self, event: Event) -> set[str]:
         """Return the nodes whose entry a new event shows dropped by its node.
 
