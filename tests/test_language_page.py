@@ -10,6 +10,8 @@ import pytest
 
 import ketal
 from ketal.analysis import registered_guards as guards
+from ketal.cli import main
+from ketal.engine import costs
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "language.md"
 PATTERNS = re.findall(r"^```ketal\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
@@ -28,6 +30,26 @@ def test_examples_do_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
     result = doctest.DocTestRunner().run(examples)
     assert result.attempted > 10
     assert result.failed == 0
+
+
+def test_the_cost_that_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    shown = re.search(r"^\$ ketal (lint --explain-cost [^\n]*)\n(.*?)^```$", text, re.M | re.S)
+    assert shown is not None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conflict.ketal").write_text(PATTERNS[0], encoding="utf-8")
+    assert main(shown[1].split()) == 0
+    assert capsys.readouterr().out == shown[2]
+
+
+def test_the_page_names_every_class_of_cost() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    names = [value for name, value in vars(costs).items() if name.isupper() and name[0] != "_"]
+    classes = [name for name in names if isinstance(name, str)]
+    assert len(classes) == 11
+    assert [name for name in classes if name.lower() not in text.lower()] == []
 
 
 def test_mirror_images_of_the_page() -> None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
 from ketal.cli.output_lines import add_output, as_json, counted, opened
-from ketal.errors import Diagnostic, PatternText, SettingError, printable, show
+from ketal.errors import Diagnostic, PatternText, SettingError, Span, printable, show
+
+if TYPE_CHECKING:
+    from ketal.engine.costs import Cost
 
 _EXAMPLE = """\
 examples:
   ketal lint patterns/*.ketal
   ketal lint --output sarif --write ketal.sarif forks.ketal
+  ketal lint --explain-cost forks.ketal
 """
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -31,6 +35,13 @@ class LintFinding(NamedTuple):
     diagnostic: Diagnostic
 
 
+class PatternCost(NamedTuple):
+    """What a pattern costs, and the text that it is in."""
+
+    source: PatternText
+    cost: Cost
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
@@ -39,16 +50,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_output(parser, "human", "json", "github", "sarif")
     parser.add_argument("--write", metavar="FILE", help="write the findings to a file")
+    parser.add_argument(
+        "--explain-cost",
+        action="store_true",
+        help="what an event and a match of each pattern cost, and the guard that decides it",
+    )
     options.add_limits(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Lint the files; return the exit code."""
     import ketal
+    from ketal.engine.costs import cost_of
 
+    if args.explain_cost and args.output not in _COST_WRITERS:
+        raise SettingError(f"--explain-cost has no form for --output {args.output}; json has one")
     options.check_stdin(args.files)
     limits = options.limits_of(args.limit)
     findings: list[LintFinding] = []
+    costs: list[PatternCost] = []
     unread = 0
     for path in args.files:
         try:
@@ -58,10 +78,17 @@ def execute(args: argparse.Namespace) -> int:
             unread += 1
             continue
         source = PatternText(text, name)
-        findings += [LintFinding(source, d) for d in ketal.lint(text, name=name, limits=limits)]
+        diagnostics = ketal.lint(text, name=name, limits=limits)
+        findings += [LintFinding(source, d) for d in diagnostics]
+        if args.explain_cost and not any(d.severity == "error" for d in diagnostics):
+            program = ketal.compile(text, name=name, limits=limits)
+            costs += [PatternCost(source, cost_of(one)) for one in program.compiled]
     with opened(args.write, inputs=args.files) as sink:
         for line in _WRITERS[args.output](findings, len(args.files) - unread):
             sink.line(line)
+        if args.explain_cost:
+            for line in _COST_WRITERS[args.output](costs):
+                sink.line(line)
     if unread:
         return COULD_NOT_RUN
     return FOUND if any(f.diagnostic.severity == "error" for f in findings) else FINE
@@ -70,18 +97,40 @@ def execute(args: argparse.Namespace) -> int:
 def as_dict(finding: LintFinding) -> dict[str, Any]:
     """Return a finding as its JSON object."""
     source, diagnostic = finding
-    span = diagnostic.span
+    return {
+        **_where(source, diagnostic.span),
+        "severity": diagnostic.severity,
+        "code": diagnostic.code,
+        "pattern": diagnostic.pattern,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+    }
+
+
+def cost_as_dict(of: PatternCost) -> dict[str, Any]:
+    """Return the cost of a pattern as its JSON object."""
+    source, cost = of
+    return {
+        **_where(source, cost.place.span),
+        "pattern": cost.pattern,
+        "cost": cost.name,
+        "event": cost.event,
+        "match": cost.match,
+        "guard": cost.place.text,
+        "reason": cost.reason,
+        "flat_with": cost.flat_with,
+        "counts": cost.counts,
+        "counts_because": cost.counts_because,
+    }
+
+
+def _where(source: PatternText, span: Span | None) -> dict[str, Any]:
     return {
         "file": source.name,
         "line": span.line if span else None,
         "column": span.column if span else None,
         "end_line": span.end_line if span else None,
         "end_column": span.end_column if span else None,
-        "severity": diagnostic.severity,
-        "code": diagnostic.code,
-        "pattern": diagnostic.pattern,
-        "message": diagnostic.message,
-        "hint": diagnostic.hint,
     }
 
 
@@ -177,3 +226,35 @@ def _uri(path: str) -> str:
 
 
 _WRITERS = {"human": _human, "json": _json, "github": _github, "sarif": _sarif}
+
+
+def _human_costs(costs: list[PatternCost]) -> Iterator[str]:
+    for source, cost in costs:
+        span = cost.place.span
+        at = f"{source.name}:{span.line}:{span.column}" if span else source.name
+        yield printable(f"{at}: {cost.pattern}: {cost.name}")
+        rows = {
+            "an event": cost.event,
+            "a match": cost.match,
+            "decided by": f"`{cost.place.text}`: {cost.reason}",
+            "flat with": cost.flat_with,
+            "--count": _counting(cost),
+        }
+        yield from (printable(f"  {name:10}  {text}") for name, text in rows.items() if text)
+    if costs:
+        yield "n: events kept in a scope, P: nodes, k: events of a match"
+
+
+def _counting(cost: Cost) -> str:
+    if cost.counts is None:
+        return ""
+    if cost.counts:
+        return " ".join(["counts without listing", cost.counts_because]).rstrip()
+    return f"lists matches to count them: {cost.counts_because}"
+
+
+def _json_costs(costs: list[PatternCost]) -> Iterator[str]:
+    yield from (as_json(cost_as_dict(cost)) for cost in costs)
+
+
+_COST_WRITERS = {"human": _human_costs, "json": _json_costs}

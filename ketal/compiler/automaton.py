@@ -70,6 +70,11 @@ class LiveRegisters:
     history: bool
     steps: tuple[int, ...]
 
+    @property
+    def none(self) -> bool:
+        """Whether it reads no register."""
+        return not (self.prior or self.history or self.steps)
+
 
 @dataclass(frozen=True)
 class Automaton:

@@ -181,9 +181,7 @@ class Machine:
             if any(automaton.atoms[n].relational for n in variables(formula) - sure)
         )
         self._bare = tuple(
-            Configuration(s, None, self.empty_bound, None, ())
-            if not (live.prior or live.history or live.steps)
-            else None
+            Configuration(s, None, self.empty_bound, None, ()) if live.none else None
             for s, live in enumerate(automaton.live)
         )
 

@@ -57,6 +57,42 @@ def test_json_is_a_finding_a_line(ketal: Ketal) -> None:
     assert error["pattern"] == "Phases"
 
 
+def test_the_cost_of_a_pattern(ketal: Ketal) -> None:
+    said = ketal("lint", "--explain-cost", "good.ketal", "bad.ketal")
+    assert said.code == 1
+    at = said.lines.index("good.ketal:6:14: Conflict: search: any event may come last")
+    assert said.lines[at + 1 : -1] == [
+        "  an event    O(P^2 log n)",
+        "  a match     O(k P log n), for each of its mirror images",
+        "  decided by  `Conc(Write)`: it does not ask its event to be after the one before it",
+        "  flat with   `order arrival`, or `Causal` of the event before it in every step but the "
+        "first",
+        "  --count     lists matches to count them: any event of a match may come last",
+    ]
+    assert said.lines[-1] == "n: events kept in a scope, P: nodes, k: events of a match"
+
+
+def test_the_cost_as_json_is_a_pattern_a_line_after_the_findings(ketal: Ketal) -> None:
+    said = ketal("lint", "--explain-cost", "--output", "json", "unused.ketal", "good.ketal")
+    assert said.code == 0
+    *findings, first, second = said.objects
+    assert all("severity" in finding for finding in findings)
+    assert list(second) == [
+        "file", "line", "column", "end_line", "end_column", "pattern", "cost", "event", "match",
+        "guard", "reason", "flat_with", "counts", "counts_because",
+    ]  # fmt: skip
+    assert (first["file"], second["file"]) == ("unused.ketal", "good.ketal")
+    place = [second[key] for key in ("line", "column", "end_line", "end_column")]
+    assert place == [6, 14, 6, 25]
+
+
+@pytest.mark.parametrize("form", ["github", "sarif"])
+def test_the_cost_has_no_form_for_other_tools(ketal: Ketal, form: str) -> None:
+    said = ketal("lint", "--explain-cost", "--output", form, "good.ketal")
+    assert said.code == 2
+    assert "--explain-cost has no form" in said.err
+
+
 def test_json_of_a_clean_file_is_empty(ketal: Ketal) -> None:
     assert ketal("lint", "--output", "json", "good.ketal").out == ""
 

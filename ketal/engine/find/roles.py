@@ -185,6 +185,10 @@ class Roles:
         The class of each step's local guard.
     by_place : bool
         Whether no search asks for the node of an event, while it is forward.
+    not_causal : tuple of StepRole
+        The roles of later steps that need not be after the event before them.
+    loops : bool
+        Whether a word can come to a state again.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -205,13 +209,14 @@ class Roles:
         self.equating = any(_is_indexed(self.compiled, n) for n in _used(self.edges))
         self.returns = any(not edge.target for edge in self.edges)
         later = [self._role(e, e.formula) for e in self.edges if e.source or self.returns]
+        self.not_causal = tuple([role for role in later if not role.causal])
         one_class = len({self.classes[edge.step] for edge in self.edges}) == 1
         self.order: ReleaseOrder | None = None
         if machine.arrival:
             self.order = ReleaseOrder.ANY
         elif self.plain and one_class:
             self.order = ReleaseOrder.CANONICAL
-        elif all(role.causal for role in later):
+        elif not self.not_causal:
             self.order = ReleaseOrder.CAUSAL
         # Where a match's events have one order, mirror images are words of the same classes.
         self.mirrors = automaton.mirrors and not (self.order and self._has_one_word_a_class_word())
@@ -219,7 +224,8 @@ class Roles:
         self.by_place = self.order is ReleaseOrder.CANONICAL or (
             machine.arrival and not self.related
         )
-        self.bounding = not self.equating and not self._has_loop()
+        self.loops = self._has_loop()
+        self.bounding = not self.equating and not self.loops
         self.anchors = {s: self._equalities_with(s) for s in {edge.step for edge in self.edges}}
         self._made: dict[tuple[int, Formula], StepRole] = {}
 
@@ -268,8 +274,10 @@ class Roles:
     def role_of(self, edge: StepEdge, mask: int) -> StepRole | None:
         """Return the role of events with a mask on an edge; None if they cannot stand there."""
         left = simplify(edge.formula, self.machine.local(mask))
-        if left is False:
-            return None
+        return None if left is False else self.role(edge, left)
+
+    def role(self, edge: StepEdge, left: Formula) -> StepRole:
+        """Return the role of the events whose masks leave this of an edge's guard."""
         role = self._made.get((edge.number, left))
         if role is None:
             role = self._made[edge.number, left] = self._role(edge, left)

@@ -1,0 +1,182 @@
+"""What lint says a pattern costs, against what its runs do."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, reject
+
+import ketal
+from ketal.compiler.pipeline import compile_pattern
+from ketal.engine import costs
+from ketal.engine.check_run import CheckRun
+from ketal.engine.costs import Cost, cost_of
+from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.find.runs import RunsFind
+from ketal.engine.find.search import Search
+from ketal.engine.pattern_run import PatternRun
+from ketal.errors import PatternError
+from ketal.model.event import Event
+from ketal.operators.causal_order import canonical
+from tests.outcomes import LIMITS
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+from tests.sampling import chances, examples
+
+EVENTS = """
+    event A = type == "S.a"; event B = type == "S.b"; event C = type == "S.c";
+"""
+FLAT = (costs.FLAT, costs.FLAT_BY_VALUE)
+FORWARD = (*FLAT, costs.FORWARD_DEAD_ENDS)
+SEARCHED = (costs.SEARCH, costs.SEARCH_DEAD_ENDS)
+
+# The pattern, its class, what decides it, and whether matches are counted.
+TABLE: list[tuple[str, str, str, bool | None]] = [
+    ("order arrival; find any A B C;", costs.FLAT, "order arrival", True),
+    ("order arrival; find any A B* C;", costs.FLAT, "order arrival", True),
+    ("order arrival; find any A B C; within 3 events;", costs.FLAT, "order arrival", False),
+    ("order arrival; D = Conc(B); find any A D C;", costs.FLAT, "order arrival", True),
+    ("order CausalOrder; D = Causal(B); find any A D+;", costs.FLAT, "Causal(B)", True),
+    ("order CausalOrder; D = Causal(B, all); find any A D D;", costs.FLAT, "Causal(B, all)", False),
+    ("order CausalOrder; D = Causal(B); find any A not C D;", costs.FLAT, "Causal(B)", False),
+    ("order CausalOrder; find any A+;", costs.FLAT, "find any A+", True),
+    ("order arrival; D = C && x == A.x; find any A B D;", costs.FLAT_BY_VALUE, "x == A.x", False),
+    (
+        "order CausalOrder; D = Causal(B) && x == A.x; find any A D;",
+        costs.FLAT_BY_VALUE, "x == A.x", False,
+    ),
+    (
+        "order arrival; D = B && x == A.x; E = C && y == A.y; find any A D E;",
+        costs.FORWARD_DEAD_ENDS, "y == A.y", False,
+    ),
+    (
+        "order arrival; D = Conc(C, all); find any A B D;",
+        costs.FORWARD_DEAD_ENDS, "Conc(C, all)", False,
+    ),
+    ("order CausalOrder; D = Conc(B); find any A D;", costs.SEARCH, "Conc(B)", False),
+    ("order CausalOrder; find any A B C;", costs.SEARCH, 'type == "S.b"', False),
+    ("order CausalOrder; find any A B C A;", costs.SEARCH_DEAD_ENDS, 'type == "S.b"', False),
+    ("order CausalOrder; D = Conc(B); find any A D+;", costs.SEARCH_DEAD_ENDS, "D+", False),
+    (
+        "order CausalOrder; D = Conc(C, A); find any A B D;",
+        costs.SEARCH_DEAD_ENDS, "Conc(C, A)", False,
+    ),
+    (
+        "order CausalOrder; D = B && x == A.x; find any A D C;",
+        costs.SEARCH_DEAD_ENDS, "x == A.x", False,
+    ),
+    ("order CausalOrder; find any A not C B;", costs.SEARCH_DEAD_ENDS, "not C", False),
+    ("order arrival; D = B && x > A.x; find any A D;", costs.SCAN, "x > A.x", False),
+    (
+        "order arrival; D = Causal(B) || (B && x == A.x); find any A D;",
+        costs.SCAN, "Causal(B)", False,
+    ),
+    ("find next A B C;", costs.GROUPS, "find next A B C", False),
+    ("D = B && x == A.x; find next A D C;", costs.GROUPS_APART, "x == A.x", False),
+    ("check (A | B C)*; on violation skip;", costs.LOOK_UP, "check (A | B C)*", None),
+    ("order CausalOrder; D = Causal(B); check (A | B | C D)*;", costs.REGISTERS, "Causal(B)", None),
+]  # fmt: skip
+
+
+def timed(events: list[Event]) -> list[Event]:
+    """The events with times that rise in the order offered."""
+    return [
+        Event(e.node, e.type, dict(e.clock), time=float(n), data=dict(e.data))
+        for n, e in enumerate(events)
+    ]
+
+
+def check_run(cost: Cost, run: PatternRun) -> None:
+    """Assert that runs whose events came in order do what the pattern is said to cost."""
+    for scope in run.scopes.values():
+        if isinstance(scope.run, CheckRun):
+            machine = run.machine
+            taken = [known for at, known in machine.decided.items() if machine.plan(*at)]
+            assert None not in taken or cost.name != costs.LOOK_UP
+        elif isinstance(scope.run, RunsFind):
+            assert cost.name in (costs.GROUPS, costs.GROUPS_APART)
+        else:
+            forward = scope.run._search.forward
+            assert forward or cost.name not in FORWARD
+            assert not (forward and cost.name in SEARCHED)
+            assert scope.run.counting or not cost.counts
+
+
+@pytest.mark.parametrize(("body", "name", "guard", "counts"), TABLE)
+def test_the_class_of_a_pattern(body: str, name: str, guard: str, counts: bool | None) -> None:
+    compiled = ketal.compile(f"pattern P {{ {EVENTS} {body} }}").compiled[0]
+    cost = cost_of(compiled)
+    assert (cost.name, cost.place.text, cost.counts) == (name, guard, counts)
+    assert cost.place.span is not None
+    assert bool(cost.flat_with) == (name not in (*FLAT, costs.GROUPS, costs.LOOK_UP))
+    for seed in range(20):
+        events = canonical(execution(random.Random(seed), events_max=20))
+        run = PatternRun(compiled, LIMITS, listing=False)
+        run.process(events)
+        check_run(cost, run)
+        finds = [s.run for s in run.scopes.values() if isinstance(s.run, AnyFind)]
+        types = {event.type for event in events}
+        if counts is False and types >= {"S.a", "S.b", "S.c"}:
+            assert not any(find.counting for find in finds)
+
+
+def test_an_event_of_the_file_is_placed_where_the_body_names_it() -> None:
+    text = """event A = type == "a"; event B = type == "b";
+    pattern P { order CausalOrder; find any A B; }"""
+    place = cost_of(ketal.compile(text).compiled[0]).place
+    assert place.span is not None
+    assert (place.text, place.span.line) == ("B", 2)
+
+
+def test_a_mode_asks_for_all_cuts() -> None:
+    text = f"pattern P {{ order CausalOrder; mode possibly; {EVENTS} find any A B; }}"
+    cost = cost_of(ketal.compile(text).compiled[0])
+    assert (cost.name, cost.place.text, cost.counts) == (costs.CUTS, "mode possibly", None)
+
+
+def test_a_flat_search_looks_at_nothing_that_is_in_no_match(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of any pattern: what is called flat is flat, and all that is said holds of its runs."""
+    visits, flat = 0, False
+    visit, find = Search._visit, Search.find
+
+    def counted(search: Search, count: int) -> bool:
+        nonlocal visits
+        visits += count
+        return visit(search, count)
+
+    def found(search: Search, *args: Any) -> Any:
+        before = visits
+        out = find(search, *args)
+        if flat and search.forward:
+            assert visits - before <= sum(len(taken) - 1 for taken in out[0])
+        return out
+
+    monkeypatch.setattr(Search, "_visit", counted)
+    monkeypatch.setattr(Search, "find", found)
+    met = set()
+
+    @examples(80, 5_000)
+    @given(chances())
+    def holds(rng: random.Random) -> None:
+        nonlocal flat
+        # Where a copy learns of events their times fall, and then what is too old is looked at.
+        file = pattern_file(rng, strategy="any", without={"deployment"})
+        try:
+            compiled = compile_pattern(file, file.patterns[0])
+        except PatternError:
+            reject()
+        cost = cost_of(compiled)
+        met.add(cost.name)
+        flat = cost.name in FLAT
+        for listing in (True, False):
+            run = PatternRun(compiled, LIMITS, listing=listing)
+            run.process(timed(canonical(execution(rng, events_max=14))))
+            if not (listing and cost.counts):
+                check_run(cost, run)
+
+    holds()
+    assert met >= {costs.FLAT, costs.SEARCH_DEAD_ENDS, costs.SCAN}
