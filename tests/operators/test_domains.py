@@ -1,4 +1,4 @@
-"""Domains: what a topology makes of causal order (DESIGN 5, "Domains")."""
+"""Domains: what a topology makes of causal order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine and the oracle agree (DESIGN 3 and 4), and answers do not depend on arrival."""
+"""The engine and the oracle agree, and answers do not depend on arrival."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_patterns_called_order_independent_are() -> None:
 
 
 def _kinds(said: semantics.Outcome) -> Any:
-    """Return an outcome as DESIGN 4 compares it: of a check, the kind of verdict a scope."""
+    """Return an outcome without what differs by arrival: of a check, a kind of verdict a scope."""
     return (
         sorted(map(repr, said.matches)),
         sorted(map(repr, said.timed_out)),

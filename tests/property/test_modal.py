@@ -1,4 +1,4 @@
-"""`possibly` and `definitely` against every linear extension, one by one (DESIGN 4)."""
+"""`possibly` and `definitely` against every linear extension, one by one."""
 
 from __future__ import annotations
 

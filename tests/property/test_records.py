@@ -1,4 +1,4 @@
-"""A Monitor that goes on from its records is the one that was never stopped (DESIGN 7).
+"""A Monitor that goes on from its records is the one that was never stopped.
 
 Chunks are made small and limits low, so that a few events fill, evict and remove them.
 """

@@ -167,7 +167,7 @@ def offered(said: list[str]) -> list[str]:
 
 
 def kinds(said: list[str]) -> list[str]:
-    """Return verdicts as DESIGN 4 compares them: of a check, the kind of verdict a scope.
+    """Return verdicts without what may differ by arrival: of a check, the kind of verdict a scope.
 
     Windows can end before a loss is known, or after that.
     """
