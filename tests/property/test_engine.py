@@ -55,7 +55,7 @@ def judged(file: File, name: str, events: list[Event]) -> semantics.Outcome:
         reject()
 
 
-@examples(500, 20_000)
+@examples(300, 20_000)
 @given(chances())
 def test_engine_equals_oracle(rng: random.Random) -> None:
     """Check and every find strategy, with every feature of the language."""
@@ -88,7 +88,7 @@ KINDS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("knobs", KINDS, ids=lambda k: "-".join(k.values()))
 def test_each_kind_equals_oracle(knobs: dict[str, Any]) -> None:
     """Each `on violation` and each strategy has its share of cases."""
-    few = sample(60, 2_000)
+    few = sample(40, 2_000)
     matched = 0
 
     @drawn(few)
