@@ -40,6 +40,7 @@ QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 """Where a broker is killed: back in 3.5 s and not in 12 s, if the machine is not too busy."""
 OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics")
+"""Fixtures that each worker would have to make for itself."""
 SPARK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
 FIGURES = pytest.StashKey[Counter[str]]()
