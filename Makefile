@@ -26,6 +26,8 @@ run: $(INSTALLED)
 	@test -z "$$ABOUT" || echo "$$ABOUT"
 	$(BIN)/ketal run $(EXAMPLE) || test $$? -eq 1
 
+# Each worker and each child of a test loads ketal: from its bytecode, whatever the environment says.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
 	$(BIN)/python -m pytest -n 4 --dist loadgroup $(PYTEST_ARGS)
 

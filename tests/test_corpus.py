@@ -1,7 +1,7 @@
 """The corpus: `tests/corpus/CASE/{pattern.ketal, events.jsonl, expected.jsonl}`.
 
 What is expected is what `ketal.run` says, a verdict a line and then the summary,
-checked by hand against DESIGN 3 to 5. Each case goes through `ketal.run`, the
+checked by hand against the language's rules. Each case goes through `ketal.run`, the
 oracle, and a Monitor with and without snapshot and restore after every event.
 
 `python -m tests.test_corpus` writes the ids anew, after a change of the fingerprint

@@ -21,7 +21,7 @@ from tests.property.patterns import pattern_file
 from tests.sampling import chances, drawn, examples
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.paragraph}: {c.name}")
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.construct}: {c.name}")
 def test_case(case: Case) -> None:
     outcome = semantics.judge(parse(case.text), "P", case.events, params=case.params)
     assert facts(outcome) == case.expected
@@ -31,7 +31,7 @@ def test_names_of_cases_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-def test_2_the_canonical_linear_extension_sorts_by_sum_then_node_then_counter() -> None:
+def test_the_canonical_linear_extension_sorts_by_sum_then_node_then_counter() -> None:
     shuffled = random.Random(1).sample(FIG_1, len(FIG_1))
     assert [str(x.dot) for x in semantics.canonical_order(shuffled)] == [
         "A@1", "B@1", "B@2", "C@1", "C@2"
@@ -39,7 +39,7 @@ def test_2_the_canonical_linear_extension_sorts_by_sum_then_node_then_counter() 
     assert semantics.canonical_order(reversed(FORK)) == list(FORK)
 
 
-def test_2_linear_extensions_are_all_total_orders_that_respect_happened_before() -> None:
+def test_linear_extensions_are_all_total_orders_that_respect_happened_before() -> None:
     assert list(semantics.linear_extensions(CHAIN)) == [list(CHAIN)]
     assert len(list(semantics.linear_extensions(FORK))) == 2
     orders = list(semantics.linear_extensions(PEERS))
@@ -48,7 +48,7 @@ def test_2_linear_extensions_are_all_total_orders_that_respect_happened_before()
         assert not any(happened_before(b, a) for i, a in enumerate(order) for b in order[i:])
 
 
-def test_5_an_event_is_released_when_everything_before_it_has_been() -> None:
+def test_an_event_is_released_when_everything_before_it_has_been() -> None:
     a, b, c = CHAIN
     assert semantics.released([c, b, a]) == [a, b, c]
     assert semantics.released([c, a]) == [a]
@@ -56,14 +56,14 @@ def test_5_an_event_is_released_when_everything_before_it_has_been() -> None:
     assert semantics.released([e("n@2", "t"), e("n@1", "t")]) == [e("n@1", "t"), e("n@2", "t")]
 
 
-def test_3_a_node_learns_just_before_its_first_event_whose_past_contains_it() -> None:
+def test_a_node_learns_just_before_its_first_event_whose_past_contains_it() -> None:
     a, b, c = CHAIN
     assert semantics.learned("n3", [a, b, c]) == [a, b, c]
     assert semantics.learned("n1", [a, b, c]) == [a]
     assert semantics.learned("n2", [b, a, c]) == [b, a]
 
 
-def test_4_the_matches_are_the_same_for_every_arrival_order() -> None:
+def test_the_matches_are_the_same_for_every_arrival_order() -> None:
     text = p("Z = Conc(B) || Causal(C, A)", "find any A Z B?", order="CausalOrder")
     events = [*FORK, e("n2@2", "b"), e("n1@2", "a", "n2:1")]
     expected = facts(semantics.judge(parse(text), "P", events))
@@ -72,7 +72,7 @@ def test_4_the_matches_are_the_same_for_every_arrival_order() -> None:
         assert facts(semantics.judge(parse(text), "P", order)) == expected
 
 
-def test_4_without_not_a_match_is_what_some_linear_extension_takes_in_that_order() -> None:
+def test_without_not_a_match_is_what_some_linear_extension_takes_in_that_order() -> None:
     """`find any` of each linear extension, taken as the arrival, is the definition again."""
     body = ("Z = Conc(B) || Causal(C, A)", "find any A Z B?")
     events = [*FORK, e("n2@2", "b"), e("n1@2", "a", "n2:1")]
@@ -96,7 +96,7 @@ def _found(judge: semantics._Judge, order: list[Event]) -> set[tuple[Scope, Hist
     return {(scope.name, bound) for scope in judge.scopes(order) for bound in scope.find_any()}
 
 
-def test_4_find_any_is_what_some_linear_extension_takes_for_random_patterns() -> None:
+def test_find_any_is_what_some_linear_extension_takes_for_random_patterns() -> None:
     compared = 0
 
     @drawn(250, 5_000)
@@ -120,7 +120,7 @@ def test_4_find_any_is_what_some_linear_extension_takes_for_random_patterns() ->
 
 @examples(300, 5_000)
 @given(chances())
-def test_3_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -> None:
+def test_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -> None:
     longest = 4
 
     def concatenate(*languages: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
@@ -165,7 +165,7 @@ def test_3_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -
     assert derive(judge.words, (body,), longest) == expand(body)
 
 
-def test_4_guards_that_probe_events_call_the_same_accept_the_same_events() -> None:
+def test_guards_that_probe_events_call_the_same_accept_the_same_events() -> None:
     same = 0
 
     @drawn(300, 5_000)
@@ -191,7 +191,7 @@ def test_4_guards_that_probe_events_call_the_same_accept_the_same_events() -> No
     assert same > 10
 
 
-def test_4_order_sensitivity_a_check_of_forked_events_depends_on_the_linear_extension() -> None:
+def test_order_sensitivity_a_check_of_forked_events_depends_on_the_linear_extension() -> None:
     sensitive = parse(p("check A B C"))
     insensitive = parse(p("check {A & B} C"))
     verdicts = [semantics.judge(sensitive, "P", o) for o in semantics.linear_extensions(FORK)]
@@ -200,13 +200,13 @@ def test_4_order_sensitivity_a_check_of_forked_events_depends_on_the_linear_exte
     assert [len(v.violations) for v in verdicts] == [0, 0]
 
 
-def test_3_a_file_may_hold_several_patterns_and_comments() -> None:
+def test_a_file_may_hold_several_patterns_and_comments() -> None:
     text = "/* two */ " + p("find A") + "// and\n" + p("find B").replace("pattern P", "pattern Q")
     both = [semantics.judge(parse(text), name, line("a b")).matches for name in "PQ"]
     assert [[steps[0][0] for _, steps, _ in found] for found in both] == [["A"], ["B"]]
 
 
-def test_3_registered_guards_are_unknown_for_other_kinds() -> None:
+def test_registered_guards_are_unknown_for_other_kinds() -> None:
     def positive(x: float) -> bool:
         return x > 0
 

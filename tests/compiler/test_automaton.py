@@ -1,4 +1,4 @@
-"""Automata: minterms, the minimal canonical table, fingerprints, limits, warnings (DESIGN 4, 6)."""
+"""Automata: minterms, the minimal canonical table, fingerprints, limits, warnings."""
 
 from __future__ import annotations
 
@@ -802,7 +802,7 @@ def test_the_hint_of_an_order_sensitive_pattern_helps(
 AB = 'event A = type == "a"; event B = type == "b";\n'
 
 
-def test_the_replicated_stack_of_design_3_is_order_independent() -> None:
+def test_the_replicated_stack_is_order_independent() -> None:
     program = ketal.compile(REPLICATED_STACK)
     assert program.warnings == ()
     assert program.one.order_independent
@@ -1011,7 +1011,7 @@ def test_a_guard_too_hard_to_refute_is_taken_as_possible_not_waited_for() -> Non
     ],
 )
 def test_a_step_that_no_event_can_take_is_refused(steps: str, dead: bool) -> None:
-    """What is causally after an event is not concurrent with it (DESIGN 2)."""
+    """What is causally after an event is not concurrent with it."""
     text = f"pattern P {{ order CausalOrder; event E = true; A = E; {steps} }}"
     if not dead:
         assert ketal.compile(text)

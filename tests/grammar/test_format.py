@@ -128,7 +128,7 @@ def test_a_long_comment_behind_a_statement_does_not_break_it() -> None:
     assert f"    event E = true;  {comment}\n" in laid_out(text)
 
 
-def test_the_examples_of_design_3_stay_what_they_are() -> None:
+def test_the_examples_keep_their_comments() -> None:
     for text in (REPLICATED_STACK, FORKED_BLOCKS):
         assert laid_out(text).count("//") == text.count("//")
 

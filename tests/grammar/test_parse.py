@@ -19,7 +19,7 @@ A, B, C = ast.Step("A"), ast.Step("B"), ast.Step("C")
 X = ast.Attribute(("x",))
 N = ast.Name("N")
 
-# The two examples of DESIGN 3, as they stand there.
+# A check and a find with most of what the language has.
 REPLICATED_STACK = """\
 // The replicated stack of the paper's Fig. 12: every node runs its own copy.
 pattern ReplicatedStack {
@@ -76,10 +76,10 @@ def body(text: str) -> ast.Body:
     return pattern(f"find next {text};").body
 
 
-# --- DESIGN 3 -------------------------------------------------------------------
+# --- whole patterns -------------------------------------------------------------------
 
 
-def test_the_replicated_stack_of_design_3() -> None:
+def test_the_replicated_stack() -> None:
     file = parse(REPLICATED_STACK)
     (stack,) = file.patterns
     assert stack.name == "ReplicatedStack"
@@ -99,7 +99,7 @@ def test_the_replicated_stack_of_design_3() -> None:
     assert resolve(file) == []
 
 
-def test_the_forked_blocks_of_design_3() -> None:
+def test_the_forked_blocks() -> None:
     file = parse(FORKED_BLOCKS)
     (forks,) = file.patterns
     assert (forks.kind, forks.strategy) == ("find", "any")

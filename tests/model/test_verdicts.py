@@ -1,4 +1,4 @@
-"""Verdicts as Python sees them: fields, ids, equality, one line (DESIGN 7, INTERFACE)."""
+"""Verdicts as Python sees them: fields, ids, equality, one line."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_is_written_is_the_json(
                 assert verdict.written() == (verdict.id, said)
 
 
-def test_an_id_is_the_hash_of_what_design_names() -> None:
+def test_an_id_is_the_hash_of_fingerprint_pattern_execution_scope_kind_and_dots() -> None:
     violation = Violation(
         pattern="P", fingerprint="f", execution="x", event=Dot('n"', 3),
         scope=FrozenMapping((("k", 1), ("é", float("inf")), ("z", "a"))),
@@ -201,7 +201,7 @@ def test_equal_verdicts_have_equal_ids() -> None:
 
 @pytest.mark.parametrize("held", [lambda x: x, lambda x: [0, x], lambda x: {"y": {"z": x}}])
 def test_true_is_no_number_in_a_scope_or_a_return(held: Callable[[Any], Any]) -> None:
-    """DESIGN 3: a number and a boolean differ in kind; 1 and 1.0 do not."""
+    """A number and a boolean differ in kind; 1 and 1.0 do not."""
     scopes = [FrozenMapping((("k", held(x)),)) for x in (1, 1.0, True)]
     assert scopes[0] == scopes[1] == {"k": held(1)}
     assert scopes[0] != scopes[2] != {"k": held(1)}

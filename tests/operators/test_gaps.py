@@ -1,4 +1,4 @@
-"""What is lost, told by a stream and by a finite log of the same events (DESIGN 5).
+"""What is lost, told by a stream and by a finite log of the same events.
 
 Under `gap` a dot that does not come is a lost event. A log that is known whole says of
 its holes what a stream of its events says once it has ended: the same gaps, the same

@@ -109,7 +109,7 @@ def test_exactly_one_relation_holds_between_two_events(events: list[Event]) -> N
             assert conc.fast(seen(a), seen(b)) is held[3], "Conc is symmetric"
 
 
-# --- the wrong turns of DESIGN 2 -----------------------------------------------------
+# --- mistaken readings of the relations -----------------------------------------------------
 
 
 def matches(text: str, events: tuple[Event, ...]) -> set[tuple[str, ...]]:

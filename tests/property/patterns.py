@@ -3,7 +3,7 @@
 `pattern_file` takes a `random.Random`, as `executions.execution` does. What it
 makes keeps the rules of names and kinds: a reference speaks only of steps that
 are bound on every path, found here by a walk over the body that assumes
-nothing but DESIGN 3. Words are short, so that brute force is quick.
+nothing but the language's rules. Words are short, so that brute force is quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Monitor that goes on from its records is the one that was never stopped (DESIGN 7).
+"""A Monitor that goes on from its records is the one that was never stopped.
 
 Chunks are made small and limits low, so that a few events fill, evict and remove them.
 """
@@ -169,7 +169,7 @@ def ordered(rng: random.Random, program: Program) -> Program | None:
 def test_from_records_at_random_points_changes_nothing() -> None:
     said = 0
 
-    @drawn(120, 3_000)
+    @drawn(80, 3_000)
     def holds(rng: random.Random) -> None:
         nonlocal said
         file, events = case(rng, events_max=16)
@@ -202,7 +202,7 @@ def members(rng: random.Random, restarts: bool) -> Iterator[Any]:
 def test_a_membership_goes_on_from_records(restarts: bool) -> None:
     compared = 0
 
-    @drawn(60, 1_500)
+    @drawn(40, 1_500)
     def holds(rng: random.Random) -> None:
         nonlocal compared
         file = pattern_file(rng, order="causal", without=("deployment",))

@@ -23,24 +23,16 @@ COMMENTS = (f"// {MARK}N ", f"/* {MARK}N */", f"/* {MARK}N\n     // ; }} */", f"
 @examples(25, 500)
 @given(files())
 def test_parse_of_render_is_the_same_file(file: ast.File) -> None:
+    """And a file that was drawn has no errors; a guard or a body alone is one line."""
+    assert [d for d in resolve(file) if d.severity == "error"] == []
     text = render(file)
     assert parse(text) == file
     assert render(parse(text)) == text
-
-
-@examples(25, 500)
-@given(files())
-def test_the_files_drawn_have_no_errors(file: ast.File) -> None:
-    assert [d for d in resolve(file) if d.severity == "error"] == []
-
-
-@examples(25, 500)
-@given(files(patterns_max=1))
-def test_guards_and_bodies_render_without_their_file(file: ast.File) -> None:
     for node in walk(file):
         if isinstance(node, ast.StepDecl | ast.EventDecl):
             assert "\n" not in render_guard(node.guard)
-    assert "\n" not in render_body(file.patterns[0].body)
+    for pattern in file.patterns:
+        assert "\n" not in render_body(pattern.body)
 
 
 @examples(25, 500)

@@ -1,4 +1,4 @@
-"""Monitor and run: what a user of the Python interface relies on (DESIGN 7, 9, INTERFACE)."""
+"""Monitor and run: what a user of the Python interface relies on."""
 
 from __future__ import annotations
 
@@ -792,7 +792,7 @@ def samples() -> dict[str, Any]:
     }
 
 
-INTERFACE_KEYS = {
+KEYS_OF_VERDICTS = {
     "match": ("pattern", "id", "scope", "events", "bindings", "return", "time"),
     "violation": ("pattern", "id", "scope", "event", "state", "expected", "reason", "time"),
     "incomplete": ("pattern", "id", "scope", "state", "expected"),
@@ -805,13 +805,13 @@ INTERFACE_KEYS = {
 }
 
 
-@pytest.mark.parametrize("kind", INTERFACE_KEYS)
-def test_every_kind_of_verdict_is_as_the_interface_says(kind: str) -> None:
+@pytest.mark.parametrize("kind", KEYS_OF_VERDICTS)
+def test_every_kind_of_verdict_has_its_keys_and_no_others(kind: str) -> None:
     verdict = samples()[kind]
     said = verdict.to_dict()
     assert said["verdict"] == kind == verdict.kind
     assert next(iter(said)) == "verdict"
-    assert set(said) == {"verdict", *INTERFACE_KEYS[kind]}
+    assert set(said) == {"verdict", *KEYS_OF_VERDICTS[kind]}
     assert json.loads(json.dumps(said)) == said == msgspec.json.decode(msgspec.json.encode(said))
     if "id" in said:
         assert re.fullmatch("[0-9a-f]{32}", said["id"])
@@ -870,7 +870,7 @@ def test_the_scope_is_empty_where_there_is_none_and_the_execution_named_where_se
     assert named.id != Match(pattern="P", fingerprint=named.fingerprint, steps=named.steps).id
 
 
-def test_ids_depend_on_what_design_7_names_and_nothing_else() -> None:
+def test_ids_depend_on_all_but_time_and_return() -> None:
     steps = (("A", Dot("n", 1)), ("B", Dot("m", 2)))
     base = Match(pattern="P", fingerprint="f", steps=steps)
     replaced = msgspec.structs.replace
@@ -985,7 +985,7 @@ def test_a_mode_is_refused_with_a_hint() -> None:
         Monitor(made)
 
 
-# --- the policies of CausalOrder on a stream (DESIGN 5) ------------------------------------------
+# --- the policies of CausalOrder on a stream ---------------------------------------------------
 
 
 def test_total_on_a_stream_is_the_order_of_the_finite_log() -> None:

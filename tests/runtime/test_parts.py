@@ -1,4 +1,4 @@
-"""Parts say what the whole says: a part has some scopes of an execution, the whole all (DESIGN 7).
+"""Parts say what the whole says: a part has some scopes of an execution, the whole all.
 
 Events come late, by the time that a watermark has passed. One that belongs to a scope is missed in
 that scope alone, so that what is in doubt for its sake is the same in both, and so are the counts.

@@ -1,4 +1,4 @@
-"""An event refused for want of room is not lost: delivered again, it is judged (DESIGN 5)."""
+"""An event refused for want of room is not lost: delivered again, it is judged."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""A real broker and a real Spark, which the tests of a worker share.
+"""A real broker for all workers, and a real Spark for one of them.
 
-The tests that need a Spark are one group of pytest-xdist, so that one worker starts it. Those that
-need a broker alone are a group for each module: they wait more than they compute, so that several
-workers run them beside each other, each with a broker of its own. In CI a broker or a Spark that
-does not start is a failure; elsewhere it is a skip that says why.
+A test that needs a broker alone runs on any worker, on the one broker of all. Tests that need what
+workers do not share are a group of pytest-xdist for each such fixture (`OF_ONE_WORKER`), so that
+one worker starts it. In CI a broker or a Spark that does not start is a failure; elsewhere it is a
+skip that says why.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import sys
 import uuid
@@ -26,14 +28,19 @@ from ketal.streaming.folders import cache_folder
 from ketal.streaming.jvm.artifacts import KAFKA, jars_of
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark.session import connector_jars, remove_artifacts
+from tests.sampling import sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.streaming.secured import Secured
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
 """A start costs 2.6 s of processor time and not 4.2, a long run more."""
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 """Where a broker is killed: back in 3.5 s and not in 12 s, if the machine is not too busy."""
+OF_ONE_WORKER = ("spark", "mortal_broker", "secured", "filled_topics")
+"""Fixtures that each worker would have to make for itself."""
 SPARK_TRIES = 3
 IN_CI = os.environ.get("CI") == "true"
 FIGURES = pytest.StashKey[Counter[str]]()
@@ -41,17 +48,22 @@ FIGURES = pytest.StashKey[Counter[str]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what needs a Spark, and what of a module needs a broker, into groups, before xdist looks.
+    """Put what needs a fixture of one worker into its group, before xdist looks.
 
-    They come first: of groups of one size xdist runs the first one first, and they take longest.
+    Long tests come first, so that no worker ends alone: those of a group, then those that need a
+    broker. xdist runs larger groups first, and else keeps this order.
     """
+
+    def needed(item: pytest.Item) -> set[str]:
+        return set(getattr(item, "fixturenames", ()))
+
     for item in items:
-        needs = set(getattr(item, "fixturenames", ()))
-        if "spark" in needs:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "jars" in needs:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+        group = next((name for name in OF_ONE_WORKER if name in needed(item)), None)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(
+        key=lambda one: (one.get_closest_marker("xdist_group") is None, "jars" not in needed(one))
+    )
 
 
 @pytest.fixture
@@ -90,13 +102,51 @@ def jars() -> Path:
 
 @pytest.fixture(scope="session")
 def broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Return the broker of this worker's tests, each of which makes topics of its own."""
-    one = Broker(tmp_path_factory.mktemp("kafka") / "broker", jvm=QUICK_JVM)
-    with required("broker"):
-        one.start()
-    yield one
-    if one.running() is not None:
-        one.stop()
+    """Return the broker of all workers' tests, each of which makes topics of its own.
+
+    The first worker that needs it starts it, and the last one to end kills it: a worker that may
+    use it holds a shared lock.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    one = Broker(folder / "kafka", jvm=QUICK_JVM)
+    with open(folder / "starting", "w") as starting, open(folder / "users", "w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        if one.running() is None:
+            with required("broker"):
+                one.start()
+        fcntl.flock(starting, fcntl.LOCK_UN)
+        yield one
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            one.kill()
+
+
+@pytest.fixture(scope="session")
+def _mortal_broker(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder = tmp_path_factory.mktemp("mortal") / "broker"
+    with required("broker"), Broker(folder, properties=QUICK_RETURN, jvm=QUICK_JVM) as one:
+        yield one
+    assert one.running() is None
+
+
+@pytest.fixture
+def mortal_broker(_mortal_broker: Broker) -> Broker:
+    """Return a broker that a test may kill, stop and start; the next test finds it running."""
+    if _mortal_broker.running() is None:
+        _mortal_broker.start()
+    return _mortal_broker
+
+
+@pytest.fixture(scope="session")
+def secured(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """Return a broker with TLS, SASL and rights."""
+    from tests.streaming.secured import secured_broker
+
+    with required("broker"), secured_broker(tmp_path_factory.mktemp("secured") / "broker") as one:
+        yield one
 
 
 @pytest.fixture
@@ -116,12 +166,20 @@ def make_topic(broker: Broker, partitions: int = 1, policy: str = "delete") -> s
 
 
 @pytest.fixture(scope="session")
-def connector() -> Iterator[str]:
-    """Return the jars of Spark's Kafka connector; what starts a Spark finds its Java."""
+def connector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the jars of Spark's Kafka connector; what starts a Spark finds its Java.
+
+    And its options are those of a Java that does not live long.
+    """
+    settings = tmp_path_factory.mktemp("spark-conf")
+    (settings / "spark-defaults.conf").write_text(
+        "spark.driver.extraJavaOptions -XX:+UseSerialGC -XX:TieredStopAtLevel=1\n"
+    )
     with pytest.MonkeyPatch.context() as patch, required("Spark", ImportError):
         java = find_java(newest=newest_for_spark(version("pyspark")))
         patch.setenv("JAVA_HOME", str(spark_home(java, cache_folder())))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_CONF_DIR", str(settings))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         yield connector_jars(java)
 
@@ -135,10 +193,12 @@ def spark(connector: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with required("Spark", pyspark.errors.PySparkException):
         settings = {
             "spark.ui.enabled": "false",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "spark.jars": connector,
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            # Plans of a few rows are run once: to compile them takes longer than to interpret them.
+            "spark.sql.codegen.wholeStage": sample("false", "true"),
+            "spark.sql.codegen.factoryMode": sample("NO_CODEGEN", "FALLBACK"),
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
         }

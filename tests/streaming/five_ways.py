@@ -1,6 +1,6 @@
 """The executions that are judged in five ways: the corpus, and patterns over real logs.
 
-Which form an execution has goes by the pattern, as DESIGN 4 and 7 promise equal answers: an
+Which form an execution has goes by the pattern, since equal answers are promised so: an
 order-independent pattern is given its events in any order; one under `order arrival` has each scope
 in one partition; any other under CausalOrder is given its events in any order too, and is rewritten
 to stand under the total order of its nodes. So is an order-independent `check`, besides: the same

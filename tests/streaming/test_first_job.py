@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.streaming.conftest import QUICK_JVM
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "examples" / "first_job" / "README.md"
 _BLOCK = re.compile(r"^```(sh|text|json)\n(.*?)^```$", re.M | re.S)
@@ -27,7 +29,13 @@ def test_nothing_is_lost_or_doubled_on_the_way_of_the_page(tmp_path: Path) -> No
     ended = subprocess.run(
         ["bash", "-eu", "-c", f"trap 'ketal broker stop --dir first-job.broker' ERR\n{script}"],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path, "XDG_STATE_HOME": state, "NO_COLOR": "1"},
+        env={
+            **os.environ,
+            "PATH": path,
+            "XDG_STATE_HOME": state,
+            "NO_COLOR": "1",
+            "JAVA_TOOL_OPTIONS": " ".join(QUICK_JVM),
+        },
         capture_output=True,
         text=True,
         timeout=1_200,

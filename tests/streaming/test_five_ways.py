@@ -107,7 +107,7 @@ def test_a_monitor(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def topics(broker: Broker) -> dict[str, list[str]]:
+def filled_topics(broker: Broker) -> dict[str, list[str]]:
     """Return the topics of each execution, filled."""
     some = executions([*CONSUMED, *STREAMED])
     return ways.produced(broker, some, f"ways-{uuid.uuid4().hex[:8]}")
@@ -115,20 +115,24 @@ def topics(broker: Broker) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", CONSUMED)
 def test_the_process_engine(
-    name: str, broker: Broker, topics: dict[str, list[str]], tmp_path: Path
+    name: str, broker: Broker, filled_topics: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    agrees(name, ways.by_process(execution(name), broker, topics[name], tmp_path), from_topics=True)
+    agrees(
+        name,
+        ways.by_process(execution(name), broker, filled_topics[name], tmp_path),
+        from_topics=True,
+    )
 
 
 @pytest.fixture(scope="module")
 def streamed(
     spark: SparkSession,
     broker: Broker,
-    topics: dict[str, list[str]],
+    filled_topics: dict[str, list[str]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Said]:
     folder = tmp_path_factory.mktemp("streamed")
-    return ways.by_spark_stream(executions(STREAMED), spark, broker, topics, folder)
+    return ways.by_spark_stream(executions(STREAMED), spark, broker, filled_topics, folder)
 
 
 @pytest.mark.parametrize("name", STREAMED)

@@ -21,18 +21,12 @@ import ketal
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.connecting.tokens import Tokens
-from tests.streaming.conftest import make_topic, required
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, accept, job_of, produce, run, written
-from tests.streaming.secured import CERTIFICATE, PASSWORD, PLAIN, Secured, allow, secured_broker
+from tests.streaming.secured import CERTIFICATE, PASSWORD, PLAIN, Secured, allow
 
 AT_ONCE_S, CALL_TIMEOUT_MS = 100.0, 600_000
 """A job that waits for anything waits six times as long as `at once` may take on a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def secured(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with required("broker"), secured_broker(tmp_path_factory.mktemp("secured") / "broker") as one:
-        yield one
 
 
 def secured_job(secured: Secured, folder: Path, listener: str, topic: str, **more: Any) -> Job:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,9 @@ import pytest
 import ketal
 from ketal.errors import SettingError
 from ketal.streaming.job.file import Job, Target
-from tests.streaming.conftest import make_topic, required
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, accept, committed, job_of, produce, run
-from tests.streaming.secured import PLAIN, Right, Secured, allow, secured_broker
-
-
-@pytest.fixture(scope="module")
-def secured(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with required("broker"), secured_broker(tmp_path_factory.mktemp("secured") / "broker") as one:
-        yield one
+from tests.streaming.secured import PLAIN, Right, Secured, allow
 
 
 def job_and_rights(

@@ -33,7 +33,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting.clients import within
 from ketal.streaming.kafka.process_engine import ProcessEngine
-from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import (
     END,
     FORKS,
@@ -381,71 +381,69 @@ def test_a_disk_that_fills_up_under_the_snapshot(
 
 @pytest.mark.parametrize("several", [False, True], ids=["alone", "several"])
 def test_a_broker_that_dies_inside_a_transaction(
-    several: bool, jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    several: bool, mortal_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call that hangs is given up, and everything since the last commit is done again."""
     commit = KafkaProducer.commit_transaction
     deaths: list[float] = []
-    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
-        source, sink = make_topic(broker), make_topic(broker)
-        lines = pairs()[:40]
-        produce(broker, [(source, 0, line) for line in lines])
+    source, sink = make_topic(mortal_broker), make_topic(mortal_broker)
+    lines = pairs()[:40]
+    produce(mortal_broker, [(source, 0, line) for line in lines])
 
-        def dying(producer: KafkaProducer) -> None:
-            # The first commit is the claim of the session; this one has verdicts.
-            if len(deaths) == 1:
-                broker.kill()
-                threading.Timer(1.0, broker.start).start()
-            deaths.append(time.monotonic())
-            commit(producer)
+    def dying(producer: KafkaProducer) -> None:
+        # The first commit is the claim of the session; this one has verdicts.
+        if len(deaths) == 1:
+            mortal_broker.kill()
+            threading.Timer(1.0, mortal_broker.start).start()
+        deaths.append(time.monotonic())
+        commit(producer)
 
-        monkeypatch.setattr(KafkaProducer, "commit_transaction", dying)
-        told = Told()
-        job = job_of(
-            broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
-            call_timeout_ms=4_000,
+    monkeypatch.setattr(KafkaProducer, "commit_transaction", dying)
+    told = Told()
+    job = job_of(
+        mortal_broker, [source], tmp_path, until_end=True, verdicts=Target("kafka", sink),
+        call_timeout_ms=4_000,
+    )  # fmt: skip
+    if several:
+        # It cannot leave the group while the broker is down, and is waited for.
+        job = replace(
+            job, keyed_by="height", changelog=make_topic(mortal_broker, policy="compact"),
+            properties={"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500},
         )  # fmt: skip
-        if several:
-            # It cannot leave the group while the broker is down, and is waited for.
-            job = replace(
-                job, keyed_by="height", changelog=make_topic(broker, policy="compact"),
-                properties={"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500},
-            )  # fmt: skip
-        engine = run(job, ketal.compile(FORKS), told)
-        assert any("failed" in sentence for sentence in told.sentences)
-        assert "Kafka is back; going on from the last commit" in told.sentences
-        assert engine.figures.restarts >= 1
-        wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
-        said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
-        assert sorted(said) == sorted(wanted)
+    engine = run(job, ketal.compile(FORKS), told)
+    assert any("failed" in sentence for sentence in told.sentences)
+    assert "Kafka is back; going on from the last commit" in told.sentences
+    assert engine.figures.restarts >= 1
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    said = [v["id"] for v in committed(mortal_broker, sink, least=len(wanted))]
+    assert sorted(said) == sorted(wanted)
 
 
 def test_a_broker_that_dies_under_load_alone_and_with_the_engine(
-    jars: Path, tmp_path: Path, figures: Counter[str]
+    mortal_broker: Broker, tmp_path: Path, figures: Counter[str]
 ) -> None:
     """At random points; an engine that lives goes on by itself, and nothing is there twice."""
     chance = random.Random(7)
-    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
-        source, sink = make_topic(broker, 3), make_topic(broker)
-        command = Command(tmp_path, broker, source, f"kafka:{sink}", call_timeout_ms=4_000)
-        with contextlib.ExitStack() as stack:
-            load = stack.enter_context(Load(broker, source, 3, seed=7))
-            process = stack.enter_context(command.running("--output", "json"))
-            for number in range(DEATHS):
-                command.await_snapshot(command.snapshots() + chance.randint(1, 10), process)
-                time.sleep(chance.random() * 0.1)
-                if number % 2:
-                    process.kill()
-                broker.kill()
-                time.sleep(chance.random() * 2)
-                broker.start()
-                if number % 2:
-                    process = stack.enter_context(command.running("--output", "json"))
-            lines = load.finish()
-            out, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, err
-        wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
-        said = [v["id"] for v in committed(broker, sink, least=len(wanted))]
+    source, sink = make_topic(mortal_broker, 3), make_topic(mortal_broker)
+    command = Command(tmp_path, mortal_broker, source, f"kafka:{sink}", call_timeout_ms=4_000)
+    with contextlib.ExitStack() as stack:
+        load = stack.enter_context(Load(mortal_broker, source, 3, seed=7))
+        process = stack.enter_context(command.running("--output", "json"))
+        for number in range(DEATHS):
+            command.await_snapshot(command.snapshots() + chance.randint(1, 10), process)
+            time.sleep(chance.random() * 0.1)
+            if number % 2:
+                process.kill()
+            mortal_broker.kill()
+            time.sleep(chance.random() * 2)
+            mortal_broker.start()
+            if number % 2:
+                process = stack.enter_context(command.running("--output", "json"))
+        lines = load.finish()
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    wanted = [v["id"] for v in expected(ketal.compile(FORKS), lines, tmp_path)]
+    said = [v["id"] for v in committed(mortal_broker, sink, least=len(wanted))]
     assert sorted(said) == sorted(wanted)
     (summary,) = [json.loads(line)["summary"] for line in out.splitlines()]
     assert summary["kafka"] == {"messages": len(lines) + 3, "control": 3}

@@ -11,7 +11,7 @@ from pathlib import Path
 import ketal
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.kafka.process_engine import ProcessEngine
-from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import FORKS, Running, Told, accept, job_of, produce, until
 
 CALL_TIMEOUT_MS = 300_000
@@ -31,42 +31,43 @@ def beginning() -> int:
     return sum(one.name == "ketal connecting" for one in threading.enumerate())
 
 
-def test_what_is_under_way_when_kafka_goes_is_not_waited_for(jars: Path, tmp_path: Path) -> None:
+def test_what_is_under_way_when_kafka_goes_is_not_waited_for(
+    mortal_broker: Broker, tmp_path: Path
+) -> None:
     """A commit that nobody answers, and a session that begins where nobody does."""
     program = ketal.compile(FORKS)
-    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
-        source = make_topic(broker)
-        job = job_of(
-            broker, [source], tmp_path, call_timeout_ms=CALL_TIMEOUT_MS,
-            commit_interval_ms=10 * CALL_TIMEOUT_MS,
-        )  # fmt: skip
-        produce(broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
-        running = Running(ProcessEngine(job, program, Told().hooks()))
+    source = make_topic(mortal_broker)
+    job = job_of(
+        mortal_broker, [source], tmp_path, call_timeout_ms=CALL_TIMEOUT_MS,
+        commit_interval_ms=10 * CALL_TIMEOUT_MS,
+    )  # fmt: skip
+    produce(mortal_broker, [(source, 0, accept("a", 1)), (source, 0, accept("b", 1))])
+    running = Running(ProcessEngine(job, program, Told().hooks()))
+    running.start()
+    until(lambda: running.engine.consumed == 2, "it reads nothing", PATIENCE_S)
+    mortal_broker.kill()
+    stop(running)
+    # What it had said when it began is what is committed.
+    assert running.engine.summary is not None
+    assert running.engine.summary["kafka"]["messages"] == 0
+    silent = socket.create_server(("127.0.0.1", 0))
+    at = f"127.0.0.1:{silent.getsockname()[1]}"
+    for several in (False, True):
+        begins = replace(job, bootstrap_servers=at, state=tmp_path / "state")
+        if several:
+            begins = replace(begins, keyed_by="height", changelog="state")
+        running = Running(ProcessEngine(begins, program, Told().hooks()))
+        before, end_s = beginning(), time.monotonic() + PATIENCE_S
         running.start()
-        until(lambda: running.engine.consumed == 2, "it reads nothing", PATIENCE_S)
-        broker.kill()
+        while beginning() <= before:
+            assert time.monotonic() < end_s, "it does not begin"
+            time.sleep(0.01)
         stop(running)
-        # What it had said when it began is what is committed.
-        assert running.engine.summary is not None
-        assert running.engine.summary["kafka"]["messages"] == 0
-        silent = socket.create_server(("127.0.0.1", 0))
-        at = f"127.0.0.1:{silent.getsockname()[1]}"
-        for several in (False, True):
-            begins = replace(job, bootstrap_servers=at, state=tmp_path / "state")
-            if several:
-                begins = replace(begins, keyed_by="height", changelog="state")
-            running = Running(ProcessEngine(begins, program, Told().hooks()))
-            before, end_s = beginning(), time.monotonic() + PATIENCE_S
-            running.start()
-            while beginning() <= before:
-                assert time.monotonic() < end_s, "it does not begin"
-                time.sleep(0.01)
-            stop(running)
-            assert running.engine.summary is None
-        silent.close()
-        broker.start()
-        again = Running(ProcessEngine(replace(job, until_end=True), program, Told().hooks()))
-        again.start()
-        again.join(3 * PATIENCE_S)
-        assert again.engine.summary is not None
-        assert again.engine.summary["kafka"]["messages"] == 2
+        assert running.engine.summary is None
+    silent.close()
+    mortal_broker.start()
+    again = Running(ProcessEngine(replace(job, until_end=True), program, Told().hooks()))
+    again.start()
+    again.join(3 * PATIENCE_S)
+    assert again.engine.summary is not None
+    assert again.engine.summary["kafka"]["messages"] == 2

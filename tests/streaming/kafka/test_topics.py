@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
-import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.streaming.broker.server import Broker
-from tests.streaming.conftest import QUICK_JVM, QUICK_RETURN, make_topic
+from tests.streaming.conftest import make_topic
 from tests.streaming.jobs import PATIENCE_POLLS, POLL_MS, Topic, consume, produce
-
-
-def test_the_broker_tests_of_a_module_share_a_worker(
-    jars: Path, request: pytest.FixtureRequest
-) -> None:
-    """Else each worker would start a broker of its own for some of them."""
-    if not request.config.getoption("loadgroup", default=False):
-        pytest.skip("these tests do not run as `make test` does: -n 4 --dist loadgroup")
-    assert request.node.nodeid.endswith("@test_topics")
-
 
 HUNDRED = [f"message {n}".encode() for n in range(100)]
 
@@ -89,19 +77,17 @@ def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker, topic: Topic)
     assert uncommitted == [b"never to be seen", *committed]
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(jars: Path, tmp_path: Path) -> None:
+def test_kill_9_loses_nothing_that_was_acknowledged(mortal_broker: Broker) -> None:
     """And the broker comes back where its clients look for it."""
-    with Broker(tmp_path / "kafka", properties=QUICK_RETURN, jvm=QUICK_JVM) as broker:
-        address = broker.bootstrap_servers
-        name = make_topic(broker)
-        with closing(KafkaProducer(bootstrap_servers=address, acks="all")) as producer:
-            for value in HUNDRED:
-                producer.send(name, value).get(timeout=30)
-            broker.kill()
-            assert broker.running() is None
-            running = broker.restart()
-            assert running.bootstrap_servers == address
-            # The producer that knew the old one goes on.
-            producer.send(name, b"after").get(timeout=60)
-        assert consume(broker, name) == [*HUNDRED, b"after"]
-    assert broker.running() is None
+    address = mortal_broker.bootstrap_servers
+    name = make_topic(mortal_broker)
+    with closing(KafkaProducer(bootstrap_servers=address, acks="all")) as producer:
+        for value in HUNDRED:
+            producer.send(name, value).get(timeout=30)
+        mortal_broker.kill()
+        assert mortal_broker.running() is None
+        running = mortal_broker.restart()
+        assert running.bootstrap_servers == address
+        # The producer that knew the old one goes on.
+        producer.send(name, b"after").get(timeout=60)
+    assert consume(mortal_broker, name) == [*HUNDRED, b"after"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
 from kafka import KafkaProducer
 
 from ketal.streaming.broker.server import Broker
@@ -13,6 +14,14 @@ from ketal.streaming.broker.server import Broker
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
+
+
+def test_what_needs_the_spark_runs_on_one_worker(
+    spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("loadgroup", default=False):
+        pytest.skip("these tests do not run as `make test` does: -n 4 --dist loadgroup")
+    assert request.node.nodeid.endswith("@spark")
 
 
 def test_a_topic_is_read_through_the_connector(

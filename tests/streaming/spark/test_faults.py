@@ -105,12 +105,7 @@ class Driver:
                 [*command, "--output", "json"],
                 cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=log,
                 start_new_session=True,
-                env={
-                    **os.environ,
-                    "JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-                    "SPARK_LOCAL_DIRS": str(self.folder / "local"),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
-                },
+                env={**os.environ, "SPARK_LOCAL_DIRS": str(self.folder / "local")},
             )  # fmt: skip
         try:
             yield process
