@@ -13,7 +13,7 @@ The one rule: nothing is decided here that a run decides too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,9 +36,8 @@ from ketal.engine.find.roles import (
     StepRole,
 )
 from ketal.engine.machine import Machine
-from ketal.errors import Span
+from ketal.engine.text_places import PatternPlaces, TextPlace
 from ketal.model import syntax
-from ketal.model.syntax_walks import references, walk
 
 LOOK_UP = "one table look-up"
 REGISTERS = "guards read earlier events"
@@ -63,14 +62,6 @@ _OUT_OF_ORDER = "where events come out of that order, any of a match may come la
 _ORDERED = "`order arrival`, or `Causal` of the event before it in every step but the first"
 _DATA = "only `Causal`, `Conc` and equalities with the step before it, joined by `&&`"
 _EQUALITY = "an equality with the step just before it (`k == A.k`) in its place"
-
-
-@dataclass(frozen=True)
-class TextPlace:
-    """A part of a pattern's text, and where it stands; None for a pattern built in code."""
-
-    text: str
-    span: Span | None
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,7 @@ class _CostClass(NamedTuple):
 
 def cost_of(compiled: CompiledPattern) -> Cost:
     """Return what a pattern costs."""
-    machine, text = Machine(compiled), _PatternPlaces(compiled)
+    machine, text = Machine(compiled), PatternPlaces(compiled)
     if compiled.pattern.mode is not None:
         return _of_cuts(text)
     if compiled.kind == "check":
@@ -130,87 +121,10 @@ def cost_of(compiled: CompiledPattern) -> Cost:
     return _of_runs(machine, text)
 
 
-class _PatternPlaces:
-    """Where the parts of a pattern stand in its text."""
-
-    def __init__(self, compiled: CompiledPattern) -> None:
-        self._compiled = compiled
-        self.pattern = compiled.pattern
-        self._guards = dict(compiled.guards)
-
-    def place(self, node: syntax.Node, otherwise: str) -> TextPlace:
-        """Return the place of a node; `otherwise` stands for one of another text or none."""
-        span, source = node.span, self._compiled.source
-        if span is None or source is None or span.line != span.end_line:
-            return TextPlace(otherwise, span)
-        text = source.line(span.line)[span.column - 1 : span.end_column - 1]
-        return TextPlace(text.rstrip(";") or otherwise, span)
-
-    def body(self) -> TextPlace:
-        """Return the statement of the body."""
-        node = syntax.Node(span=self.pattern.places.get(self.pattern.kind))
-        return self.place(node, self.pattern.name)
-
-    def order(self) -> TextPlace:
-        """Return the statement of the order; that of the body where there is none."""
-        order = self.pattern.order
-        return self.body() if order.span is None else self.place(order, "order")
-
-    def step(self, number: int) -> TextPlace:
-        """Return the guard of a step."""
-        name = self._compiled.automaton.steps[number]
-        declared = {one.name: one.guard for one in self.pattern.declarations}
-        if name in declared:
-            return self.place(declared[name], name)
-        # An event that the file declares for all of its patterns.
-        return self._first(lambda node: isinstance(node, syntax.Step) and node.name == name)
-
-    def atom(self, step: int, number: int) -> TextPlace:
-        """Return the part of a step's guard that reads what a relational atom reads."""
-        atom = self._compiled.automaton.atoms[number]
-        _, names, _ = registers(atom)
-        for node in walk(self._guards[self._compiled.automaton.steps[step]]):
-            if isinstance(node, syntax.Causal | syntax.Conc):
-                shape = "concurrent" if isinstance(node, syntax.Conc) else "before"
-                found = atom.shape == shape and atom.payload == (node.anchor,)
-            elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
-                read = {reference.step for reference in references(node)}
-                found = atom.shape not in ("before", "concurrent") and bool(names) and names <= read
-            else:
-                continue
-            if found:
-                return self.place(node, self._compiled.automaton.steps[step])
-        return self.step(step)
-
-    def reading(self, *, beyond_prior: bool) -> TextPlace:
-        """Return the first part of a step's guard that reads a register."""
-        automaton = self._compiled.automaton
-        for variant, formula in zip(automaton.variants, automaton.formulas, strict=True):
-            for number in sorted(variables(formula)):
-                prior, steps, history = registers(automaton.atoms[number])
-                if steps or history or (prior and not beyond_prior):
-                    return self.atom(variant.step, number)
-        return self.absent()
-
-    def absent(self) -> TextPlace:
-        """Return the first `not` of the body; the body where there is none."""
-        return self._first(lambda node: isinstance(node, syntax.Absent))
-
-    def loop(self) -> TextPlace:
-        """Return the first repetition of the body; the body where there is none."""
-        return self._first(lambda node: isinstance(node, syntax.Repeat) and node.most is None)
-
-    def _first(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
-        for node in walk(self.pattern.body):
-            if wanted(node):
-                return self.place(node, self.pattern.name)
-        return self.body()
-
-
 # --- check, next, strict, mode ---
 
 
-def _of_check(machine: Machine, text: _PatternPlaces) -> Cost:
+def _of_check(machine: Machine, text: PatternPlaces) -> Cost:
     live = machine.automaton.live
     name = text.pattern.name
     if all(of.none for of in live):
@@ -224,7 +138,7 @@ def _of_check(machine: Machine, text: _PatternPlaces) -> Cost:
     return Cost(name, REGISTERS, event, "", place, reason, "guards on the event alone", None, "")
 
 
-def _of_runs(machine: Machine, text: _PatternPlaces) -> Cost:
+def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
     live, name = machine.automaton.live, text.pattern.name
     lists = "runs are followed to each of their matches"
     apart = any(of.steps or of.history for of in live)
@@ -241,7 +155,7 @@ def _of_runs(machine: Machine, text: _PatternPlaces) -> Cost:
     return Cost(name, GROUPS, event, "O(k)", text.body(), reason, "", False, lists)
 
 
-def _of_cuts(text: _PatternPlaces) -> Cost:
+def _of_cuts(text: PatternPlaces) -> Cost:
     node = syntax.Node(span=text.pattern.places.get("mode"))
     reason = "every linear extension is asked for: all consistent cuts, at most cuts_max"
     return Cost(
@@ -263,7 +177,7 @@ def _of_cuts(text: _PatternPlaces) -> Cost:
 class _OfFindAny:
     """What a `find any` costs."""
 
-    def __init__(self, roles: Roles, text: _PatternPlaces) -> None:
+    def __init__(self, roles: Roles, text: PatternPlaces) -> None:
         self.roles = roles
         self.text = text
         theory = Theory(roles.machine.automaton.atoms, roles.compiled.limits)

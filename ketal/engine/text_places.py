@@ -1,0 +1,100 @@
+"""Where the parts of a pattern stand in its text, for what is said of them.
+
+The one rule: a part that has no place of its own is named by the step or the pattern it is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.predicates import registers, variables
+from ketal.errors import Span
+from ketal.model import syntax
+from ketal.model.syntax_walks import references, walk
+
+
+@dataclass(frozen=True)
+class TextPlace:
+    """A part of a pattern's text, and where it stands; None for a pattern built in code."""
+
+    text: str
+    span: Span | None
+
+
+class PatternPlaces:
+    """Where the parts of a pattern stand in its text."""
+
+    def __init__(self, compiled: CompiledPattern) -> None:
+        self._compiled = compiled
+        self.pattern = compiled.pattern
+        self._guards = dict(compiled.guards)
+
+    def place(self, node: syntax.Node, otherwise: str) -> TextPlace:
+        """Return the place of a node; `otherwise` stands for one of another text or none."""
+        span, source = node.span, self._compiled.source
+        if span is None or source is None or span.line != span.end_line:
+            return TextPlace(otherwise, span)
+        text = source.line(span.line)[span.column - 1 : span.end_column - 1]
+        return TextPlace(text.rstrip(";") or otherwise, span)
+
+    def body(self) -> TextPlace:
+        """Return the statement of the body."""
+        node = syntax.Node(span=self.pattern.places.get(self.pattern.kind))
+        return self.place(node, self.pattern.name)
+
+    def order(self) -> TextPlace:
+        """Return the statement of the order; that of the body where there is none."""
+        order = self.pattern.order
+        return self.body() if order.span is None else self.place(order, "order")
+
+    def step(self, number: int) -> TextPlace:
+        """Return the guard of a step."""
+        name = self._compiled.automaton.steps[number]
+        declared = {one.name: one.guard for one in self.pattern.declarations}
+        if name in declared:
+            return self.place(declared[name], name)
+        # An event that the file declares for all of its patterns.
+        return self._first(lambda node: isinstance(node, syntax.Step) and node.name == name)
+
+    def atom(self, step: int, number: int) -> TextPlace:
+        """Return the part of a step's guard that reads what a relational atom reads."""
+        atom = self._compiled.automaton.atoms[number]
+        _, names, _ = registers(atom)
+        for node in walk(self._guards[self._compiled.automaton.steps[step]]):
+            if isinstance(node, syntax.Causal | syntax.Conc):
+                shape = "concurrent" if isinstance(node, syntax.Conc) else "before"
+                found = atom.shape == shape and atom.payload == (node.anchor,)
+            elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
+                read = {reference.step for reference in references(node)}
+                found = atom.shape not in ("before", "concurrent") and bool(names) and names <= read
+            else:
+                continue
+            if found:
+                return self.place(node, self._compiled.automaton.steps[step])
+        return self.step(step)
+
+    def reading(self, *, beyond_prior: bool) -> TextPlace:
+        """Return the first part of a step's guard that reads a register."""
+        automaton = self._compiled.automaton
+        for variant, formula in zip(automaton.variants, automaton.formulas, strict=True):
+            for number in sorted(variables(formula)):
+                prior, steps, history = registers(automaton.atoms[number])
+                if steps or history or (prior and not beyond_prior):
+                    return self.atom(variant.step, number)
+        return self.absent()
+
+    def absent(self) -> TextPlace:
+        """Return the first `not` of the body; the body where there is none."""
+        return self._first(lambda node: isinstance(node, syntax.Absent))
+
+    def loop(self) -> TextPlace:
+        """Return the first repetition of the body; the body where there is none."""
+        return self._first(lambda node: isinstance(node, syntax.Repeat) and node.most is None)
+
+    def _first(self, wanted: Callable[[syntax.Node], bool]) -> TextPlace:
+        for node in walk(self.pattern.body):
+            if wanted(node):
+                return self.place(node, self.pattern.name)
+        return self.body()
