@@ -26,8 +26,8 @@ from ketal.compiler.predicates import (
     simplify,
     variables,
 )
-from ketal.engine.find.release_order import ReleaseOrder
-from ketal.engine.find.roles import (
+from ketal.engine.find_any.release_order import ReleaseOrder
+from ketal.engine.find_any.roles import (
     ALL_ANCHOR,
     PRIOR_ANCHOR,
     Relation,

@@ -19,9 +19,9 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import SeenTable
 from ketal.engine.find.findings import Live
-from ketal.engine.find.occurrences import AnyFind
-from ketal.engine.find.roles import Roles
-from ketal.engine.find.runs import RunsFind
+from ketal.engine.find_any.occurrences import AnyFind
+from ketal.engine.find_any.roles import Roles
+from ketal.engine.find_next.runs import RunsFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.model.event import Event

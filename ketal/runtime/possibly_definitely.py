@@ -30,7 +30,7 @@ from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copy
 from ketal.engine.find.findings import Taken
-from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun, one

@@ -6,7 +6,7 @@ import random
 
 from hypothesis import given
 
-from ketal.engine.find.columns import BLOCK, REGION, Bounds
+from ketal.engine.find_any.columns import BLOCK, REGION, Bounds
 from tests.sampling import chances, examples
 
 

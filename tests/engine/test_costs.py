@@ -13,9 +13,9 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine import costs
 from ketal.engine.check_run import CheckRun
 from ketal.engine.costs import Cost, cost_of
-from ketal.engine.find.occurrences import AnyFind
-from ketal.engine.find.runs import RunsFind
-from ketal.engine.find.search import Search
+from ketal.engine.find_any.occurrences import AnyFind
+from ketal.engine.find_any.search import Search
+from ketal.engine.find_next.runs import RunsFind
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
 from ketal.model.event import Event

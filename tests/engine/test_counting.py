@@ -10,7 +10,7 @@ from hypothesis import given, reject
 
 import ketal
 from ketal.compiler.pipeline import compile_pattern
-from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
 from ketal.model.event import Dot, Event

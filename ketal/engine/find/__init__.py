@@ -1,1 +1,1 @@
-"""What a `find` keeps of the events, how it finds matches there, and what evicts it."""
+"""What every `find` has: findings, windows and the events that break a `not`."""

@@ -18,9 +18,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from ketal.engine.configurations import Seen
-from ketal.engine.find.columns import NEVER, Column
-from ketal.engine.find.kept_events import KeptEvents
-from ketal.engine.find.roles import StepRole
+from ketal.engine.find_any.columns import NEVER, Column
+from ketal.engine.find_any.kept_events import KeptEvents
+from ketal.engine.find_any.roles import StepRole
 
 
 def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: float) -> None:

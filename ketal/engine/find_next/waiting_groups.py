@@ -23,7 +23,7 @@ from itertools import accumulate
 from typing import Any
 
 from ketal.engine.configurations import Configuration, Seen
-from ketal.engine.find.run_groups import RunGroup, RunGroups
+from ketal.engine.find_next.run_groups import RunGroup, RunGroups
 from ketal.engine.machine import Machine, Plan, SubPlan
 from ketal.model.values import Key
 

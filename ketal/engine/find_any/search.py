@@ -7,8 +7,8 @@ relation to an event that is already chosen is a range of a column, two bisectio
 
 A search is *forward* where the event offered last is the last of the word. Then each event that
 is kept knows the latest start of a match that comes to it, and none is looked at that leads to
-no match. Else its bounds tell what can be left out (`ketal.engine.find.bounds`), and where there
-are none (repetitions, equalities) the search can meet dead ends.
+no match. Else its bounds tell what can be left out (`ketal.engine.find_any.bounds`), and where
+there are none (repetitions, equalities) the search can meet dead ends.
 
 The one rule: each (step, event) sequence is found once.
 """
@@ -21,10 +21,10 @@ from collections.abc import Iterable, Mapping
 from ketal.clocks import vector
 from ketal.engine.configurations import Seen
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.columns import NEVER, Column
 from ketal.engine.find.findings import Taken
-from ketal.engine.find.kept_events import KeptEvents
-from ketal.engine.find.paths import (
+from ketal.engine.find_any.columns import NEVER, Column
+from ketal.engine.find_any.kept_events import KeptEvents
+from ketal.engine.find_any.paths import (
     Asked,
     Path,
     asked_after,
@@ -33,7 +33,7 @@ from ketal.engine.find.paths import (
     checks_before,
     replays,
 )
-from ketal.engine.find.roles import Roles, StepRole
+from ketal.engine.find_any.roles import Roles, StepRole
 from ketal.model.limits import Limits
 
 

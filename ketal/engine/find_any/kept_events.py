@@ -12,10 +12,10 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 
 from ketal.engine.configurations import Seen
-from ketal.engine.find.columns import NOTHING, Column, Columns, IsKept
 from ketal.engine.find.findings import Taken
-from ketal.engine.find.paths import Path, last_of
-from ketal.engine.find.roles import Equality, Roles, StepRole
+from ketal.engine.find_any.columns import NOTHING, Column, Columns, IsKept
+from ketal.engine.find_any.paths import Path, last_of
+from ketal.engine.find_any.roles import Equality, Roles, StepRole
 from ketal.model.values import Key
 
 Indexed = tuple[bool, int]

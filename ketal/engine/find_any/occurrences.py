@@ -1,7 +1,7 @@
 """`find any`: every occurrence of a pattern, from the events that are kept.
 
 Events are kept, not partial matches: each in the roles in which it can stand, and a match is
-found when the last of its events is offered (`ketal.engine.find.search`).
+found when the last of its events is offered (`ketal.engine.find_any.search`).
 
 The search is *forward* under arrival order, and under CausalOrder where each step is after the
 one before it and events come in an order that respects that. A scope whose events come out of
@@ -23,16 +23,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.engine.configurations import Seen, SeenTable
-from ketal.engine.find.bounds import keep_bounded
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.columns import NEVER
 from ketal.engine.find.findings import Findings, Live, without_mirrors
-from ketal.engine.find.kept_events import KeptEvents
-from ketal.engine.find.paths import Path, replays
-from ketal.engine.find.release_order import OrderWatch, ReleaseOrder
-from ketal.engine.find.roles import Roles, StepRole
-from ketal.engine.find.search import Search
 from ketal.engine.find.windows import Firsts, Unpassed
+from ketal.engine.find_any.bounds import keep_bounded
+from ketal.engine.find_any.columns import NEVER
+from ketal.engine.find_any.kept_events import KeptEvents
+from ketal.engine.find_any.paths import Path, replays
+from ketal.engine.find_any.release_order import OrderWatch, ReleaseOrder
+from ketal.engine.find_any.roles import Roles, StepRole
+from ketal.engine.find_any.search import Search
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 

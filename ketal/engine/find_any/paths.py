@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from ketal.engine.configurations import Seen
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Taken
-from ketal.engine.find.roles import ALL_ANCHOR, PRIOR_ANCHOR, StepRole
+from ketal.engine.find_any.roles import ALL_ANCHOR, PRIOR_ANCHOR, StepRole
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
 

@@ -1,9 +1,9 @@
 """Runs of `find next` and `find strict`, which take events in the order offered.
 
 Each event that can be first starts a run. A run that takes an event goes on only from there:
-`next` passes over what it cannot take, `strict` ends at it. Runs that take the same event into the
-same configuration are one group from then on (`ketal.engine.find.run_groups`), so what an event
-costs does not depend on how many runs a group has.
+`next` passes over what it cannot take, `strict` ends at it. Runs that take the same event into
+the same configuration are one group from then on (`ketal.engine.find_next.run_groups`), so what
+an event costs does not depend on how many runs a group has.
 
 The one rule: a group that waits does so in the index of its state.
 """
@@ -17,9 +17,9 @@ from typing import Any
 from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Findings, Live, Taken, without_mirrors
-from ketal.engine.find.run_groups import Run, RunGroup, RunGroups
-from ketal.engine.find.waiting_groups import WaitingByState, WaitingGroups
 from ketal.engine.find.windows import Expiring, MatchWindow
+from ketal.engine.find_next.run_groups import Run, RunGroup, RunGroups
+from ketal.engine.find_next.waiting_groups import WaitingByState, WaitingGroups
 from ketal.engine.machine import Machine, SubPlan, Targets
 from ketal.model.event import Event
 from ketal.model.limits import Limits

@@ -29,8 +29,8 @@ from ketal.compiler.predicates import (
     simplify,
     variables,
 )
-from ketal.engine.find.release_order import ReleaseOrder
 from ketal.engine.find.windows import MatchWindow
+from ketal.engine.find_any.release_order import ReleaseOrder
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
 from ketal.model.syntax import ALL, PRIOR

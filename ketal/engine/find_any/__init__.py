@@ -1,0 +1,1 @@
+"""`find any`: every occurrence, from the events that are kept."""

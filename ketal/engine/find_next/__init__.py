@@ -1,0 +1,1 @@
+"""`find next` and `find strict`: runs, which take events in the order offered."""
