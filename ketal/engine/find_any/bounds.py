@@ -35,7 +35,8 @@ def keep_bounded(kept: KeptEvents, seen: Seen, roles: Sequence[StepRole], at: fl
     roles : sequence of StepRole
         Its roles.
     at : float
-        The time or place that its window counts from.
+        The time or place that its window counts from; the same for all where there is none, as
+        one start is then as good as another.
     """
     bounds = [_pulled(kept, role, seen, at) for role in roles]
     for role, of in zip(roles, bounds, strict=True):
@@ -60,16 +61,18 @@ def _pulled(kept: KeptEvents, role: StepRole, seen: Seen, at: float) -> tuple[fl
     if not role.starts:
         for columns in kept.into.get(role.edge.source, ()):
             for node, column in columns.nodes.items():
-                low, high = _range_before(column, node, role, seen, seen)
                 assert column.before is not None
-                before = max(before, column.before.top(low, high))
+                if column.before.greatest > before:
+                    low, high = _range_before(column, node, role, seen, seen)
+                    before = max(before, column.before.top(low, high))
     after = -at if role.ends else NEVER
     if not role.ends:
         for columns in kept.out.get(role.edge.target, ()):
             for node, column in columns.nodes.items():
-                low, high = _range_after(column, node, columns.role, seen, seen)
                 assert column.after is not None
-                after = max(after, column.after.top(low, high))
+                if column.after.greatest > after:
+                    low, high = _range_after(column, node, columns.role, seen, seen)
+                    after = max(after, column.after.top(low, high))
     return min(before, at), min(after, -at)
 
 

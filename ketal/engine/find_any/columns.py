@@ -36,9 +36,14 @@ class Bounds:
     Blocks of events, and blocks of blocks, have a tag, which all of their numbers are raised to,
     and a maximum. So to raise a range or to find its maximum takes O(n / BLOCK^2 + BLOCK), to
     list what is above a limit O(BLOCK) for each.
+
+    Attributes
+    ----------
+    greatest : float
+        The maximum of all.
     """
 
-    __slots__ = ("_maxima", "_region_maxima", "_region_tags", "_tags", "_values")
+    __slots__ = ("_maxima", "_region_maxima", "_region_tags", "_tags", "_values", "greatest")
 
     def __init__(self) -> None:
         self.fill([])
@@ -47,6 +52,7 @@ class Bounds:
         """Put in the numbers of all events."""
         blocks, regions = -(-len(values) // BLOCK), -(-len(values) // REGION)
         self._values = values
+        self.greatest = max(values, default=NEVER)
         self._tags = [NEVER] * blocks
         self._maxima = [max(values[i * BLOCK : (i + 1) * BLOCK]) for i in range(blocks)]
         self._region_tags = [NEVER] * regions
@@ -54,6 +60,7 @@ class Bounds:
 
     def insert(self, i: int, value: float) -> None:
         """Put in the number of an event at index `i`; most come last."""
+        self.greatest = max(self.greatest, value)
         if i < len(self._values):
             values = [self.at(j) for j in range(len(self._values))]
             values.insert(i, value)
@@ -117,6 +124,8 @@ class Bounds:
     def raise_range(self, low: int, high: int, value: float) -> bool:
         """Raise the numbers below `value` in [low, high) to it; return whether there was one."""
         first, last = -(-low // BLOCK), high // BLOCK
+        if low < high and value > self.greatest:
+            self.greatest = value
         if first > last:
             return self._raise_some(low, high, value)
         raised = self._raise_some(low, first * BLOCK, value)

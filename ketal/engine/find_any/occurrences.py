@@ -218,7 +218,7 @@ class AnyFind:
             for role, start, count in zip(placed, starts, ways, strict=True):
                 self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
         else:
-            keep_bounded(self._kept_events, seen, placed, at)
+            keep_bounded(self._kept_events, seen, placed, at if self.window.bounded else 0)
         if self.window.bounded:
             low = at if in_any_case else max(starts)
             self._unpassed.add(low)
