@@ -23,7 +23,7 @@ from tests.cases import CASES, Case, facts
 from tests.driven import Driven
 from tests.outcomes import LIMITS, TooManyError, collected, outcome
 from tests.property.executions import execution, linear_extension
-from tests.property.patterns import pattern_file
+from tests.property.patterns import CONTRADICTIONS, pattern_file
 from tests.sampling import chances, drawn, examples, sample
 
 
@@ -37,9 +37,7 @@ def case(
         compile_pattern(file, file.patterns[0])
         outcome(file, events)
     except PatternError as error:
-        # The generator makes contradictions now and then; they are refused, and a
-        # copy's `node` beside a partition by node.
-        if not {d.code for d in error.diagnostics} <= {"K203", "K204", "K206"}:
+        if not {d.code for d in error.diagnostics} <= CONTRADICTIONS:
             raise
         reject()
     except TooManyError:

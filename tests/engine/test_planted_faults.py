@@ -1,0 +1,259 @@
+"""Engines with a planted fault, each of which the tests of `find any` must see.
+
+A fault is a change of a few characters in the engine's own source. It is seen by one of the
+suite's comparisons within so many cases: mode against mode over 60 events, the engine against
+the oracle over few, or a directed shape. Where the code that it changes is gone, the fault fails
+and is to be planted anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.find import bounds, occurrences, search
+from ketal.engine.find.breakers import Breakers
+from ketal.engine.find.columns import REGION, Bounds, Column
+from ketal.engine.find.kept_events import KeptEvents, RoleColumns
+from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.find.search import Search
+from ketal.model.event import Event
+from tests.engine import test_find_shapes as shapes
+from tests.engine.mutating import mutated
+from tests.outcomes import TooManyError
+from tests.property.against_oracle import SmallCase, differing_orders, small_case
+from tests.property.modes import compared
+from tests.property.test_modes import long_case
+from tests.sampling import sample
+
+Sees = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: where it is planted, and the comparison that sees it.
+
+    Attributes
+    ----------
+    name : str
+        What is wrong.
+    owner, function : Any, str
+        The module or class, and the name of the function in it.
+    old, new : str
+        What stands in the source, and what is put there.
+    seen_by : callable
+        The comparison; it returns whether it found a difference.
+    """
+
+    name: str
+    owner: Any
+    function: str
+    old: str
+    new: str
+    seen_by: Sees
+
+
+# --- the comparisons -----------------------------------------------------------------
+
+
+@functools.cache
+def _long_case(seed: int) -> tuple[CompiledPattern, list[Event]] | None:
+    return long_case(random.Random(seed))
+
+
+@functools.cache
+def _small_case(seed: int) -> SmallCase | None:
+    return small_case(random.Random(seed), "any")
+
+
+def by_modes(cases: int = 300) -> bool:
+    """Return whether two modes differ over 60 events."""
+    for seed in range(cases):
+        case = _long_case(seed)
+        if case is None:
+            continue
+        try:
+            differ, _ = compared(*case, random.Random(seed))
+            if differ:
+                return True
+        except TooManyError:
+            continue
+        except AssertionError:
+            return True
+    return False
+
+
+def by_oracle(cases: int = 1_500) -> bool:
+    """Return whether the engine differs from the oracle over ten events or fewer."""
+    for seed in range(cases):
+        case = _small_case(seed)
+        try:
+            if case is not None and differing_orders(case, random.Random(seed)):
+                return True
+        except TooManyError:
+            continue
+        except AssertionError:
+            return True
+    return False
+
+
+def by_shape(shape: Callable[..., None], *arguments: Any) -> Sees:
+    """Return the comparison that a directed shape makes."""
+
+    def sees() -> bool:
+        try:
+            shape(*arguments)
+        except AssertionError:
+            return True
+        return False
+
+    return sees
+
+
+FAULTS = (
+    Fault(
+        "a summary of what comes before is not pushed on",
+        bounds, "_push_before",
+        "column.before.raise_range(low, high, value):",
+        "column.before.raise_range(low, high, value) and False:",
+        by_modes,
+    ),
+    Fault(
+        "a summary of what comes after is not pushed on",
+        bounds, "_push_after",
+        "column.after.raise_range(low, high, value):",
+        "column.after.raise_range(low, high, value) and False:",
+        by_modes,
+    ),
+    Fault(
+        "what a range of events can come before is taken from its last",
+        bounds, "_range_after",
+        "column.not_after(last,", "column.not_after(first,",
+        by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last),
+    ),
+    Fault(
+        "the head of a range is not raised with its blocks",
+        Bounds, "raise_range",
+        "self._raise_some(low, first * BLOCK, value)",
+        "self._raise_some(low, first * BLOCK - 1, value)",
+        by_modes,
+    ),
+    Fault(
+        "a tag of a region stands for all of its blocks but the last",
+        Bounds, "raise_range",
+        "self._raise_blocks(first, first + BLOCK, value)",
+        "self._raise_blocks(first, first + BLOCK - 1, value)",
+        by_shape(shapes.test_a_range_at_the_edges_of_blocks, 1, REGION),
+    ),
+    Fault(
+        "an event is evicted by the start of what comes to it, though earlier ones may come late",
+        AnyFind, "_keep",
+        "self._search.forward and self._known is None", "self._search.forward",
+        by_shape(
+            shapes.test_an_event_whose_starts_are_over_waits_for_a_late_one,
+            "p A|q Z|r B <p",
+        ),
+    ),
+    Fault(
+        "the last event of a column is taken for the one with the latest start",
+        Column, "latest_start",
+        "if self._starts_rise else max(self.starts[low:high])", "",
+        by_oracle,
+    ),
+    Fault(
+        "places that fall along a node's counters are not filtered",
+        Search, "_back",
+        "mixed = self._by_place and not column.rising", "mixed = False",
+        by_modes,
+    ),
+    Fault(
+        "a step that has its first event stays closed",
+        KeptEvents, "columns",
+        "self._reach = None", "pass",
+        by_oracle,
+    ),
+    Fault(
+        "an index of an equality leaves one node out",
+        RoleColumns, "_values",
+        "if value is not None:", 'if value is not None and seen.node != "n1":',
+        by_oracle,
+    ),
+    Fault(
+        "the last event of a concurrent range is left out",
+        Search, "_range",
+        "high = column.not_after(other, False, low, high)",
+        "high = max(low, column.not_after(other, False, low, high) - 1)",
+        by_oracle,
+    ),
+    Fault(
+        "a concurrent range ahead begins one event late",
+        search, "_range_after",
+        "bisect_right(column.counters, x.clock.get(node, 0), low)",
+        "bisect_right(column.counters, x.clock.get(node, 0) + 1, low)",
+        by_oracle,
+    ),
+    Fault(
+        "an N bars the event that it is",
+        Breakers, "_known",
+        "own[node] = last.counter", "own[node] = last.counter + 1",
+        by_shape(shapes.test_bars_at_their_edges, shapes.CAUSAL, "p A|p N|p A|q B <p", 2),
+    ),
+    Fault(
+        "an event that can break a `not` is dropped with the first that it bars",
+        Breakers, "sweep",
+        "place > oldest", "place > oldest + 1",
+        by_modes,
+    ),
+    Fault(
+        "of mirror images all are reported",
+        occurrences, "without_mirrors",
+        "return list(least.values())", "return list(range(len(matches)))",
+        by_oracle,
+    ),
+    Fault(
+        "a window is as long as it says and not less",
+        Search, "_back",
+        "hi - lo >= length", "hi - lo > length",
+        by_oracle,
+    ),
+    Fault(
+        "an anchor that is hidden by a nearer one is asked all the same",
+        search, "asked_before",
+        "hidden = hidden or later.edge.step == step", "hidden = False",
+        by_shape(
+            shapes.test_a_named_anchor_is_the_last_of_its_step,
+            shapes.CAUSAL, "Causal(C, A)", (2, 1),
+        ),
+    ),
+    Fault(
+        "a snapshot lacks the events that can break a `not`",
+        AnyFind, "save",
+        '"breakers": [seens.number(seen) for seen in breakers]', '"breakers": []',
+        by_modes,
+    ),
+    Fault(
+        "a snapshot lacks the events that wait for a match",
+        AnyFind, "save",
+        '"firsts": self.firsts.save(seens)', '"firsts": []',
+        by_modes,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_seen(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = getattr(fault.owner, fault.function)
+    monkeypatch.setattr(fault.owner, fault.function, mutated(function, fault.old, fault.new))
+    assert fault.seen_by()
+
+
+@pytest.mark.parametrize("sees", [by_modes, by_oracle])
+def test_the_engine_as_it_is_differs_nowhere(sees: Callable[[int], bool]) -> None:
+    """What sees the faults sees none where none is planted."""
+    assert not sees(sample(60, 300 if sees is by_modes else 1_500))
