@@ -14,13 +14,14 @@ def mutated(function: Callable[..., Any], old: str, new: str) -> Callable[..., A
 
     Raises
     ------
-    AssertionError
+    LookupError
         If the source does not have `old` exactly once: the function has changed.
     """
     assert isinstance(function, FunctionType)
     source = textwrap.dedent(inspect.getsource(function))
     count = source.count(old)
-    assert count == 1, f"{function.__qualname__} has {old!r} {count} times"
+    if count != 1:
+        raise LookupError(f"{function.__qualname__} has {old!r} {count} times")
     # Its first line stays where it was, so that a traceback shows it.
     lines = "\n" * (function.__code__.co_firstlineno - 2)
     source = f"from __future__ import annotations{lines}\n{source.replace(old, new)}"

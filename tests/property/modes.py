@@ -45,8 +45,8 @@ class Mode:
         What a failure calls it.
     applies : callable
         Whether the mode can find the matches of a pattern.
-    roles : dict of str to Any
-        What is set of the pattern's roles, before an event comes.
+    roles : tuple of (str, Any)
+        What is set of the pattern's `Roles`, before an event comes.
     unbounded : bool
         Whether a forward search knows no start of what comes to an event but its own.
     small : bool
