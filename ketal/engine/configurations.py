@@ -47,7 +47,7 @@ class Seen:
     """
 
     __slots__ = (
-        "_key", "_known", "clock", "counter", "event", "mask", "node", "place", "time_us",
+        "_key", "_known", "_time_us", "clock", "counter", "event", "mask", "node", "place",
     )  # fmt: skip
 
     def __init__(self, event: Event, mask: int, place: int) -> None:
@@ -57,7 +57,7 @@ class Seen:
         self.node = event.node
         self.clock = event.clock
         self.counter = event.clock[event.node]
-        self.time_us = event.time_us
+        self._time_us: int | None = None
         self._key: tuple[int, str, int] | None = None
         self._known: dict[int, Known] | None = None
 
@@ -67,6 +67,13 @@ class Seen:
         if self._known is None:
             self._known = {}
         return self._known
+
+    @property
+    def time_us(self) -> int | None:
+        """Event time in whole microseconds since the epoch; None without a time."""
+        if self._time_us is None:
+            self._time_us = self.event.time_us
+        return self._time_us
 
     @property
     def dot(self) -> Dot:

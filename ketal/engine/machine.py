@@ -121,6 +121,29 @@ class Decided(dict[tuple[int, int], tuple[Configuration, ...] | None]):
         return after
 
 
+class Concerned(dict[int, bool]):
+    """Whether an event with a mask can be taken in some state, or break a `not`, computed once.
+
+    Parameters
+    ----------
+    machine : Machine
+        Whose states they are.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def __missing__(self, mask: int) -> bool:
+        if len(self) >= PLANS_MAX:
+            self.clear()
+        automaton = self._machine.automaton
+        concerned = any(
+            self._machine.plan(state, mask) is not None for state in range(len(automaton.table))
+        ) or any(self._machine.breaks(n, mask) is not False for n in range(len(automaton.nots)))
+        self[mask] = concerned
+        return concerned
+
+
 class Machine:
     """An automaton made ready to run: plans, evaluators, targets. Holds no run.
 
@@ -141,6 +164,7 @@ class Machine:
         self.has_way_on = tuple(map(bool, automaton.table))
         self._plans: dict[tuple[int, int], Plan | None] = {}
         self.decided = Decided(self)
+        self.concerned = Concerned(self)
         self._not_plans: dict[tuple[int, int], NotPlan] = {}
         self._breaks: dict[tuple[int, int], Formula] = {}
         self._ways: dict[int, Ways] = {}

@@ -297,7 +297,7 @@ class PatternRun:
         return out
 
     def live_runs(self) -> int:
-        """Return how many partial matches, events kept or check runs are live."""
+        """Return how many runs are live, and how many events are kept by a `find any`."""
         if self.compiled.kind != "check":
             return self.scopes.live.count
         runs = (scope.run for scope in self.scopes.values())

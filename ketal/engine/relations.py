@@ -1,7 +1,7 @@
 """Relational atoms: the comparisons of an event with what a run has taken before it.
 
 They are evaluated once per configuration, the local atoms once per event (its mask). An
-equality with a register (`k == A.k`) is a key as well, by which partial matches are found.
+equality with a register (`k == A.k`) is a key as well, by which runs are found.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class Scopes(dict[ScopeName, Scope]):
     removes : bool
         Whether a scope that is over is removed.
     live : Live
-        What they share: how many partial matches there are, or events kept.
+        What they share: how many runs there are, or events kept.
     """
 
     def __init__(
@@ -340,7 +340,7 @@ class Scopes(dict[ScopeName, Scope]):
             assert scope.suspended == (scope.number in suspended)
             scope.run.validate_state()
         runs = [scope.run for scope in self.values() if not isinstance(scope.run, CheckRun)]
-        held = (run.kept if isinstance(run, AnyFind) else run.partials for run in runs)
+        held = (run.kept if isinstance(run, AnyFind) else len(run.runs) for run in runs)
         assert self.live.count == sum(held)
         if self.dirty is not None:
             own = {scope.number: scope for scope in self.values()}

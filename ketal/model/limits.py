@@ -63,10 +63,10 @@ class Limits:
     runs_max: int = _limit(
         1_000_000,
         "runs",
-        "live runs (partial matches, events that a `find any` keeps) of one pattern",
+        "live runs of one pattern, or events that its `find any` keeps",
     )
     candidates_max: int = _limit(
-        1_000_000, "events", "events kept by one scope of a `find any` to combine with later ones"
+        1_000_000, "events", "events kept by one scope of a `find` to combine with later ones"
     )
     configurations_max: int = _limit(10_000, "configurations", "configurations of one run")
     matches_per_event_max: int = _limit(1_000_000, "matches", "matches that one event may complete")

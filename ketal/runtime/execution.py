@@ -318,7 +318,7 @@ class Execution:
 
     @property
     def live_runs(self) -> int:
-        """How many check runs and partial matches are live, those of retiring patterns too."""
+        """How many runs and events of a `find any` are live, those of retiring patterns too."""
         retiring = () if self.retiring is None else self.retiring.runs
         return sum(run.live_runs() for run in (*self.runs, *retiring))
 

@@ -29,8 +29,8 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copy
+from ketal.engine.find.findings import Taken
 from ketal.engine.find.occurrences import AnyFind
-from ketal.engine.find.partial_matches import Partial
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun, one
@@ -357,8 +357,8 @@ class _Lattice:
                 entries = scope.run.entries()
                 inner = tuple(sorted((edge, *self._seen(seen)) for edge, seen in entries))
             else:
-                indexes, breakers = scope.run.by_state.values(), scope.run.breakers
-                inner = tuple(sorted(self._partial(p) for index in indexes for p in index))
+                breakers = scope.run.breakers
+                inner = tuple(sorted(self._beginning(*b) for b in scope.run.beginnings()))
                 if breakers is not None:
                     inner = (inner, tuple(sorted(map(self._seen, breakers.by_place.values()))))
             scopes.append((repr(scope.key), self._places(scope.offered), inner))
@@ -393,6 +393,5 @@ class _Lattice:
             history = tuple(tuple(sorted(part.items())) for part in parts)
         return c.state, self._seen(c.prior), tuple(map(self._seen, c.bound)), history, c.broken
 
-    def _partial(self, p: Partial) -> tuple[Any, ...]:
-        taken = tuple((step, *self._seen(seen)) for step, seen in p.taken)
-        return self._configuration(p.configuration), taken
+    def _beginning(self, c: Configuration, taken: Taken) -> tuple[Any, ...]:
+        return self._configuration(c), tuple((step, *self._seen(seen)) for step, seen in taken)

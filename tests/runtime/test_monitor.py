@@ -648,11 +648,14 @@ def test_a_run_that_goes_on_does_not_count_against_itself() -> None:
     assert overflows(m.feed_many(line("a b b b b")), "runs_max") == []
 
 
-def test_configurations_max_of_a_find() -> None:
-    m = monitor("S = A && x == 1", "find next (A | S)+ B", limits=Limits(configurations_max=2))
+def test_candidates_max_bounds_what_runs_have_taken() -> None:
+    """Each `a` can be read as A and as S: it is kept twice, however many runs go on there."""
+    reads_s = ("S = A && x == 1", "find next (A | S)+ B")
+    m = monitor(*reads_s, limits=Limits(candidates_max=4))
     said = m.feed_many(line("a a a", x=1))
-    assert set(overflows(said, "configurations_max")) <= {"n@2", "n@3"}
-    assert "n@2" in overflows(said, "configurations_max")
+    assert overflows(said, "candidates_max") == ["n@2"]
+    m = monitor(*reads_s, limits=Limits(candidates_max=12))
+    assert overflows(m.feed_many(line("a a a", x=1)), "candidates_max") == []
 
 
 def test_configurations_max_of_a_check_accuses_nobody() -> None:

@@ -1,1 +1,1 @@
-"""The partial matches of a `find`, and what lets them go."""
+"""What a `find` keeps of the events, how it finds matches there, and what evicts it."""

@@ -100,7 +100,7 @@ def _range_before(
 
     The events, in the given role, are of one node; `last` knows most.
     """
-    low, high = column.head, len(column.seens)
+    low, high = 0, len(column.seens)
     if role.causal:
         known = last.counter - 1 if node == last.node else last.clock.get(node, 0)
         high = bisect_right(column.counters, known, low, high)
@@ -115,7 +115,7 @@ def _range_after(
     column: Column, node: str, role: StepRole, first: Seen, last: Seen
 ) -> tuple[int, int]:
     """Return the range that can come, in a role, just after some event of a node."""
-    low, high = column.head, len(column.seens)
+    low, high = 0, len(column.seens)
     known = first.counter if node == first.node else first.clock.get(node, 0)
     low = bisect_right(column.counters, known, low, high)
     if role.causal:

@@ -9,13 +9,13 @@ A column carries for each event what its search needs (*summary*): under a forwa
 latest start of a match that comes to it, else two bounds, the latest start before it and the
 earliest end after it.
 
-The one rule: the counters of a column rise, and before `head` there is only what is evicted.
+The one rule: the counters of a column rise.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ketal.engine.configurations import Seen
 
@@ -24,8 +24,10 @@ NEVER = float("-inf")
 BLOCK = 16
 """So many events share a maximum, and so many of these another."""
 REGION = BLOCK * BLOCK
-GARBAGE_MIN = 64
-"""Evicted events that a column keeps, at most, before it is looked whether they are half of it."""
+
+
+IsKept = Callable[[Seen, float], bool]
+"""Whether an event is to be kept: the event, and the latest start of a match that comes to it."""
 
 
 class Bounds:
@@ -177,8 +179,6 @@ class Column:
         Their places in the order offered.
     seens : list of Seen
         The events.
-    head : int
-        The index of the first that is not evicted.
     rising : bool
         Whether `places` rises.
     starts : list of float
@@ -193,8 +193,8 @@ class Column:
     """
 
     __slots__ = (
-        "_evicted", "_starts_rise", "after", "before", "counters", "head", "places", "rising",
-        "seens", "starts", "totals",
+        "_starts_rise", "after", "before", "counters", "places", "rising", "seens", "starts",
+        "totals",
     )  # fmt: skip
 
     def __init__(self, *, bounded: bool, counting: bool) -> None:
@@ -205,13 +205,11 @@ class Column:
         self.totals: list[int] | None = [0] if counting else None
         self.before = Bounds() if bounded else None
         self.after = Bounds() if bounded else None
-        self.head = 0
         self.rising = True
         self._starts_rise = True
-        self._evicted: set[int] = set()  # places, of what lies behind head
 
     def __len__(self) -> int:
-        return len(self.seens) - self.head - len(self._evicted)
+        return len(self.seens)
 
     def add(
         self, at: int, seen: Seen, start: float, bounds: tuple[float, float], ways: int
@@ -234,19 +232,20 @@ class Column:
         counters = self.counters
         i = len(counters)
         if not i or counters[-1] < at:
-            if i and (start < self.starts[-1] or seen.place < self.places[-1]):
+            if i:
                 self._starts_rise = self._starts_rise and start >= self.starts[-1]
                 self.rising = self.rising and seen.place > self.places[-1]
+            counters.append(at)
+            self.places.append(seen.place)
+            self.seens.append(seen)
+            self.starts.append(start)
         else:
-            if self.head:
-                self._compact()  # the event may belong before one that is evicted
-                counters = self.counters
             i = bisect_left(counters, at)
             self.rising = self._starts_rise = False
-        counters.insert(i, at)
-        self.places.insert(i, seen.place)
-        self.seens.insert(i, seen)
-        self.starts.insert(i, start)
+            counters.insert(i, at)
+            self.places.insert(i, seen.place)
+            self.seens.insert(i, seen)
+            self.starts.insert(i, start)
         if self.totals is not None:
             self.totals.insert(i + 1, self.totals[i])
             for later in range(i + 1, len(self.totals)):
@@ -260,23 +259,11 @@ class Column:
         assert self.totals is not None, "matches are counted here"
         return self.totals[high] - self.totals[low]
 
-    def evict(self, at: int, place: int) -> None:
-        """Take out an event."""
-        i = bisect_left(self.counters, at)
-        if i == self.head:
-            self.head += 1
-            while self.head < len(self.places) and self.places[self.head] in self._evicted:
-                self._evicted.remove(self.places[self.head])
-                self.head += 1
-        else:
-            self._evicted.add(place)
-        garbage = self.head + len(self._evicted)
-        if garbage > GARBAGE_MIN and 2 * garbage > len(self.seens):
-            self._compact()
-
-    def _compact(self) -> None:
-        out = self._evicted
-        kept = [i for i in range(self.head, len(self.places)) if self.places[i] not in out]
+    def sweep(self, is_kept: IsKept) -> None:
+        """Keep only some events."""
+        assert self.totals is None, "where matches are counted there is no window"
+        starts = self.starts
+        kept = [i for i, seen in enumerate(self.seens) if is_kept(seen, starts[i])]
         self.counters = [self.counters[i] for i in kept]
         self.seens = [self.seens[i] for i in kept]
         self.starts = [self.starts[i] for i in kept]
@@ -284,8 +271,6 @@ class Column:
         for bounds in (self.before, self.after):
             if bounds is not None:
                 bounds.keep(kept)
-        self.head = 0
-        out.clear()
 
     # --- ranges ---
 
@@ -334,19 +319,11 @@ class Column:
             return self.seens[low:high]
         return [self.seens[i] for i in self.after.above(low, high, limit)]
 
-    def live(self) -> Iterator[Seen]:
-        """Yield the events that are not evicted."""
-        for i in range(self.head, len(self.seens)):
-            if self.places[i] not in self._evicted:
-                yield self.seens[i]
-
     def validate_state(self) -> None:
         """Assert the rule of this module."""
         sizes = {len(self.counters), len(self.places), len(self.seens), len(self.starts)}
         assert len(sizes) == 1
         assert all(a < b for a, b in zip(self.counters, self.counters[1:], strict=False))
-        assert self.head <= len(self.seens)
-        assert self._evicted <= set(self.places[self.head :])
 
 
 Columns = dict[str, Column]

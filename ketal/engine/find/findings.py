@@ -22,7 +22,7 @@ class Live:
     Attributes
     ----------
     count : int
-        How many partial matches the pattern has, or events it keeps, over all of its scopes.
+        How many runs the pattern has, or events it keeps, over all of its scopes.
     counting : bool
         Whether it is enough to count matches.
     """

@@ -1,6 +1,9 @@
 """The events that one scope of a `find any` keeps, by the role in which each can stand.
 
-The one rule: an event is kept once in each role that it has, until the window has passed it.
+An event that the window has passed stays in its columns until these are swept, and is passed over
+by what searches them.
+
+The one rule: an event is kept once in each role that it has.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 
 from ketal.engine.configurations import Seen
-from ketal.engine.find.columns import NOTHING, Column, Columns
+from ketal.engine.find.columns import NOTHING, Column, Columns, IsKept
 from ketal.engine.find.findings import Taken
 from ketal.engine.find.paths import Path, last_of
 from ketal.engine.find.roles import Equality, Roles, StepRole
@@ -42,7 +45,6 @@ class RoleColumns:
         "_counting",
         "_indexes",
         "_roles",
-        "count",
         "keyed",
         "nodes",
         "role",
@@ -56,7 +58,6 @@ class RoleColumns:
         self._by_place = by_place
         self._bounded = searched and roles.bounding
         self._counting = counting
-        self.count = 0
         self.nodes: Columns = {}
         indexes: list[Indexed] = [(False, n) for n in roles.anchors[role.edge.step]]
         if searched:
@@ -66,9 +67,10 @@ class RoleColumns:
 
     def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
         """Put in an event; the arguments are those of `Column.add`."""
-        self.count += 1
         name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
         self._column(self.nodes, name).add(at, seen, start, bounds, ways)
+        if not self._indexes:
+            return
         for index, value in self._values(seen):
             keyed = self.keyed[index]
             columns = keyed.get(value)
@@ -97,60 +99,59 @@ class RoleColumns:
                     columns[other] = columns.pop(other)
         return column
 
-    def evict(self, seen: Seen) -> None:
-        """Take out an event."""
-        self.count -= 1
-        name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        _evict(self.nodes, name, at, seen.place)
-        for index, value in self._values(seen):
-            columns = self.keyed[index][value]
-            _evict(columns, name, at, seen.place)
-            if not columns:
-                del self.keyed[index][value]
+    def sweep(self, is_kept: IsKept) -> None:
+        """Keep only some events."""
+        _sweep(self.nodes, is_kept)
+        for keyed in self.keyed.values():
+            for value, columns in list(keyed.items()):
+                _sweep(columns, is_kept)
+                if not columns:
+                    del keyed[value]
 
     def beginnings(self) -> int:
         """Return how many beginnings of matches come to the events together."""
-        return sum([c.beginnings(c.head, len(c.seens)) for c in self.nodes.values()])
+        return sum([c.beginnings(0, len(c.seens)) for c in self.nodes.values()])
 
     def latest_start(self) -> float:
         """Return the latest start of a match that comes to some event."""
-        return max([c.latest_start(c.head, len(c.seens)) for c in self.nodes.values()])
+        return max([c.latest_start(0, len(c.seens)) for c in self.nodes.values()])
 
     def having(self, index: Indexed, value: Key | None) -> Columns:
         """Return the columns of the events with a value of an equality."""
         return NOTHING if value is None else self.keyed[index].get(value, NOTHING)
 
-    def seens(self) -> Iterator[Seen]:
-        """Yield the events."""
+    def seens(self, is_kept: IsKept) -> Iterator[Seen]:
+        """Yield some of the events."""
         for column in self.nodes.values():
-            yield from column.live()
+            for seen, start in zip(column.seens, column.starts, strict=True):
+                if is_kept(seen, start):
+                    yield seen
 
     def validate_state(self) -> None:
         """Assert the rule of this module and of columns, and that the indexes hold the same."""
-        assert self.count == sum(map(len, self.nodes.values()))
         assert list(self.nodes) == sorted(self.nodes)
         for column in self.nodes.values():
             column.validate_state()
-            assert len(column) == len(list(column.live())) > 0
-        own = {seen.place for seen in self.seens()}
+            assert len(column)
+        own = {seen.place for column in self.nodes.values() for seen in column.seens}
         for index, keyed in self.keyed.items():
             indexed: list[int] = []
             for value, columns in keyed.items():
                 for column in columns.values():
                     column.validate_state()
                     assert len(column)
-                    for seen in column.live():
+                    for seen in column.seens:
                         assert (index, value) in set(self._values(seen))
                         indexed.append(seen.place)
             assert len(indexed) == len(set(indexed))
             assert own >= set(indexed)
 
 
-def _evict(columns: Columns, name: str, at: int, place: int) -> None:
-    column = columns[name]
-    column.evict(at, place)
-    if not len(column):
-        del columns[name]
+def _sweep(columns: Columns, is_kept: IsKept) -> None:
+    for name, column in list(columns.items()):
+        column.sweep(is_kept)
+        if not len(column):
+            del columns[name]
 
 
 class KeptEvents:
@@ -201,16 +202,15 @@ class KeptEvents:
             self._reach = None
         return made
 
-    def evict(self, seen: Seen, roles: Iterable[StepRole]) -> None:
-        """Take an event out of its roles."""
-        for role in roles:
-            columns = self._by_role[role]
-            columns.evict(seen)
-            if not columns.count:
+    def sweep(self, is_kept: IsKept) -> None:
+        """Keep only some events."""
+        for role, columns in list(self._by_role.items()):
+            columns.sweep(is_kept)
+            if not columns.nodes:
                 del self._by_role[role]
                 self.into[role.edge.target].remove(columns)
                 self.out[role.edge.source].remove(columns)
-                self._reach = None
+        self._reach = None
 
     def can_stand(self, role: StepRole) -> bool:
         """Return whether the steps before and after some event in a role have any event."""
@@ -284,28 +284,23 @@ class KeptEvents:
         """
         index = (False, equality.atom)
         places = [
-            column.places[column.head] if column.rising else 0
+            column.places[0] if column.rising else 0
             for role, columns in self._by_role.items()
             if role.edge.step == equality.step
             for column in columns.having(index, value).values()
         ]
         return min(places, default=None)
 
-    def seens(self) -> dict[int, Seen]:
-        """Return the events by place, in that order."""
-        found = {s.place: s for columns in self._by_role.values() for s in columns.seens()}
-        return dict(sorted(found.items()))
-
-    def entries(self) -> Iterator[tuple[int, Seen]]:
-        """Yield the number of an edge and an event kept on it."""
+    def entries(self, is_kept: IsKept) -> Iterator[tuple[int, Seen]]:
+        """Yield some of the events, each with the number of an edge that it is kept on."""
         for role, columns in self._by_role.items():
-            for seen in columns.seens():
+            for seen in columns.seens(is_kept):
                 yield role.edge.number, seen
 
     def validate_state(self) -> None:
         """Assert the rules of this module and of columns."""
         for role, columns in self._by_role.items():
-            assert columns.count > 0
+            assert columns.nodes
             assert columns in self.into[role.edge.target]
             assert columns in self.out[role.edge.source]
             columns.validate_state()

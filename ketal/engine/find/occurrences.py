@@ -31,16 +31,15 @@ from ketal.engine.find.kept_events import KeptEvents
 from ketal.engine.find.paths import Path, replays
 from ketal.engine.find.roles import ReleaseOrder, Roles, StepRole, Use
 from ketal.engine.find.search import Search
-from ketal.engine.find.windows import Expiring, Firsts
+from ketal.engine.find.windows import Firsts, Unpassed
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 
 KEPT = "events kept for later ones"
 NO_BOUNDS = (NEVER, NEVER)
 
-Placed = tuple[StepRole, float, int]
-"""A role in which an event is kept, the latest start of a match that comes to it there, and,
-where matches are counted, how many beginnings of matches do."""
+SWEEP_MIN = 64
+"""Events that a window has passed, at most, before they are swept."""
 
 
 class AnyFind:
@@ -66,8 +65,8 @@ class AnyFind:
     """
 
     __slots__ = (
-        "_end_place", "_expiring", "_kept_events", "_known", "_last_key", "_search", "breakers",
-        "counting", "firsts", "kept", "limits", "live", "roles", "traced", "window",
+        "_end_place", "_garbage", "_kept_events", "_known", "_last_key", "_search", "_unpassed",
+        "breakers", "counting", "firsts", "kept", "limits", "live", "roles", "traced", "window",
     )  # fmt: skip
 
     def __init__(self, roles: Roles, limits: Limits, live: Live, *, traced: bool) -> None:
@@ -79,7 +78,8 @@ class AnyFind:
         self.kept = 0
         self.firsts = Firsts(self.window)
         self.breakers = Breakers(roles.machine) if roles.nots else None
-        self._expiring: Expiring[tuple[Seen, tuple[StepRole, ...]]] = Expiring()
+        self._unpassed = Unpassed()
+        self._garbage = 0  # events that the window has passed and that are not swept
         self._end_place = math.inf  # the place at which a window of events first ends something
         order = roles.order
         canonical = order is ReleaseOrder.CANONICAL
@@ -119,8 +119,7 @@ class AnyFind:
             findings = self._found(seen, roles, findings)
         if use.starting and self.window.bounded:
             self._wait(seen, use.starting, findings)
-        placed = self._placed(seen, use.roles)
-        limit = self._keep(seen, placed) if placed else None
+        limit = self._keep(seen, use.roles)
         if self.breakers is not None and use.breaks:
             limit = self._bar(seen, self.breakers) or limit
         if limit is not None:
@@ -130,7 +129,7 @@ class AnyFind:
 
     def _check_counting(self, use: Use) -> None:
         """List matches from here on, if some role of an event does not let them be counted."""
-        if self.counting and not (self.live.counting and all(role.countable for role in use.roles)):
+        if self.counting and not (self.live.counting and use.countable):
             self.counting = False
 
     def _in_order(self, seen: Seen) -> bool:
@@ -151,12 +150,12 @@ class AnyFind:
     def _search_in_any_order(self) -> None:
         """Go over to a search in which any event of a match may come last."""
         self.counting = False
-        seens, passed = self._kept_events.seens().values(), self._search.passed
+        seens, passed = self._seens(), self._search.passed
         self._begin(forward=False, by_place=False)
         self._search.passed = passed
-        self._expiring.clear()
+        self._unpassed.clear()
         self.live.count -= self.kept
-        self.kept = 0
+        self.kept = self._garbage = 0
         self._last_key = self._known = None
         self._keep_again(seens)
 
@@ -168,7 +167,7 @@ class AnyFind:
             use = self.roles.by_mask[seen.mask]
             assert use is not None, "an event that is kept has a role"
             self._check_counting(use)
-            self._keep(seen, self._placed(seen, use.roles))
+            self._keep(seen, use.roles)
 
     def _found(
         self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
@@ -210,41 +209,38 @@ class AnyFind:
 
     # --- keeping ---
 
-    def _placed(self, seen: Seen, roles: Sequence[StepRole]) -> list[Placed]:
-        """Return the roles in which an event is of use later."""
-        search = self._search
-        if not search.forward:
-            return [(role, NEVER, 0) for role in roles if not role.alone]
+    def _keep(self, seen: Seen, roles: Sequence[StepRole]) -> str | None:
+        """Keep an event in the roles in which it is of use later; return a limit it reaches."""
+        search, at = self._search, self.window.at(seen)
         # Should an event come out of order, those that no match comes to are needed too.
-        in_any_case = self._known is not None
-        oldest = max(self.window.at(seen) - self.window.length, search.passed)
-        placed = []
+        in_any_case = self._known is not None or not search.forward
+        oldest = max(at - self.window.length, search.passed)
+        placed: list[StepRole] = []
+        starts: list[float] = []
         for role in roles:
-            if role.goes_on or (in_any_case and not role.alone):
-                start = search.latest_start(role, seen)
-                if in_any_case or start > oldest:
-                    ways = search.beginnings(role, seen) if self.counting else 0
-                    placed.append((role, start, ways))
-        return placed
-
-    def _keep(self, seen: Seen, placed: list[Placed]) -> str | None:
-        """Keep an event for later ones; return the limit, if one is reached."""
+            if role.alone or not (role.goes_on or in_any_case):
+                continue
+            start = search.latest_start(role, seen) if search.forward else NEVER
+            if start > oldest or in_any_case:
+                placed.append(role)
+                starts.append(start)
+        if not placed:
+            return None
         limit = self._limit()
         if limit is not None:
             return limit
         self.kept += 1
         self.live.count += 1
-        if self._search.forward or not self.roles.bounding:
-            for role, start, ways in placed:
-                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, ways)
+        if search.forward or not self.roles.bounding:
+            # All of them first: the event does not come before itself.
+            ways = [search.beginnings(role, seen) if self.counting else 0 for role in placed]
+            for role, start, count in zip(placed, starts, ways, strict=True):
+                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
         else:
-            roles = [role for role, _, _ in placed]
-            keep_bounded(self._kept_events, seen, roles, self.window.at(seen))
+            keep_bounded(self._kept_events, seen, placed, at)
         if self.window.bounded:
-            low: float = self.window.at(seen)
-            if self._search.forward and self._known is None:
-                low = max([start for _, start, _ in placed])
-            self._expiring.add(low, (seen, tuple([role for role, _, _ in placed])))
+            low = max(starts) if self._ends_with_start() else at
+            self._unpassed.add(low)
             self._ends_from(low)
         return None
 
@@ -263,7 +259,7 @@ class AnyFind:
         if limit is None:
             breakers.add(seen)
             if breakers.is_full():
-                breakers.sweep(next(iter(self._kept_events.seens()), None))
+                breakers.sweep(min((seen.place for seen in self._seens()), default=None))
         return limit
 
     # --- windows ---
@@ -271,12 +267,28 @@ class AnyFind:
     def _evict(self, last: float) -> None:
         """Evict what counts from `last` or before."""
         self._search.passed = max(self._search.passed, last)
-        for seen, roles in self._expiring.passed(last):
-            self._kept_events.evict(seen, roles)
-            self.kept -= 1
-            self.live.count -= 1
+        count = self._unpassed.evict(last)
+        self.kept -= count
+        self.live.count -= count
+        self._garbage += count
+        if self._garbage > max(SWEEP_MIN, self.kept) or not self.kept:
+            self._garbage = 0
+            self._kept_events.sweep(self._is_unpassed)
         if not self.kept and self.breakers is not None and self.breakers.by_place:
             self.breakers.sweep(None)
+
+    def _is_unpassed(self, seen: Seen, start: float) -> bool:
+        low = start if self._ends_with_start() else self.window.at(seen)
+        return low > self._search.passed
+
+    def _ends_with_start(self) -> bool:
+        """Return whether an event is evicted with every start of a match that comes to it."""
+        return self._search.forward and self._known is None
+
+    def _seens(self) -> list[Seen]:
+        """Return the events that are kept, in the order offered."""
+        found = {seen.place: seen for _, seen in self._kept_events.entries(self._is_unpassed)}
+        return [seen for _, seen in sorted(found.items())]
 
     def _ends_from(self, low: float) -> None:
         """Note where a window of events ends something that counts from a place."""
@@ -287,13 +299,13 @@ class AnyFind:
         """End what a window of events has passed, now that it has come to a place."""
         assert self.window.events is not None
         last = place - self.window.events
-        findings = Findings()
-        self.firsts.expire(last, findings)
+        findings = None
+        if self.firsts.first <= last:
+            findings = Findings()
+            self.firsts.expire(last, findings)
         self._evict(last)
-        lows = (self.firsts.earliest(), self._expiring.earliest())
-        first = min((low for low in lows if low is not None), default=math.inf)
-        self._end_place = first + self.window.events
-        return findings if findings.timed_out else None
+        self._end_place = min(self.firsts.first, self._unpassed.first) + self.window.events
+        return findings
 
     def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
@@ -311,19 +323,19 @@ class AnyFind:
         """Return the first time that a watermark can end something of; None for nothing."""
         if self.window.us is None:
             return None
-        times = (self.firsts.earliest(), self._expiring.earliest())
-        return min((int(time) for time in times if time is not None), default=None)
+        earliest = min(self.firsts.first, self._unpassed.first)
+        return None if earliest == math.inf else int(earliest)
 
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
         """Yield the events that a match to come may have."""
-        yield from self._kept_events.seens().values()
+        yield from self._seens()
         yield from self.firsts.seens()
 
     def entries(self) -> Iterator[tuple[int, Seen]]:
         """Yield each event that is kept with the number of an edge it can stand on."""
-        yield from self._kept_events.entries()
+        yield from self._kept_events.entries(self._is_unpassed)
         if self.breakers is not None:
             yield from ((-1, seen) for seen in self.breakers.by_place.values())
 
@@ -331,7 +343,7 @@ class AnyFind:
         """Return the run as plain data; `seens` numbers its events."""
         breakers = () if self.breakers is None else self.breakers.by_place.values()
         return {
-            "kept": [seens.number(seen) for seen in self._kept_events.seens().values()],
+            "kept": [seens.number(seen) for seen in self._seens()],
             "breakers": [seens.number(seen) for seen in breakers],
             "firsts": self.firsts.save(seens),
         }
@@ -349,7 +361,8 @@ class AnyFind:
     def validate_state(self) -> None:
         """Assert that the count is right, and the rules of what is kept."""
         self._kept_events.validate_state()
-        assert self.kept == len(self._kept_events.seens())
+        assert self.kept == len(self._seens())
+        assert not self.window.bounded or self.kept == len(self._unpassed)
         if self.breakers is not None:
             self.breakers.validate_state()
         for place, (_, seen) in self.firsts.waiting.items():

@@ -353,13 +353,15 @@ class Roles:
 class Use(NamedTuple):
     """What the events with one mask are to a pattern: their roles, and whether they break a `not`.
 
-    `ending` and `starting` are the roles that can be a match's last and first.
+    `ending` and `starting` are the roles that can be a match's last and first; `countable` is
+    whether all of them are.
     """
 
     roles: tuple[StepRole, ...]
     ending: tuple[StepRole, ...]
     starting: tuple[StepRole, ...]
     breaks: bool
+    countable: bool
 
 
 class _ByMask(dict[int, Use | None]):
@@ -380,7 +382,9 @@ class _ByMask(dict[int, Use | None]):
         use = None
         if roles or breaks:
             ending = tuple([role for role in roles if role.ends])
-            use = Use(roles, ending, tuple([r for r in roles if r.starts]), breaks)
+            starting = tuple([role for role in roles if role.starts])
+            countable = all(role.countable for role in roles)
+            use = Use(roles, ending, starting, breaks, countable)
         self[mask] = use
         return use
 

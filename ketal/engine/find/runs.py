@@ -1,29 +1,35 @@
 """Runs of `find next` and `find strict`, which take events in the order offered.
 
-An event extends the partial matches that are there; it can start a run of its own. A partial
-match that takes an event goes on only in what is born of it.
+Each event that can be first starts a run. A run that takes an event goes on only from there:
+`next` passes over what it cannot take, `strict` ends at it. Runs that take the same event into the
+same configuration are one group from then on (`ketal.engine.find.run_groups`), so what an event
+costs does not depend on how many runs a group has.
 
-The one rule: a partial match belongs to a run that is followed, and a run that is followed has
-one.
+The one rule: a group that waits does so in the index of its state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from ketal.engine.configurations import Seen, SeenTable
+from ketal.engine.configurations import Configuration, Seen, SeenTable
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.causal_index import PriorIndex
-from ketal.engine.find.findings import Findings, Live, Taken, rank, without_mirrors
-from ketal.engine.find.partial_matches import Partial, Run
+from ketal.engine.find.findings import Findings, Live, Taken, without_mirrors
+from ketal.engine.find.run_groups import Run, RunGroup, RunGroups
+from ketal.engine.find.waiting_groups import WaitingGroups
 from ketal.engine.find.windows import Expiring, MatchWindow
-from ketal.engine.machine import Machine, Plan, SubPlan, Targets
+from ketal.engine.machine import Machine, SubPlan, Targets
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import Key
 
-PARTIALS = "partial matches"
+RUNS = "runs"
+TAKEN = "runs that go on"
+
+Moves = dict[tuple[Any, ...], tuple[Configuration, int, dict[RunGroup, None]]]
+"""The groups that take an event: what they become, the step, and those that become the same."""
 
 
 class RunsFind:
@@ -34,231 +40,250 @@ class RunsFind:
     machine : Machine
         The automaton, made ready.
     limits : Limits
-        `runs_max`, `configurations_max`, `candidates_max`, `matches_per_event_max`.
+        `runs_max`, `candidates_max`, `matches_per_event_max`.
     live : Live
-        How many partial matches there are, over all scopes of the pattern.
+        How many runs there are, over all scopes of the pattern.
     """
 
     __slots__ = (
-        "_expiring", "breakers", "by_state", "limits", "live", "machine", "partials", "runs",
-        "window",
+        "_expiring", "_groups", "_strict", "_waiting", "breakers", "limits", "machine", "window",
     )  # fmt: skip
 
     def __init__(self, machine: Machine, limits: Limits, live: Live) -> None:
         self.machine = machine
         self.limits = limits
-        self.live = live
+        self._strict = machine.compiled.strategy == "strict"
         self.window = MatchWindow(machine)
-        self.by_state: dict[int, PriorIndex] = {}
-        self.partials = 0
-        self.runs: dict[int, Run] = {}  # by the place of the event that started them
+        self._groups = RunGroups(live, self.window.us)
+        self._waiting: dict[int, WaitingGroups] = {}  # by state
         self._expiring: Expiring[int] = Expiring()
         # Under arrival order a configuration says which `not` guards are broken.
         nots = bool(machine.automaton.nots) and not machine.arrival
         self.breakers = Breakers(machine) if nots else None
 
+    @property
+    def runs(self) -> Mapping[int, Run]:
+        """The runs, by the place of the event that started them."""
+        return self._groups.runs
+
     def idle(self) -> bool:
         """Return whether nothing that was offered matters to what comes."""
-        return not self.partials
+        return not self._groups.runs
 
     # --- offering ---
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
         """Take an event; return what it brought about. The arguments are those of `Seen`."""
-        seen = Seen(event, mask, place)
         findings = Findings()
-        if self.window.events is not None:
-            self._expire(seen.place - self.window.events, findings)
-        born: list[Partial] = []
+        if self.window.events is not None and self._expiring.first <= place - self.window.events:
+            self._expire(place - self.window.events, findings)
+        if not (self._strict or self.machine.concerned[mask]):
+            return findings if findings.timed_out else None
+        seen = Seen(event, mask, place)
         matches: list[Taken] = []
-        taken_from: list[Partial] = []
-        for state, index in list(self.by_state.items()):
-            if index.count:
-                self._extend(state, seen, born, matches, taken_from, findings)
-        dropped = dict.fromkeys(taken_from)
-        if self.machine.compiled.strategy == "strict":
-            dropped = dict.fromkeys(p for index in self.by_state.values() for p in index)
+        born: list[RunGroup] = []
+        for state, waiting in self._waiting.items():
+            if waiting.count:
+                self._extend(state, waiting, seen, born, matches, findings)
+        if self._strict:
+            for waiting in self._waiting.values():
+                self._drop(waiting, list(waiting))
         elif self.machine.arrival and self.machine.automaton.nots:
-            self._skip(seen, dropped)
+            self._pass_over(seen)
         self._start(seen, born, matches, findings)
-        # What is dropped makes room; what is born is kept first, so that a run that
-        # goes on stays where it is.
-        self.live.count -= len(dropped)
-        for partial in born:
-            self._keep(partial, findings)
-        self.live.count += len(dropped)
-        for partial in dropped:
-            self._drop(partial)
+        for group in born:
+            self._index(group.configuration.state).add(group)
         if self.breakers is not None:
             self._bar(seen, self.breakers, findings)
         self._complete(findings, matches)
         return findings
 
-    def _breaks(self, mask: int) -> bool:
-        numbers = range(len(self.machine.automaton.nots))
-        return any(self.machine.breaks(n, mask) is not False for n in numbers)
-
-    def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
-        """Keep an event that can break a `not` of what is kept."""
-        if not self.partials or not self._breaks(seen.mask):
-            return
-        if len(breakers.by_place) >= self.limits.candidates_max:
-            findings.overflow("candidates_max", "events that can break a `not`")
-            return
-        breakers.add(seen)
-        if breakers.is_full():
-            places = (p.prior.place for index in self.by_state.values() for p in index)
-            breakers.sweep(min(places, default=None))
-
     def _extend(
         self,
         state: int,
+        waiting: WaitingGroups,
         seen: Seen,
-        born: list[Partial],
+        born: list[RunGroup],
         matches: list[Taken],
-        taken_from: list[Partial],
         findings: Findings,
     ) -> None:
+        """Let the groups of a state take an event."""
         plan = self.machine.plan(state, seen.mask)
         if plan is None:
             return
-        for sub, groups in self._candidates(state, plan, seen):
-            for group in groups:
-                for partial in group:
-                    targets = sub.constant or self._decide(sub, partial, seen)
-                    if targets and self.window.fits(partial, seen):
-                        taken_from.append(partial)
-                        for step, target in targets:
-                            self._born(partial, step, target, seen, born, matches, findings)
-
-    def _candidates(
-        self, state: int, plan: Plan, seen: Seen
-    ) -> Iterator[tuple[SubPlan, Sequence[Any]]]:
-        """Yield (sub-plan, groups of partial matches of a state) that an event may extend."""
+        taking: dict[Targets, list[RunGroup]] = {}
         oldest_us = None
         if self.window.us is not None:
             assert seen.time_us is not None
             oldest_us = seen.time_us - self.window.us
         value = self._value(plan.key, seen)
-        return self.by_state[state].candidates(plan, seen, value, oldest_us)
+        for sub, groups in waiting.candidates(plan, seen, value, oldest_us):
+            if sub.constant:
+                taking.setdefault(sub.constant, []).extend(groups)
+                continue
+            for group in groups:
+                targets = self._decide(sub, group, seen)
+                if targets:
+                    taking.setdefault(targets, []).append(group)
+        for targets, groups in taking.items():
+            fitting = self._fitting(waiting, groups, seen)
+            if not fitting:
+                continue
+            for step, target in targets:
+                findings.moves.append((state, step, target, seen))
+                if target in self.machine.automaton.finals:
+                    self._match(fitting, (step, seen), matches, findings)
+                if self.machine.has_way_on[target]:
+                    self._go_on(fitting, step, target, seen, born, findings)
+            for group in fitting:
+                self._groups.release(group)
+
+    def _fitting(
+        self, waiting: WaitingGroups, groups: list[RunGroup], seen: Seen
+    ) -> list[RunGroup]:
+        """Take those runs of some groups whose window holds an event out of what waits."""
+        if self.window.us is None:
+            waiting.remove_all(groups)
+            return groups
+        assert seen.time_us is not None
+        out = []
+        for group in groups:
+            fitting, others = self._groups.split(group, seen.time_us)
+            if fitting is None:
+                continue
+            waiting.remove(group)
+            if others is not None:
+                waiting.add(others)
+                self._groups.release(group)
+            out.append(fitting)
+        return out
+
+    def _decide(self, sub: SubPlan, group: RunGroup, seen: Seen) -> Targets:
+        configuration = group.configuration
+        if self.breakers is not None and self.machine.pending[configuration.state]:
+            flags = self.breakers.broken(configuration, group.prior, seen)
+            configuration = configuration._replace(broken=flags)
+        return self.machine.decide(sub, configuration, seen)
 
     def _value(self, key: int | None, seen: Seen) -> Key | None:
         """Return an event's value of a key, None for no key."""
         return None if key is None else self.machine.relations.event_value(key, seen.event)
 
-    def _decide(self, sub: SubPlan, partial: Partial, seen: Seen) -> Targets:
-        configuration = partial.configuration
-        if self.breakers is not None and self.machine.pending[configuration.state]:
-            flags = self.breakers.broken(configuration, partial.prior, seen)
-            configuration = configuration._replace(broken=flags)
-        return self.machine.decide(sub, configuration, seen)
-
-    def _born(
+    def _go_on(
         self,
-        parent: Partial,
+        groups: list[RunGroup],
         step: int,
         target: int,
         seen: Seen,
-        born: list[Partial],
-        matches: list[Taken],
+        born: list[RunGroup],
         findings: Findings,
     ) -> None:
-        """Extend a partial match by an event."""
-        machine, run = self.machine, parent.run
-        taken = (*parent.taken, (step, seen))
-        findings.moves.append((parent.configuration.state, step, target, seen))
-        if target in machine.automaton.finals:
-            matches.append(taken)
-            run.matched = True
-        if machine.has_way_on[target]:
-            configuration = machine.take(parent.configuration, step, target, seen)
-            born.append(Partial(configuration, taken, run, parent))
+        """Put what becomes of groups that take an event into `born`: one group, if they agree."""
+        machine = self.machine
+        live = machine.automaton.live[target]
+        if not (live.steps or live.history):
+            parts = [dict.fromkeys(groups)]
+        elif live.history:
+            parts = [{group: None} for group in groups]
+        else:
+            by_bound: dict[Any, dict[RunGroup, None]] = {}
+            for group in groups:
+                after = machine.take(group.configuration, step, target, seen)
+                by_bound.setdefault(after.bound, {})[group] = None
+            parts = list(by_bound.values())
+        for parents in parts:
+            if self._is_full():
+                findings.overflow("candidates_max", TAKEN, len(parents))
+                continue
+            one = next(iter(parents)).configuration
+            after = machine.take(one, step, target, seen)
+            born.append(self._groups.extend(parents, after, (step, seen)))
 
     def _start(
-        self, seen: Seen, born: list[Partial], matches: list[Taken], findings: Findings
+        self, seen: Seen, born: list[RunGroup], matches: list[Taken], findings: Findings
     ) -> None:
+        """Start a run at an event, if it can be first."""
         machine = self.machine
         plan = machine.plan(0, seen.mask)
         if plan is None or plan.unbound is None:
             return
-        configuration = machine.start()
-        targets = machine.decide(plan.unbound, configuration, seen)
-        if not targets:
-            return
-        run = self.add_run(Run(seen))
-        for step, target in targets:
-            taken = ((step, seen),)
+        configuration, is_match = machine.start(), False
+        for step, target in machine.decide(plan.unbound, configuration, seen):
             findings.moves.append((0, step, target, seen))
             if target in machine.automaton.finals:
-                matches.append(taken)
-                run.matched = True
-            if machine.has_way_on[target]:
+                is_match = True
+                matches.append(((step, seen),))
+            if not machine.has_way_on[target]:
+                continue
+            if self._groups.live.count >= self.limits.runs_max and seen.place not in self.runs:
+                findings.overflow("runs_max", RUNS)
+            elif self._is_full():
+                findings.overflow("candidates_max", RUNS)
+            else:
                 after = machine.take(configuration, step, target, seen)
-                born.append(Partial(after, taken, run, None))
-        if not (born and born[-1].run is run):
-            del self.runs[seen.place]  # nothing that it began goes on
+                born.append(self._groups.start(after, (step, seen)))
+        run = self.runs.get(seen.place)
+        if run is not None:
+            run.matched = is_match
+            self._follow(run)
 
-    def add_run(self, run: Run) -> Run:
-        """Follow a run."""
-        self.runs[run.start.place] = run
+    def _follow(self, run: Run) -> None:
+        """See to it that a run ends with its window."""
         if self.window.bounded:
             self._expiring.add(self.window.at(run.start), run.start.place)
-        return run
+
+    def _pass_over(self, seen: Seen) -> None:
+        """Let the groups that did not take an event meet it with their `not` guards."""
+        machine = self.machine
+        for state, waiting in self._waiting.items():
+            plan = machine.not_plan(state, seen.mask)
+            if not waiting.count or not plan.guards:
+                continue
+            over = []
+            for group in waiting.having(plan.key, self._value(plan.key, seen)):
+                after = machine.skip(group.configuration, seen)
+                if after is None:
+                    over.append(group)
+                else:
+                    group.configuration = after
+            self._drop(waiting, over)
+
+    def _bar(self, seen: Seen, breakers: Breakers, findings: Findings) -> None:
+        """Keep an event that can break a `not` of what is kept."""
+        machine = self.machine
+        numbers = range(len(machine.automaton.nots))
+        if self.idle() or all(machine.breaks(n, seen.mask) is False for n in numbers):
+            return
+        if self._is_full():
+            findings.overflow("candidates_max", "events that can break a `not`")
+            return
+        breakers.add(seen)
+        if breakers.is_full():
+            places = (group.prior.place for index in self._waiting.values() for group in index)
+            breakers.sweep(min(places, default=None))
 
     # --- keeping ---
 
-    def _keep(self, partial: Partial, findings: Findings) -> None:
-        run = partial.run
-        if self.live.count >= self.limits.runs_max:
-            findings.overflow("runs_max", PARTIALS)
-        elif len(run.partials) >= self.limits.configurations_max:
-            findings.overflow("configurations_max", "partial matches of one run")
-        else:
-            self.put(partial)
-            return
-        if not run.partials:
-            self.runs.pop(run.start.place, None)
+    def _is_full(self) -> bool:
+        """Return whether no more events can be kept."""
+        others = 0 if self.breakers is None else len(self.breakers.by_place)
+        return self._groups.count + others >= self.limits.candidates_max
 
-    def _drop(self, partial: Partial) -> None:
-        self.by_state[partial.configuration.state].remove(partial)
-        self.partials -= 1
-        self.live.count -= 1
-        run = partial.run
-        del run.partials[partial]
-        if not run.partials:
-            self.runs.pop(run.start.place, None)
-
-    def _index(self, state: int, nodes: tuple[str, ...] = ()) -> PriorIndex:
-        """Return the partial matches of a state; `nodes` are looked through in this order."""
-        index = self.by_state.get(state)
-        if index is None:
+    def _index(self, state: int, nodes: Iterable[str] = ()) -> WaitingGroups:
+        """Return the groups that wait in a state; `nodes` are looked through in this order."""
+        waiting = self._waiting.get(state)
+        if waiting is None:
             values = self.machine.relations.register_values
-            timed = self.window.us is not None
-            index = self.by_state[state] = PriorIndex(values, timed=timed, nodes=nodes)
-        return index
+            by_node = self.machine.automaton.live[state].prior
+            waiting = self._waiting[state] = WaitingGroups(values, by_node=by_node, nodes=nodes)
+        return waiting
 
-    def put(self, partial: Partial) -> None:
-        """Keep a partial match."""
-        self._index(partial.configuration.state).add(partial)
-        self.partials += 1
-        self.live.count += 1
-        partial.run.partials[partial] = None
-
-    def _skip(self, seen: Seen, dropped: dict[Partial, None]) -> None:
-        """Let partial matches that did not take the event meet it with their `not` guards."""
-        machine = self.machine
-        for state, index in self.by_state.items():
-            plan = machine.not_plan(state, seen.mask)
-            if not index.count or not plan.guards:
-                continue
-            for partial in index.having(plan.key, self._value(plan.key, seen)):
-                if partial in dropped:
-                    continue
-                after = machine.skip(partial.configuration, seen)
-                if after is None:
-                    dropped[partial] = None
-                else:
-                    partial.configuration = after
+    def _drop(self, waiting: WaitingGroups, groups: list[RunGroup]) -> None:
+        """End the runs of some groups that wait."""
+        if groups:
+            waiting.remove_all(groups)
+            for group in groups:
+                self._groups.release(group)
 
     # --- windows ---
 
@@ -271,7 +296,9 @@ class RunsFind:
     def advance(self, watermark_us: int, findings: Findings) -> None:
         """End the time windows that a watermark has passed, in event-time order."""
         if self.window.us is not None:
-            self._expire(watermark_us - self.window.us, findings)
+            last = watermark_us - self.window.us
+            self._groups.passed_us = max(self._groups.passed_us, last)
+            self._expire(last, findings)
 
     def end(self, findings: Findings) -> None:
         """End every window: nothing comes any more."""
@@ -286,71 +313,83 @@ class RunsFind:
 
     def _end(self, run: Run, findings: Findings) -> None:
         """End a run whose window is over."""
-        partials = list(run.partials)
-        for partial in partials:
-            self._drop(partial)
-        self.runs.pop(run.start.place, None)
-        if partials and not run.matched:
-            best = min(partials, key=lambda p: (-len(p.taken), rank(p.taken)))
-            findings.timed_out.append(best.taken)
+        if not run.matched:
+            findings.timed_out.append(self._groups.longest(run))
+        for group in self._groups.end(run):
+            self._waiting[group.configuration.state].remove(group)
 
     # --- state ---
 
     def events(self) -> Iterator[Seen]:
         """Yield the events that a match to come may have."""
-        for index in self.by_state.values():
-            for partial in index:
-                yield from (seen for _, seen in partial.taken)
+        yield from (group.prior for group in self._groups.groups())
+
+    def beginnings(self) -> Iterator[tuple[Configuration, Taken]]:
+        """Yield the configuration of each run, and what it has taken on each way there."""
+        for index in self._waiting.values():
+            for group in index:
+                for taken in self._groups.taken(group.parents, group.binding):
+                    yield group.configuration, taken
 
     def save(self, seens: SeenTable) -> Any:
         """Return the run as plain data; `seens` numbers its events."""
         breakers = () if self.breakers is None else self.breakers.by_place.values()
+        numbers = {group: number for number, group in enumerate(self._groups.groups())}
         return {
-            "partials": [p.save(seens) for index in self.by_state.values() for p in index],
-            # The order in which they are looked through, those that are empty now included:
+            "runs": self._groups.save(seens),
+            # In the order in which they are looked through, rows that are empty now included:
             # it is the order of the matches that one event completes.
-            "states": [[state, list(index.lines)] for state, index in self.by_state.items()],
+            "states": [
+                [state, list(index.rows), [numbers[group] for group in index]]
+                for state, index in self._waiting.items()
+            ],
             "breakers": [seens.number(seen) for seen in breakers],
-            "runs": [[seens.number(run.start), run.matched] for run in self.runs.values()],
         }
 
     def load(self, value: dict[str, Any], seens: SeenTable) -> None:
         """Put what `save` gave into a fresh run."""
-        for state, nodes in value["states"]:
-            self._index(state, nodes)
+        groups = self._groups.load(value["runs"], seens)
+        for state, nodes, numbers in value["states"]:
+            waiting = self._index(state, nodes)
+            for number in numbers:
+                waiting.add(groups[number])
         if self.breakers is not None:
             for number in value["breakers"]:
                 self.breakers.add(seens[number])
-        for number, matched in value["runs"]:
-            self.add_run(Run(seens[number])).matched = matched
-        for row in value["partials"]:
-            self.put(Partial.load(row, seens, self.runs))
+        for run in self.runs.values():
+            self._follow(run)
 
     def validate_state(self) -> None:
         """Assert the rule of this module, and those of what is kept."""
-        assert self.partials == sum(index.count for index in self.by_state.values())
-        for state, index in self.by_state.items():
+        self._groups.validate_state()
+        waiting = {group for group in self._groups.groups() if group.waiting}
+        assert waiting == {group for index in self._waiting.values() for group in index}
+        for state, index in self._waiting.items():
             index.validate_state()
-            assert index.count == len(set(index))
-            for partial in index:
-                assert partial.configuration.state == state
-                assert self.runs[partial.run.start.place] is partial.run
-                partial.validate_state()
-                self.window.validate_state(partial)
+            assert all(group.configuration.state == state for group in index)
         if self.breakers is not None:
             self.breakers.validate_state()
-        for place, run in self.runs.items():
-            assert run.partials
-            assert run.start.place == place
 
     # --- matches ---
 
+    def _match(
+        self,
+        groups: list[RunGroup],
+        binding: tuple[int, Seen],
+        matches: list[Taken],
+        findings: Findings,
+    ) -> None:
+        """Put the matches that an event completes into `matches`."""
+        room = self.limits.matches_per_event_max - len(matches)
+        matches += islice(self._groups.taken(groups, binding), room + 1)
+        if len(matches) > self.limits.matches_per_event_max:
+            findings.overflow("matches_per_event_max", "matches of one event")
+            matches.pop()
+        if self.window.bounded:
+            self._groups.mark_matched(groups)
+
     def _complete(self, findings: Findings, matches: list[Taken]) -> None:
         """Put the matches that an event completed into `findings`, mirror images removed."""
-        over = len(matches) - self.limits.matches_per_event_max
-        if over > 0:
-            findings.overflow("matches_per_event_max", "matches of one event", over)
-            del matches[self.limits.matches_per_event_max :]
         automaton = self.machine.automaton
         if automaton.mirrors and len(matches) > 1:
             matches = [matches[n] for n in without_mirrors(matches, automaton.classes)]

@@ -131,11 +131,11 @@ class Search:
         if role.starts:
             return at
         best: float = NEVER
-        path, taken = Path((role,)), ((role.edge.step, seen),)
         for before in self._kept_events.into.get(role.edge.source, ()):
             if role.free and self._by_place:
                 best = max(best, before.latest_start())
                 continue
+            path, taken = Path((role,)), ((role.edge.step, seen),)
             asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
             for node, column in self._kept_events.lines_before(before, path, taken):
                 low, high = self._range(column, node, before.role, path, taken, asked)
@@ -148,12 +148,12 @@ class Search:
         It is exact where the search is forward, the role asks for the event before alone and
         nothing is evicted.
         """
-        path, taken = Path((role,)), ((role.edge.step, seen),)
         count = int(role.starts)
         for before in self._kept_events.into.get(role.edge.source, ()):
             if role.free and self._by_place:
                 count += before.beginnings()
                 continue
+            path, taken = Path((role,)), ((role.edge.step, seen),)
             asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
             for node, column in before.nodes.items():
                 low, high = self._range(column, node, before.role, path, taken, asked)
@@ -309,7 +309,7 @@ class Search:
         self, column: Column, node: str, of: StepRole, path: Path, taken: Taken, asked: Asked
     ) -> tuple[int, int]:
         """Return the range of a role's column that can come just before a part of a word."""
-        low, high = column.head, len(column.seens)
+        low, high = 0, len(column.seens)
         role, seen = path[0], taken[0][1]
         if self._by_place:
             if column.rising:
@@ -346,7 +346,7 @@ def _range_after(
     column: Column, node: str, join: Mapping[str, int], asked: Asked
 ) -> tuple[int, int]:
     """Return the range of a column that no event of a part of a word is after."""
-    low = bisect_right(column.counters, join.get(node, 0), column.head)
+    low = bisect_right(column.counters, join.get(node, 0))
     high = len(column.seens)
     for x, concurrent in asked:
         own = node == x.node

@@ -3,7 +3,7 @@
 A window is part of acceptance: an event that does not fit is not taken, whether or not the
 end of the window has been reached; ending it only removes what no later event can fit.
 
-The one rule: the events of a partial match fit into the window.
+The one rule: what ends at one time or place is passed once.
 """
 
 from __future__ import annotations
@@ -16,33 +16,19 @@ from typing import Any, Generic, TypeVar
 
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.findings import Findings, Taken
-from ketal.engine.find.partial_matches import Partial
 from ketal.engine.machine import Machine
 
 T = TypeVar("T")
 
 
 class MatchWindow:
-    """`within`: whether an event fits a partial match."""
+    """`within`: how far the events of a match may lie apart, in microseconds or in places."""
 
     __slots__ = ("events", "us")
 
     def __init__(self, machine: Machine) -> None:
         self.us = machine.compiled.window_us
         self.events = machine.compiled.window_events
-
-    def fits(self, partial: Partial, seen: Seen) -> bool:
-        """Return whether the window holds the event beside what is taken."""
-        if self.us is not None:
-            low, high, time = partial.low_us, partial.high_us, seen.time_us
-            assert low is not None
-            assert high is not None
-            assert time is not None
-            return max(high, time) - min(low, time) < self.us
-        if self.events is not None:
-            place = seen.place
-            return max(partial.high_place, place) - min(partial.low_place, place) < self.events
-        return True
 
     def at(self, seen: Seen) -> int:
         """Return the time or place that it counts an event from."""
@@ -61,16 +47,6 @@ class MatchWindow:
         """How far apart events of a match are at most, and one more."""
         return self.us if self.us is not None else self.events or math.inf
 
-    def validate_state(self, partial: Partial) -> None:
-        """Assert the rule of this module."""
-        if self.us is not None:
-            low, high = partial.low_us, partial.high_us
-            assert low is not None
-            assert high is not None
-            assert high - low < self.us
-        elif self.events is not None:
-            assert partial.high_place - partial.low_place < self.events
-
 
 class Expiring(Generic[T]):
     """What a window will end, by the time or place that it counts from.
@@ -85,6 +61,13 @@ class Expiring(Generic[T]):
         self._queue: deque[tuple[float, int, T]] = deque()
         self._late: list[tuple[float, int, T]] = []
         self._number = 0
+
+    @property
+    def first(self) -> float:
+        """What the first counts from, whether or not it is alive; infinity for none."""
+        queue, late = self._queue, self._late
+        first = queue[0][0] if queue else math.inf
+        return min(first, late[0][0]) if late else first
 
     def add(self, low: float, item: T) -> None:
         """Put in what counts from `low`."""
@@ -117,6 +100,46 @@ class Expiring(Generic[T]):
         """Remove everything."""
         self._queue.clear()
         self._late.clear()
+
+
+class Unpassed:
+    """How many events are kept that a window has not passed, by the time or place of each."""
+
+    __slots__ = ("_late", "_queue")
+
+    def __init__(self) -> None:
+        self._queue: deque[float] = deque()
+        self._late: list[float] = []  # a heap, of those that did not come in rising order
+
+    @property
+    def first(self) -> float:
+        """The first of them; infinity for none."""
+        first = self._queue[0] if self._queue else math.inf
+        return min(first, self._late[0]) if self._late else first
+
+    def add(self, at: float) -> None:
+        """Count an event."""
+        if not self._queue or at >= self._queue[-1]:
+            self._queue.append(at)
+        else:
+            heapq.heappush(self._late, at)
+
+    def evict(self, last: float) -> int:
+        """Remove the events at `last` or before; return how many there were."""
+        count = len(self)
+        while self._queue and self._queue[0] <= last:
+            self._queue.popleft()
+        while self._late and self._late[0] <= last:
+            heapq.heappop(self._late)
+        return count - len(self)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._queue.clear()
+        self._late.clear()
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self._late)
 
 
 class Firsts:
@@ -157,9 +180,11 @@ class Firsts:
         self.waiting.clear()
         self._expiring.clear()
 
-    def earliest(self) -> float | None:
-        """Return the first time or place that waits to be timed out."""
-        return self._expiring.earliest(self.waiting.__contains__)
+    @property
+    def first(self) -> float:
+        """The first time or place that waits to be timed out; infinity for none."""
+        earliest = self._expiring.earliest(self.waiting.__contains__)
+        return math.inf if earliest is None else earliest
 
     # --- state ---
 

@@ -1,0 +1,424 @@
+"""Groups of runs: what `find next` and `find strict` keep of the events that were taken.
+
+Runs that take the same event into the same configuration move alike from then on. They are one
+*group*, which has the groups that took the event as its parents, and so on back to the *starts*,
+groups of one run that have taken one event. A match is a path from a start to the group that
+completes it; nothing is copied before one is listed.
+
+Cost: an event that moves n groups takes O(n), and each group moves once. A match of k events is
+listed in O(k). A run is removed in time proportional to the groups that only it is in.
+
+The one rule: a group waits for an event, or a later group has it as a parent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ketal.engine.configurations import Configuration, Seen, SeenTable
+from ketal.engine.find.findings import Live, Taken, rank
+
+
+class TimeSpan(NamedTuple):
+    """Between what times the events of the runs of a group lie, in microseconds.
+
+    Attributes
+    ----------
+    oldest, newest : int
+        No run started before the one or after the other.
+    least : float
+        No event was taken before it, starts aside.
+    greatest : int
+        No event was taken after it.
+    """
+
+    oldest: int
+    newest: int
+    least: float
+    greatest: int
+
+
+class Run:
+    """The run that one event started.
+
+    Attributes
+    ----------
+    start : Seen
+        The event.
+    starts : list of RunGroup
+        The groups that the event began: one, unless several steps can be first.
+    matched : bool
+        Whether it is in a match.
+    """
+
+    __slots__ = ("matched", "start", "starts")
+
+    def __init__(self, start: Seen) -> None:
+        self.start = start
+        self.starts: list[RunGroup] = []
+        self.matched = False
+
+
+class RunGroup:
+    """Runs that have taken the same event into the same configuration.
+
+    Attributes
+    ----------
+    configuration : Configuration
+        The configuration.
+    binding : (int, Seen)
+        The step and the event that were taken last.
+    parents : dict of RunGroup to None
+        The groups that took the event; empty for a start.
+    heirs : list of RunGroup
+        The groups that have this one as a parent.
+    number : int
+        Its place among the groups of the scope, in the order in which they were made.
+    run : Run or None
+        The run, of a start.
+    span : TimeSpan or None
+        When the events were, where there is a time window.
+    waiting : bool
+        Whether it waits for an event.
+    """
+
+    __slots__ = (
+        "binding", "configuration", "heirs", "number", "parents", "run", "span", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        configuration: Configuration,
+        binding: tuple[int, Seen],
+        parents: dict[RunGroup, None],
+        run: Run | None,
+        span: TimeSpan | None,
+    ) -> None:
+        self.number = number
+        self.configuration = configuration
+        self.binding = binding
+        self.parents = parents
+        self.heirs: list[RunGroup] = []
+        self.run = run
+        self.span = span
+        self.waiting = False
+
+    @property
+    def prior(self) -> Seen:
+        """The event that was taken last."""
+        return self.binding[1]
+
+
+NO_PARENTS: dict[RunGroup, None] = {}
+"""Those of a start; never changed."""
+
+Tail = tuple[tuple[int, Seen], "Tail"] | None
+"""The end of a match, as a list whose rest is shared: (binding, what follows it)."""
+
+
+class RunGroups:
+    """The groups of one scope.
+
+    Parameters
+    ----------
+    live : Live
+        How many runs there are, over all scopes of the pattern.
+    window_us : int or None
+        The length of the time window.
+
+    Attributes
+    ----------
+    runs : dict of int to Run
+        The runs, by the place of the event that started them.
+    count : int
+        How many groups there are.
+    passed_us : float
+        What started then or before is over.
+    """
+
+    __slots__ = ("_made", "_window_us", "count", "live", "passed_us", "runs")
+
+    def __init__(self, live: Live, window_us: int | None) -> None:
+        self.live = live
+        self._window_us = window_us
+        self.runs: dict[int, Run] = {}
+        self.count = self._made = 0
+        self.passed_us = -math.inf
+
+    # --- a group comes and goes ---
+
+    def start(self, configuration: Configuration, binding: tuple[int, Seen]) -> RunGroup:
+        """Return the group of the run that an event starts."""
+        seen = binding[1]
+        run = self.runs.get(seen.place)
+        if run is None:
+            run = self.runs[seen.place] = Run(seen)
+            self.live.count += 1
+        span = None
+        if self._window_us is not None:
+            time = seen.time_us
+            assert time is not None, "events without a time are offered to no window"
+            span = TimeSpan(time, time, math.inf, time)
+        group = RunGroup(self._made, configuration, binding, NO_PARENTS, run, span)
+        run.starts.append(group)
+        self.count += 1
+        self._made += 1
+        return group
+
+    def extend(
+        self,
+        parents: dict[RunGroup, None],
+        configuration: Configuration,
+        binding: tuple[int, Seen],
+    ) -> RunGroup:
+        """Return the group of runs that took an event."""
+        span = None
+        if self._window_us is not None:
+            time = binding[1].time_us
+            assert time is not None
+            spans = [parent.span for parent in parents if parent.span is not None]
+            span = TimeSpan(
+                min([span.oldest for span in spans]),
+                max([span.newest for span in spans]),
+                min(time, min([span.least for span in spans])),
+                max(time, max([span.greatest for span in spans])),
+            )
+        group = RunGroup(self._made, configuration, binding, parents, None, span)
+        for parent in parents:
+            parent.heirs.append(group)
+        self.count += 1
+        self._made += 1
+        return group
+
+    def release(self, group: RunGroup) -> None:
+        """Remove a group, unless it is needed, and the groups that were there for it alone."""
+        unsure = [group]
+        while unsure:
+            group = unsure.pop()
+            if group.waiting or group.heirs:
+                continue
+            self.count -= 1
+            for parent in group.parents:
+                parent.heirs.remove(group)
+                unsure.append(parent)
+            if group.run is not None:
+                group.run.starts.remove(group)
+                if not group.run.starts:
+                    self._forget(group.run)
+
+    def end(self, run: Run) -> list[RunGroup]:
+        """Remove a run; return the groups that waited with no other run in them."""
+        over: list[RunGroup] = []
+        empty = list(run.starts)
+        while empty:
+            group = empty.pop()
+            self.count -= 1
+            if group.waiting:
+                over.append(group)
+            for heir in group.heirs:
+                del heir.parents[group]
+                if not heir.parents:
+                    empty.append(heir)
+        self._forget(run)
+        return over
+
+    def _forget(self, run: Run) -> None:
+        del self.runs[run.start.place]
+        self.live.count -= 1
+
+    # --- time windows ---
+
+    def split(self, group: RunGroup, time_us: int) -> tuple[RunGroup | None, RunGroup | None]:
+        """Return a group of the runs whose window holds a time, and one of the others.
+
+        Each is the group itself where all of its runs are in it, None where none is.
+        """
+        decided: dict[tuple[RunGroup, int, int], tuple[RunGroup | None, RunGroup | None]] = {}
+        # (group, the least and the greatest time of what its runs took later)
+        todo = [(group, time_us, time_us)]
+        while todo:
+            at = todo[-1]
+            group, low, high = at
+            if at not in decided:
+                halves = self._alike(*at)
+                if halves is None:
+                    own = group.prior.time_us
+                    assert own is not None
+                    parents = [(p, min(low, own), max(high, own)) for p in group.parents]
+                    missing = [parent for parent in parents if parent not in decided]
+                    if missing:
+                        todo += missing
+                        continue
+                    halves = self._halves(group, [decided[parent] for parent in parents])
+                decided[at] = halves
+            todo.pop()
+        return decided[at]
+
+    def _alike(
+        self, group: RunGroup, low: int, high: int
+    ) -> tuple[RunGroup | None, RunGroup | None] | None:
+        """Return what `split` does where the span of a group decides it, else None."""
+        span, length, own = group.span, self._window_us, group.prior.time_us
+        assert span is not None
+        assert length is not None
+        assert own is not None
+        oldest = max(span.oldest, self.passed_us + 1)
+        if max(high, span.greatest) - min(low, span.least, oldest) < length:
+            return group, None
+        if max(high, own) - min(low, own, span.newest) >= length:
+            return None, group
+        return None
+
+    def _halves(
+        self, group: RunGroup, halves: list[tuple[RunGroup | None, RunGroup | None]]
+    ) -> tuple[RunGroup | None, RunGroup | None]:
+        """Return the halves of a group, from those of its parents."""
+        fitting = {half: None for half, _ in halves if half is not None}
+        others = {half: None for _, half in halves if half is not None}
+        if not others:
+            return group, None
+        if not fitting:
+            return None, group
+        return (
+            self.extend(fitting, group.configuration, group.binding),
+            self.extend(others, group.configuration, group.binding),
+        )
+
+    # --- matches ---
+
+    def taken(self, parents: Iterable[RunGroup], binding: tuple[int, Seen]) -> Iterator[Taken]:
+        """Yield what each run of some groups has taken, on each way, once it takes an event.
+
+        Parameters
+        ----------
+        parents : iterable of RunGroup
+            The groups; none for a run that starts with the event.
+        binding : (int, Seen)
+            The step and the event.
+        """
+        todo: list[tuple[RunGroup, Tail]] = [(parent, (binding, None)) for parent in parents]
+        if not todo:
+            yield (binding,)
+        todo.reverse()
+        while todo:
+            group, tail = todo.pop()
+            if group.run is None:
+                tail = (group.binding, tail)
+                todo += [(parent, tail) for parent in reversed(group.parents)]
+                continue
+            out = [group.binding]
+            while tail is not None:
+                out.append(tail[0])
+                tail = tail[1]
+            yield tuple(out)
+
+    def mark_matched(self, groups: Iterable[RunGroup]) -> None:
+        """Note that all runs of some groups are in a match."""
+        met = set(groups)
+        todo = list(met)
+        while todo:
+            group = todo.pop()
+            if group.run is not None:
+                group.run.matched = True
+            for parent in group.parents:
+                if parent not in met:
+                    met.add(parent)
+                    todo.append(parent)
+
+    def longest(self, run: Run) -> Taken:
+        """Return what a run has taken where it has taken most; of several, the least."""
+        groups = run.starts
+        out: list[tuple[int, Seen]] = []
+        while len(groups) == 1:
+            out.append(groups[0].binding)
+            groups = groups[0].heirs
+        return (*out, *_longest(groups)) if groups else tuple(out)
+
+    # --- state ---
+
+    def groups(self) -> Iterator[RunGroup]:
+        """Yield all groups in the order in which they were made, each after its parents."""
+        met = {group: None for run in self.runs.values() for group in run.starts}
+        todo = list(met)
+        while todo:
+            for heir in todo.pop().heirs:
+                if heir not in met:
+                    met[heir] = None
+                    todo.append(heir)
+        yield from sorted(met, key=lambda group: group.number)
+
+    def save(self, seens: SeenTable) -> Any:
+        """Return `groups()` as plain data; `seens` numbers their events."""
+        numbers: dict[RunGroup, int] = {}
+        rows = []
+        for group in self.groups():
+            numbers[group] = len(numbers)
+            step, seen = group.binding
+            parents = [numbers[parent] for parent in group.parents]
+            configuration = group.configuration.save(seens)
+            rows.append((configuration, step, seens.number(seen), parents))
+        matched = [run.start.place for run in self.runs.values() if run.matched]
+        return {"groups": rows, "matched": matched}
+
+    def load(self, value: dict[str, Any], seens: SeenTable) -> list[RunGroup]:
+        """Put what `save` gave into a fresh object; return the groups in the same order."""
+        groups: list[RunGroup] = []
+        for saved, step, number, parents in value["groups"]:
+            configuration = Configuration.load(saved, seens)
+            binding = (step, seens[number])
+            if parents:
+                own = dict.fromkeys(groups[parent] for parent in parents)
+                groups.append(self.extend(own, configuration, binding))
+            else:
+                groups.append(self.start(configuration, binding))
+        for place in value["matched"]:
+            self.runs[place].matched = True
+        return groups
+
+    def validate_state(self) -> None:
+        """Assert the rule of this module."""
+        groups = list(self.groups())
+        assert len(groups) == self.count
+        for group in groups:
+            assert group.waiting != bool(group.heirs)
+            assert (group.run is None) == bool(group.parents)
+            assert all(parent.heirs.count(group) == 1 for parent in group.parents)
+            assert all(parent.number < group.number for parent in group.parents)
+            assert all(group in heir.parents for heir in group.heirs)
+            assert (group.span is None) == (self._window_us is None)
+        for place, run in self.runs.items():
+            assert place == run.start.place
+            assert run.starts
+            assert all(group.run is run for group in run.starts)
+
+
+def _longest(groups: list[RunGroup]) -> Taken:
+    """Return the longest way from some groups to one that waits; of several, the least."""
+    later = dict.fromkeys(groups)
+    todo = list(groups)
+    while todo:
+        for heir in todo.pop().heirs:
+            if heir not in later:
+                later[heir] = None
+                todo.append(heir)
+    lengths: dict[RunGroup, int] = {}
+    after: dict[RunGroup, RunGroup | None] = {}
+
+    def way(group: RunGroup) -> Taken:
+        out = [group.binding]
+        while (heir := after[group]) is not None:
+            group = heir
+            out.append(group.binding)
+        return tuple(out)
+
+    def best(groups: list[RunGroup]) -> RunGroup:
+        most = max(lengths[group] for group in groups)
+        return min((g for g in groups if lengths[g] == most), key=lambda g: rank(way(g)))
+
+    for group in sorted(later, key=lambda group: group.number, reverse=True):
+        first = after[group] = best(group.heirs) if group.heirs else None
+        lengths[group] = 1 if first is None else 1 + lengths[first]
+    return way(best(groups))

@@ -1,0 +1,271 @@
+"""The groups of runs that wait in one state, by the event they took last.
+
+Seen from an event e, another node's events are a prefix that happened-before e, a suffix that e
+happened-before, and a range between of concurrent ones. So the groups that e relates to are found
+by bisection among those of each node, by counter (Garg, "Principles of distributed systems",
+1996, section 2.2). Where no guard asks for the causal relation they stand by place alone. Two
+more things narrow a search where the pattern allows it:
+
+- A *key*: `k == A.k` accepts only groups whose A had this k, so for each value these stand
+  apart too.
+- Time: under `within 5 s` a run that started longer ago is of no use. A row knows the latest
+  start up to every group in it, which never falls, so what is too old is a prefix too, even
+  where a clock was set back.
+
+The one rule: what is put in one row is taken out of it, and of those of every key.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.find.run_groups import RunGroup
+from ketal.engine.machine import Plan, SubPlan
+from ketal.model.values import Key
+
+
+class GroupRow:
+    """The groups whose last event is of one node, or of any, in the order of these events.
+
+    Attributes
+    ----------
+    at : list of int
+        The counters of the events, or their places; equal ones stand side by side.
+    groups : list of RunGroup
+        The groups.
+    number : int
+        Its place among the rows of the state.
+    """
+
+    __slots__ = ("_newest", "at", "groups", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.at: list[int] = []
+        self.groups: list[RunGroup] = []
+        self._newest: list[int] = []  # under a time window, the latest start up to each
+
+    def add(self, at: int, group: RunGroup) -> None:
+        """Put in a group by the counter or place of its last event; most come last."""
+        i = len(self.at) if not self.at or self.at[-1] <= at else bisect_right(self.at, at)
+        self.at.insert(i, at)
+        self.groups.insert(i, group)
+        if group.span is not None:
+            newest = self._newest
+            newest.insert(i, max(group.span.newest, newest[i - 1]) if i else group.span.newest)
+            if i + 1 < len(newest):
+                newest[i:] = accumulate(newest[i:], max)
+
+    def remove(self, at: int, group: RunGroup) -> None:
+        """Take out a group."""
+        i = bisect_left(self.at, at)
+        while self.groups[i] is not group:
+            i += 1
+        del self.at[i], self.groups[i]
+        if self._newest:
+            del self._newest[i]  # the others may be later than need be: none is too early
+
+    def clear(self) -> None:
+        """Take out everything."""
+        self.at.clear()
+        self.groups.clear()
+        self._newest.clear()
+
+    def first_started_after(self, time_us: int | None) -> int:
+        """Return the index of the first group that may have a run that started after a time."""
+        return bisect_right(self._newest, time_us) if self._newest and time_us is not None else 0
+
+    def before(self, node: str, seen: Seen) -> int:
+        """Return the index past the groups whose last events, `node`'s, are before `seen`."""
+        if node == seen.node:
+            return bisect_left(self.at, seen.counter)
+        return bisect_right(self.at, seen.clock.get(node, 0))
+
+    def after(self, seen: Seen, low: int) -> int:
+        """Return the index, from `low`, of the first group whose last event is after `seen`."""
+        known = seen.node
+        return bisect_left(
+            self.groups, seen.counter, low, key=lambda group: group.prior.clock.get(known, 0)
+        )
+
+    def validate_state(self) -> None:
+        """Assert that it is sorted."""
+        assert self.at == sorted(self.at)
+        assert len(self.at) == len(self.groups)
+        assert self._newest == sorted(self._newest)
+
+
+GroupRows = dict[str, GroupRow]
+NOTHING: GroupRows = {}
+
+
+class WaitingGroups:
+    """The groups that wait in one state.
+
+    Parameters
+    ----------
+    values : mapping of int to function
+        For each key (the number of its atom): the value of a configuration, None where it has
+        none and so can meet nothing.
+    by_node : bool
+        Whether a guard asks for the causal relation to the last event.
+    nodes : iterable of str
+        Nodes to look through first, in this order.
+
+    Attributes
+    ----------
+    count : int
+        How many there are.
+    rows : dict of str to GroupRow
+        The groups by node, or all of them under "".
+    """
+
+    __slots__ = ("_by_node", "_keyed", "_values", "count", "rows")
+
+    def __init__(
+        self,
+        values: Mapping[int, Callable[[Configuration], Key | None]],
+        *,
+        by_node: bool,
+        nodes: Iterable[str] = (),
+    ) -> None:
+        self._values = values
+        self._by_node = by_node
+        self.count = 0
+        self.rows: GroupRows = {node: GroupRow(i) for i, node in enumerate(nodes)}
+        self._keyed: dict[int, dict[Key, GroupRows]] = {}  # made when first asked for
+
+    def add(self, group: RunGroup) -> None:
+        """Put a group in, which waits from now on."""
+        group.waiting = True
+        self._put(self.rows, group)
+        for number in self._keyed:
+            self._add_keyed(number, group)
+        self.count += 1
+
+    def _add_keyed(self, number: int, group: RunGroup) -> None:
+        value = self._values[number](group.configuration)
+        if value is not None:
+            self._put(self._keyed[number].setdefault(value, {}), group)
+
+    def _put(self, rows: GroupRows, group: RunGroup) -> None:
+        node, at = self._where(group)
+        row = rows.get(node)
+        if row is None:
+            row = rows[node] = GroupRow(len(rows))
+        row.add(at, group)
+
+    def _where(self, group: RunGroup) -> tuple[str, int]:
+        prior = group.binding[1]
+        return (prior.node, prior.counter) if self._by_node else ("", prior.place)
+
+    def remove(self, group: RunGroup) -> None:
+        """Take a group out; it does not wait any more."""
+        group.waiting = False
+        node, at = self._where(group)
+        self.rows[node].remove(at, group)
+        for number, by_value in self._keyed.items():
+            value = self._values[number](group.configuration)
+            if value is None:
+                continue
+            rows = by_value[value]
+            rows[node].remove(at, group)
+            # Values come and go without end: what is empty goes.
+            if not rows[node].at:
+                del rows[node]
+            if not rows:
+                del by_value[value]
+        self.count -= 1
+
+    def remove_all(self, groups: list[RunGroup]) -> None:
+        """Take some groups out."""
+        if len(groups) < self.count:
+            for group in groups:
+                self.remove(group)
+            return
+        for group in groups:
+            group.waiting = False
+        for row in self.rows.values():
+            row.clear()
+        for by_value in self._keyed.values():
+            by_value.clear()
+        self.count = 0
+
+    def _among(self, key: int | None, value: Key | None) -> Iterable[tuple[str, GroupRow]]:
+        """Return the rows, by node, of what has this value of a key (None: of everything)."""
+        if key is None:
+            return self.rows.items()
+        if value is None:
+            return ()
+        if key not in self._keyed:
+            self._keyed[key] = {}
+            for group in self:
+                self._add_keyed(key, group)
+        rows = self._keyed[key].get(value, NOTHING)
+        if len(rows) < 2:
+            return rows.items()
+        # In the order of all rows: it is the order of one event's matches, and a restored
+        # run has it too.
+        return sorted(rows.items(), key=lambda item: self.rows[item[0]].number)
+
+    def __iter__(self) -> Iterator[RunGroup]:
+        for row in self.rows.values():
+            yield from row.groups
+
+    def having(self, key: int | None, value: Key | None) -> list[RunGroup]:
+        """Return the groups that have this value of a key (None: all)."""
+        return [group for _, row in self._among(key, value) for group in row.groups]
+
+    def candidates(
+        self, plan: Plan, seen: Seen, value: Key | None, oldest_us: int | None
+    ) -> Iterator[tuple[SubPlan, list[RunGroup]]]:
+        """Yield (sub-plan, groups whose last event stands in its relation to an event).
+
+        Parameters
+        ----------
+        plan : Plan
+            What the event can do in this state.
+        seen : Seen
+            The event.
+        value : Key or None
+            Its value of the plan's key.
+        oldest_us : int or None
+            What started then or before is out of the window.
+        """
+        for node, row in self._among(plan.key, value):
+            groups = row.groups
+            first = row.first_started_after(oldest_us)
+            if first == len(groups):
+                continue
+            if not plan.reads_prior:
+                assert plan.unbound is not None
+                yield plan.unbound, groups[first:]
+                continue
+            # Up to `before`: prior → e. From `after` on: e → prior. Between: concurrent.
+            before = row.before(node, seen)
+            after = before if node == seen.node else row.after(seen, before)
+            if plan.before is not None and before > first:
+                yield plan.before, groups[first:before]
+            low = max(before, first)
+            if plan.concurrent is not None and after > low:
+                yield plan.concurrent, groups[low:after]
+            low = max(after, first)
+            if plan.after is not None and low < len(groups):
+                yield plan.after, groups[low:]
+
+    def validate_state(self) -> None:
+        """Assert that rows are sorted, and those of each key hold what has its value."""
+        own = set(self)
+        assert len(own) == self.count == sum(len(row.at) for row in self.rows.values())
+        assert all(group.waiting for group in own)
+        every = [self.rows, *(rows for by in self._keyed.values() for rows in by.values())]
+        for row in (row for rows in every for row in rows.values()):
+            row.validate_state()
+        for number, by_value in self._keyed.items():
+            value_of = self._values[number]
+            for value, rows in by_value.items():
+                kept = [group for row in rows.values() for group in row.groups]
+                assert set(kept) == {g for g in own if value_of(g.configuration) == value}
