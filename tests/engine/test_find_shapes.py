@@ -307,6 +307,7 @@ def test_times_that_are_equal(order: str) -> None:
     ("body", "expected"),
     [
         ("find any A A;", (6, 6)),
+        ("find any A A A;", (4, 4)),
         ("S = A || B; find any A S;", (10, 6)),
         ("S = Causal(A); find any A S A;", (4, 2)),
         ("find any A+;", (15, 15)),

@@ -172,11 +172,32 @@ FAULTS = (
     ),
     Fault(
         "an event is evicted by the start of what comes to it, though earlier ones may come late",
-        AnyFind, "_keep",
+        AnyFind, "_ends_with_start",
         "self._search.forward and self._known is None", "self._search.forward",
         by_shape(
             shapes.test_an_event_whose_starts_are_over_waits_for_a_late_one,
             "p A|q Z|r B <p",
+        ),
+    ),
+    Fault(
+        "an event that is in two roles is counted before itself",
+        AnyFind, "_keep",
+        "ways = [search.beginnings(role, seen) if self.counting else 0 for role in placed]",
+        "ways = (search.beginnings(role, seen) if self.counting else 0 for role in placed)",
+        (
+            by_shape(
+                shapes.test_an_event_on_two_edges_is_taken_once,
+                shapes.ARRIVAL, "find any A A A;", (4, 4),
+            ),
+            by_modes,
+        ),
+    ),
+    Fault(
+        "the columns of an equality are not swept",
+        RoleColumns, "sweep",
+        "    _sweep(columns, is_kept)", "    pass",
+        by_shape(
+            shapes.test_keys_whose_columns_get_empty, shapes.CAUSAL, "T = C && k == A.k;"
         ),
     ),
     Fault(

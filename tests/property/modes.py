@@ -17,7 +17,7 @@ import pytest
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.configurations import Seen
-from ketal.engine.find import breakers, columns
+from ketal.engine.find import breakers, columns, occurrences
 from ketal.engine.find.roles import Roles, StepRole
 from ketal.engine.find.search import Search
 from ketal.engine.pattern_run import PatternRun, one
@@ -184,9 +184,10 @@ def _made(mode: Mode) -> Iterator[None]:
     """Have the engine do what a mode makes it do."""
     with pytest.MonkeyPatch.context() as patch:
         if mode.small:
-            for name, size in (("BLOCK", 2), ("REGION", 4), ("GARBAGE_MIN", 0)):
-                patch.setattr(columns, name, size)
+            patch.setattr(columns, "BLOCK", 2)
+            patch.setattr(columns, "REGION", 4)
             patch.setattr(breakers, "SWEEP_MIN", 1)
+            patch.setattr(occurrences, "SWEEP_MIN", 0)
         if mode.unbounded:
             patch.setattr(Search, "latest_start", _own_start)
         yield
