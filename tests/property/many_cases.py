@@ -3,9 +3,9 @@
     .venv/bin/python -m tests.property.many_cases --cases 1000000 --processes 2
 
 Half are patterns of every kind, half are `find any`, each in every order in which the oracle's
-answer holds. Chunks of 1,000 cases have a seed each, their number, so
-that a chunk can be run again (`--first N --cases 1000`); a case that differs is shrunk, and
-printed with its chunk.
+answer holds. Chunks of 1,000 cases have a seed each, their number, so that a chunk can be run
+again (`--first N --cases 1000`); a case that differs is shrunk, and printed with its chunk, which
+ends there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def chunk(number: int) -> tuple[int, str | None]:
         holds()
     except Exception as error:
         notes = "\n".join(getattr(error, "__notes__", ()))
-        return tried, f"chunk {number}: {error}\n{notes}"
+        return tried, f"chunk {number}: {type(error).__name__}: {error}\n{notes}"
     return tried, None
 
 
@@ -64,11 +64,11 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first chunk")
     parser.add_argument("--processes", type=int, default=1)
-    given = parser.parse_args()
+    asked = parser.parse_args()
     begun = time.monotonic()
-    chunks = range(given.first, given.first + -(-given.cases // CHUNK))
+    chunks = range(asked.first, asked.first + -(-asked.cases // CHUNK))
     cases = differing = 0
-    with ProcessPoolExecutor(given.processes) as pool:
+    with ProcessPoolExecutor(asked.processes) as pool:
         for done in as_completed([pool.submit(chunk, number) for number in chunks]):
             tried, difference = done.result()
             cases += tried
@@ -77,7 +77,7 @@ def main() -> int:
                 print(difference, flush=True)
             took = time.monotonic() - begun
             print(f"{cases:,} cases, {took:,.0f} s, {cases / took:,.0f}/s", file=sys.stderr)
-    print(f"{cases:,} cases in {took:,.0f} s on {given.processes} processes, {differing} differ")
+    print(f"{cases:,} cases in {took:,.0f} s on {asked.processes} processes, {differing} differ")
     return int(differing > 0)
 
 
