@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ketal import semantics
+from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.model.event import Event
@@ -51,9 +52,16 @@ def outcome(
         # The oracle lists what `return count` only counts.
         pattern = replace(pattern, returns=None)
     compiled = compile_pattern(file, pattern, params=params)
-    run = PatternRun(compiled, LIMITS)
     if released is None:
         released = canonical(events) if compiled.causal else events
+    return outcome_of(compiled, released)
+
+
+def outcome_of(
+    compiled: CompiledPattern, released: Sequence[Event], limits: Limits = LIMITS
+) -> semantics.Outcome:
+    """Return what the engine says of a compiled pattern, offered events in this order."""
+    run = PatternRun(compiled, limits)
     verdicts: list[RunVerdict] = []
     for event in released:
         verdicts += one(run.process((event,)))

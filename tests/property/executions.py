@@ -27,6 +27,7 @@ def execution(
     rng: random.Random,
     *,
     nodes_max: int = 5,
+    events_min: int = 0,
     events_max: int = 10,
     types: tuple[str, ...] = TYPES,
     linear: bool | None = None,
@@ -38,8 +39,10 @@ def execution(
     ----------
     rng : random.Random
         Where the choices come from.
-    nodes_max, events_max : int
-        How large it may be.
+    nodes_max : int
+        How many nodes it may have.
+    events_min, events_max : int
+        How many events it may have.
     types : tuple of str
         The types of the events.
     linear : bool or None
@@ -53,7 +56,8 @@ def execution(
     sent: list[dict[str, int]] = []
     chatter = rng.choice((0.1, 0.35, 0.7))
     events = []
-    for moment in range(max(rng.randint(0, events_max), rng.randint(0, events_max))):
+    count = max(rng.randint(events_min, events_max), rng.randint(events_min, events_max))
+    for moment in range(count):
         node = rng.choice(sorted(clocks))
         clock = clocks[node]
         if sent and rng.random() < chatter:

@@ -1,0 +1,317 @@
+"""Engines with a planted fault, each of which the tests of `find any` must see.
+
+A fault is a change of a few characters in the engine's own source. It is seen by the suite's
+comparisons within so many cases: mode against mode over 60 events, the engine against the oracle
+over few, a directed shape. `make test` asks the first of them, `make long` all. Where the code
+that it changes is gone, the test of a fault fails, and the fault is to be planted anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.find import bounds, occurrences, search
+from ketal.engine.find.breakers import Breakers
+from ketal.engine.find.columns import BLOCK, REGION, Bounds, Column
+from ketal.engine.find.kept_events import KeptEvents, RoleColumns
+from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.find.search import Search
+from ketal.model.event import Event
+from tests.engine import test_find_shapes as shapes
+from tests.engine.mutating import mutated
+from tests.outcomes import TooManyError
+from tests.property.against_oracle import SmallCase, differing_orders, small_case
+from tests.property.modes import compared
+from tests.property.test_modes import long_case
+from tests.sampling import sample
+
+Planted = Callable[[], AbstractContextManager[Any]]
+"""Plants a fault, or none, for as long as the context is entered."""
+Sees = Callable[[Planted], bool]
+"""A comparison: it returns whether it found a difference."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: where it is planted, and the comparisons that see it.
+
+    Attributes
+    ----------
+    name : str
+        What is wrong.
+    owner, function : Any, str
+        The module or class, and the name of the function in it.
+    old, new : str
+        What stands in the source, and what is put there.
+    seen_by : callable, or tuple of callable
+        The comparisons.
+    """
+
+    name: str
+    owner: Any
+    function: str
+    old: str
+    new: str
+    seen_by: Sees | tuple[Sees, ...]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Plant the fault."""
+        function = mutated(getattr(self.owner, self.function), self.old, self.new)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.owner, self.function, function)
+            yield
+
+
+# --- the comparisons -----------------------------------------------------------------
+
+
+@functools.cache
+def _long_case(seed: int) -> tuple[CompiledPattern, list[Event]] | None:
+    return long_case(random.Random(seed))
+
+
+@functools.cache
+def _small_case(seed: int) -> SmallCase | None:
+    return small_case(random.Random(seed), "any")
+
+
+def by_modes(planted: Planted, cases: int = 300) -> bool:
+    """Return whether two modes differ over 60 events."""
+    return any(_modes_differ(planted, seed) for seed in range(cases))
+
+
+def _modes_differ(planted: Planted, seed: int) -> bool:
+    case = _long_case(seed)
+    if case is None:
+        return False
+    try:
+        with planted():
+            differ, _ = compared(*case, random.Random(seed))
+    except TooManyError:
+        return False
+    except AssertionError:
+        return True
+    return bool(differ)
+
+
+def by_oracle(planted: Planted, cases: int = 1_500) -> bool:
+    """Return whether the engine differs from the oracle over ten events or fewer."""
+    return any(_oracle_differs(planted, seed) for seed in range(cases))
+
+
+def _oracle_differs(planted: Planted, seed: int) -> bool:
+    case = _small_case(seed)
+    if case is None:
+        return False
+    try:
+        with planted():
+            return bool(differing_orders(case, random.Random(seed)))
+    except TooManyError:
+        return False
+    except AssertionError:
+        return True
+
+
+def by_shape(shape: Callable[..., None], *arguments: Any) -> Sees:
+    """Return the comparison that a directed shape makes."""
+
+    def sees(planted: Planted) -> bool:
+        try:
+            with planted():
+                shape(*arguments)
+        except AssertionError:
+            return True
+        return False
+
+    return sees
+
+
+FAULTS = (
+    Fault(
+        "a summary of what comes before is not pushed on",
+        bounds, "_push_before",
+        "column.before.raise_range(low, high, value):",
+        "column.before.raise_range(low, high, value) and False:",
+        (by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last), by_modes),
+    ),
+    Fault(
+        "a summary of what comes after is not pushed on",
+        bounds, "_push_after",
+        "column.after.raise_range(low, high, value):",
+        "column.after.raise_range(low, high, value) and False:",
+        (by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last), by_modes),
+    ),
+    Fault(
+        "what a range of events can come before is taken from its last",
+        bounds, "_range_after",
+        "column.not_after(last,", "column.not_after(first,",
+        by_shape(shapes.test_a_range_is_pushed_on_from_its_first_to_its_last),
+    ),
+    Fault(
+        "the head of a range is not raised with its blocks",
+        Bounds, "raise_range",
+        "self._raise_some(low, first * BLOCK, value)",
+        "self._raise_some(low, first * BLOCK - 1, value)",
+        (by_shape(shapes.test_a_range_at_the_edges_of_blocks, 1, BLOCK - 1), by_modes),
+    ),
+    Fault(
+        "a tag of a region stands for all of its blocks but the last",
+        Bounds, "raise_range",
+        "self._raise_blocks(first, first + BLOCK, value)",
+        "self._raise_blocks(first, first + BLOCK - 1, value)",
+        (by_shape(shapes.test_a_range_at_the_edges_of_blocks, 1, REGION), by_modes),
+    ),
+    Fault(
+        "an event is evicted by the start of what comes to it, though earlier ones may come late",
+        AnyFind, "_ends_with_start",
+        "self._search.forward and self._known is None", "self._search.forward",
+        by_shape(
+            shapes.test_an_event_whose_starts_are_over_waits_for_a_late_one,
+            "p A|q Z|r B <p",
+        ),
+    ),
+    Fault(
+        "an event that is in two roles is counted before itself",
+        AnyFind, "_keep",
+        "ways = [search.beginnings(role, seen) if self.counting else 0 for role in placed]",
+        "ways = (search.beginnings(role, seen) if self.counting else 0 for role in placed)",
+        (
+            by_shape(
+                shapes.test_an_event_on_two_edges_is_taken_once,
+                shapes.ARRIVAL, "find any A A A;", (4, 4),
+            ),
+            by_modes,
+        ),
+    ),
+    Fault(
+        "the columns of an equality are not swept",
+        RoleColumns, "sweep",
+        "    _sweep(columns, is_kept)", "    pass",
+        by_shape(
+            shapes.test_keys_whose_columns_get_empty, shapes.CAUSAL, "T = C && k == A.k;"
+        ),
+    ),
+    Fault(
+        "the last event of a column is taken for the one with the latest start",
+        Column, "latest_start",
+        "if self._starts_rise else max(self.starts[low:high])", "",
+        (by_shape(shapes.test_times_that_regress, shapes.ARRIVAL, "S = B; T = C;"), by_oracle),
+    ),
+    Fault(
+        "places that fall along a node's counters are not filtered",
+        Search, "_back",
+        "mixed = self._by_place and not column.rising", "mixed = False",
+        (by_shape(shapes.test_an_arrival_that_is_no_linear_extension), by_modes),
+    ),
+    Fault(
+        "a step that has its first event stays closed",
+        KeptEvents, "columns",
+        "self._reach = None", "pass",
+        (by_oracle, by_modes),
+    ),
+    Fault(
+        "an index of an equality leaves one node out",
+        RoleColumns, "_values",
+        "if value is not None:", 'if value is not None and seen.node != "n1":',
+        (by_oracle, by_modes),
+    ),
+    Fault(
+        "the last event of a concurrent range is left out",
+        Search, "_range",
+        "high = column.not_after(other, False, low, high)",
+        "high = max(low, column.not_after(other, False, low, high) - 1)",
+        (by_oracle, by_modes),
+    ),
+    Fault(
+        "a concurrent range ahead begins one event late",
+        search, "_range_after",
+        "bisect_right(column.counters, x.clock.get(node, 0), low)",
+        "bisect_right(column.counters, x.clock.get(node, 0) + 1, low)",
+        (by_oracle, by_modes),
+    ),
+    Fault(
+        "an N bars the event that it is",
+        Breakers, "_known",
+        "own[node] = last.counter", "own[node] = last.counter + 1",
+        (
+            by_shape(shapes.test_bars_at_their_edges, shapes.CAUSAL, "p A|p N|p A|q B <p", 2),
+            by_oracle, by_modes,
+        ),
+    ),
+    Fault(
+        "an event that can break a `not` is dropped with the first that it bars",
+        Breakers, "sweep",
+        "place > oldest", "place > oldest + 1",
+        (
+            by_shape(shapes.test_bars_at_their_edges, shapes.ARRIVAL, "p A|q N|q B|q B", 2),
+            by_modes,
+        ),
+    ),
+    Fault(
+        "of mirror images all are reported",
+        occurrences, "without_mirrors",
+        "return list(least.values())", "return list(range(len(matches)))",
+        by_oracle,
+    ),
+    Fault(
+        "a window is as long as it says and not less",
+        Search, "_back",
+        "hi - lo >= length", "hi - lo > length",
+        (by_oracle, by_modes),
+    ),
+    Fault(
+        "an anchor that is hidden by a nearer one is asked all the same",
+        search, "asked_before",
+        "hidden = hidden or later.edge.step == step", "hidden = False",
+        by_shape(
+            shapes.test_a_named_anchor_is_the_last_of_its_step,
+            shapes.CAUSAL, "Causal(C, A)", (2, 1),
+        ),
+    ),
+    Fault(
+        "a snapshot lacks the events that can break a `not`",
+        AnyFind, "save",
+        '"breakers": [seens.number(seen) for seen in breakers]', '"breakers": []',
+        (
+            by_shape(
+                shapes.test_a_snapshot_in_the_middle_changes_nothing,
+                shapes.CAUSAL, shapes.SAVED["not"],
+            ),
+            by_modes,
+        ),
+    ),
+    Fault(
+        "a snapshot lacks the events that wait for a match",
+        AnyFind, "save",
+        '"firsts": self.firsts.save(seens)', '"firsts": []',
+        by_modes,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_seen(fault: Fault) -> None:
+    comparisons = fault.seen_by if isinstance(fault.seen_by, tuple) else (fault.seen_by,)
+    for sees in sample(comparisons[:1], comparisons):
+        assert sees(fault.planted)
+
+
+def test_the_engine_as_it_is_differs_nowhere() -> None:
+    """What sees the faults sees none where none is planted."""
+    assert not by_modes(nullcontext, sample(20, 300))
+    assert not by_oracle(nullcontext, sample(100, 1_500))
+
+
+def test_a_fault_whose_code_is_gone_is_no_fault() -> None:
+    """A change of the engine that a fault no longer fits is an error, not a difference."""
+    with pytest.raises(LookupError, match="has 'no such code' 0 times"):
+        mutated(Search.find, "no such code", "")

@@ -1,0 +1,81 @@
+"""Small cases that the engine and the oracle are both asked about, in every order they allow."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+from ketal import semantics
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.pipeline import compile_pattern
+from ketal.errors import PatternError
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+from ketal.model.syntax import File
+from ketal.operators.causal_order import canonical
+from tests.cases import facts
+from tests.outcomes import TooManyError, outcome_of
+from tests.property import modes
+from tests.property.executions import execution
+from tests.property.patterns import CONTRADICTIONS, pattern_file
+
+LIMITS = Limits(matches_per_event_max=500, visits_max=10_000)
+
+
+class SmallCase(NamedTuple):
+    """A file whose one pattern is P, an execution as it arrives, and what the oracle says."""
+
+    file: File
+    compiled: CompiledPattern
+    events: list[Event]
+    expected: dict[str, Any]
+
+
+def small_case(
+    rng: random.Random, strategy: Literal["any"] | None = None, *, events_max: int = 10
+) -> SmallCase | None:
+    """Return a case of a strategy or any; None for a contradiction, or what is not small."""
+    file = pattern_file(rng, strategy=strategy)
+    pattern = file.patterns[0]
+    if pattern.returns is not None and pattern.returns.count:
+        # The oracle lists what `return count` only counts.
+        file = replace(file, patterns=(replace(pattern, returns=None),))
+    events = execution(rng, events_max=events_max)
+    try:
+        compiled = compile_pattern(file, file.patterns[0])
+        # Where brute force takes long the engine has many matches.
+        outcome_of(compiled, canonical(events) if compiled.causal else events, LIMITS)
+        expected = facts(semantics.judge(file, "P", events))
+    except PatternError as error:
+        if not {d.code for d in error.diagnostics} <= CONTRADICTIONS:
+            raise
+        return None
+    except (TooManyError, semantics.TooManyProbesError):
+        return None
+    return SmallCase(file, compiled, events, expected)
+
+
+def differing_orders(case: SmallCase, rng: random.Random) -> list[str]:
+    """Return the orders in which the engine finds something else than the oracle.
+
+    Raises
+    ------
+    TooManyError
+        If a search looks at more events than a test needs.
+    """
+    return [
+        name
+        for name, order in _orders(case, rng)
+        if facts(outcome_of(case.compiled, order, LIMITS)) != case.expected
+    ]
+
+
+def _orders(case: SmallCase, rng: random.Random) -> Iterator[tuple[str, list[Event]]]:
+    """Yield the orders over which the oracle's answer holds."""
+    compiled = case.compiled
+    for number, order in enumerate(modes.orders(compiled, case.events, rng)):
+        # Runs of `next` and `strict`, and a window of events, depend on the order offered.
+        if not number or (compiled.strategy == "any" and compiled.window_events is None):
+            yield order
