@@ -145,12 +145,17 @@ class _Judge:
                     executions[name] = execution
                 records = list(group)
                 items = [item for _, item, _, _ in records]
-                for kind in set(map(type, items)):
+                kinds = set(map(type, items))
+                for kind in kinds:
                     if not issubclass(kind, Event | Control | Rejected):
                         wrong = next(item for item in items if type(item) is kind)
                         raise wrong_type("what a log holds", "a ketal.Event", wrong)
-                for _, verdicts in execution.process(items, partial(_place_in, records)):
-                    yield from verdicts
+                # What is rejected is counted no sooner than it is told.
+                size = 1 if Rejected in kinds else len(items)
+                for at in range(0, len(items), size):
+                    place = partial(_place_in, records[at : at + size])
+                    for _, verdicts in execution.process(items[at : at + size], place):
+                        yield from verdicts
         for execution in executions.values():
             yield from execution.conclude()
 

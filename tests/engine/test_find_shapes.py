@@ -15,8 +15,8 @@ import pytest
 
 import ketal
 from ketal import semantics
-from ketal.engine.find.columns import BLOCK, REGION
-from ketal.engine.find.occurrences import AnyFind
+from ketal.engine.find_any.columns import BLOCK, REGION
+from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.event import Event
 from tests.cases import facts

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.find import bounds, occurrences, search
 from ketal.engine.find.breakers import Breakers
-from ketal.engine.find.columns import BLOCK, REGION, Bounds, Column
-from ketal.engine.find.kept_events import KeptEvents, RoleColumns
-from ketal.engine.find.occurrences import AnyFind
-from ketal.engine.find.search import Search
+from ketal.engine.find_any import bounds, occurrences, search
+from ketal.engine.find_any.columns import BLOCK, REGION, Bounds
+from ketal.engine.find_any.kept_events import KeptEvents, RoleColumns
+from ketal.engine.find_any.occurrences import AnyFind
+from ketal.engine.find_any.search import Search
 from ketal.model.event import Event
 from tests.engine import test_find_shapes as shapes
 from tests.engine.mutating import mutated
@@ -172,8 +172,8 @@ FAULTS = (
     ),
     Fault(
         "an event is evicted by the start of what comes to it, though earlier ones may come late",
-        AnyFind, "_ends_with_start",
-        "self._search.forward and self._known is None", "self._search.forward",
+        AnyFind, "__init__",
+        "self._by_start = order is not ReleaseOrder.CAUSAL", "self._by_start = True",
         by_shape(
             shapes.test_an_event_whose_starts_are_over_waits_for_a_late_one,
             "p A|q Z|r B <p",
@@ -202,8 +202,8 @@ FAULTS = (
     ),
     Fault(
         "the last event of a column is taken for the one with the latest start",
-        Column, "latest_start",
-        "if self._starts_rise else max(self.starts[low:high])", "",
+        RoleColumns, "latest_start",
+        "column.latest", "column.starts[-1]",
         (by_shape(shapes.test_times_that_regress, shapes.ARRIVAL, "S = B; T = C;"), by_oracle),
     ),
     Fault(

@@ -17,9 +17,10 @@ import pytest
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.configurations import Seen
-from ketal.engine.find import breakers, columns, occurrences
-from ketal.engine.find.roles import Roles, StepRole
-from ketal.engine.find.search import Search
+from ketal.engine.find import breakers
+from ketal.engine.find_any import columns, occurrences
+from ketal.engine.find_any.roles import Roles, StepRole
+from ketal.engine.find_any.search import Search
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.model.event import Event
 from ketal.model.limits import Limits
