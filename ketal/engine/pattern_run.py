@@ -348,3 +348,16 @@ class PatternRun:
 def one(processed: list[tuple[int, list[RunVerdict]]]) -> list[RunVerdict]:
     """Return the verdicts of a batch of one event."""
     return processed[0][1] if processed else []
+
+
+def process_by_all(
+    runs: Sequence[PatternRun], events: Sequence[Event]
+) -> list[tuple[int, list[RunVerdict]]]:
+    """Process released events by several runs; return the verdicts as `PatternRun.process` does."""
+    if len(runs) == 1:
+        return runs[0].process(events)
+    by_number: dict[int, list[RunVerdict]] = {}
+    for run in runs:
+        for number, verdicts in run.process(events):
+            by_number.setdefault(number, []).extend(verdicts)
+    return sorted(by_number.items())

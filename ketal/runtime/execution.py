@@ -179,6 +179,7 @@ class Execution:
         """
         out: list[tuple[int, list[Verdict]]] = []
         at, end = 0, len(batch)
+        steady = 0  # so many of the batch may be identified before one is offered
         admission, progress = self.admission, self.progress
         admit, counted = admission.intake.admit, progress.counted
         while at < end:
@@ -186,10 +187,12 @@ class Execution:
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
             # Time decides of each event whether it is late.
-            together = 0 if self._uses_time or room <= 0 else self.release.together(batch, at)
-            some: Any = batch if end == 1 else batch[at : at + (min(room, together) or 1)]
+            if at >= steady and room > 0 and not self._uses_time:
+                steady = at + self.release.together(batch, at)
+            together = min(room, steady - at) if room > 0 else 0
+            some: Any = batch if end == 1 else batch[at : at + max(together, 1)]
             count = admit(some) if room > 0 else 0
-            if count and together:
+            if count and together > 0:
                 counted.accepted += count
                 offered = self.release.offer(some if count == len(some) else some[:count])
                 if count == end:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ketal.engine.losses import ANY, Losses
-from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.pattern_run import PatternRun, process_by_all
 from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
@@ -207,9 +207,8 @@ class PatternQueue:
             self._miss_event(event)
         out: list[Verdict] = []
         out += reports.lost(step)
-        for event in step.released:
-            if not self._was_withheld(event):
-                out += self._offer(event)
+        if step.released:
+            out += self._offer([e for e in step.released if not self._was_withheld(e)])
         for event in step.late:
             if not self._was_withheld(event):
                 out += reports.overtaken(event)
@@ -223,11 +222,10 @@ class PatternQueue:
             out.append(reports.gave_up(step.given_up))
         return out
 
-    def _offer(self, event: Event) -> list[Verdict]:
-        out: list[Verdict] = []
-        for run in self.runs:
-            out += one(run.process((event,)))
-        return out
+    def _offer(self, events: Sequence[Event]) -> list[Verdict]:
+        """Offer events in turn to the runs."""
+        by_event = process_by_all(self.runs, events)
+        return [verdict for _, verdicts in by_event for verdict in verdicts]
 
     def _miss_event(self, event: Event) -> None:
         for run in self.runs:
@@ -235,7 +233,7 @@ class PatternQueue:
 
     def _was_withheld(self, event: Event) -> bool:
         """Return whether a released event was offered before, or is not to be."""
-        if event.dot not in self.withheld:
+        if not self.withheld or event.dot not in self.withheld:
             return False
         self.withheld.remove(event.dot)
         return True
@@ -383,7 +381,7 @@ class RestoringQueue(PatternQueue):
         if self._restorer.low(known, event):
             return event
         self.withheld.add(event.dot)
-        out += self._offer(known)
+        out += self._offer((known,))
         return known
 
     def _miss_event(self, event: Event) -> None:
@@ -410,7 +408,7 @@ class RestoringQueue(PatternQueue):
                         run.losses.past_matters = True
                         for dot in lost:
                             run.miss(dot)
-                out += self._offer(event)
+                out += self._offer((event,))
         out += self._offer_low([*step.late, *step.refused])
         for event in step.refused:
             self._losses.passed(event, ANY)
@@ -422,7 +420,7 @@ class RestoringQueue(PatternQueue):
         for event in events:
             restored = self._restorer.restore(event)
             if self._is_offered(event, changed=restored is not event):
-                out += self._offer(restored)
+                out += self._offer((restored,))
         return out
 
     def _is_offered(self, event: Event, *, changed: bool) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.pattern_run import PatternRun, one, process_by_all
 from ketal.errors import NotAvailableError
 from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import Limits
@@ -65,8 +65,8 @@ class StreamRelease:
         That of the patterns that changed under the stream (`ketal.runtime.retirement`): it is
         offered the same, before the runs of this one.
     offer : callable
-        Offers events to the runs that wait for nothing; returns the number of each event that
-        has verdicts, and these.
+        Passes events that `together` counted to the runs and the queues; returns the number of
+        each event that has verdicts, and these.
 
     Raises
     ------
@@ -97,15 +97,15 @@ class StreamRelease:
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
         self.offer: Callable[[Sequence[Event]], Any] = self._offer_each
-        if len(self._direct) == 1:
+        if len(self._direct) == 1 and not self.queues:
             self.offer = self._direct[0].process
 
     def together(self, batch: Sequence[Any], begin: int) -> int:
         """Return how many records from a place on may be identified before one is offered.
 
-        No queue orders them then, and no clock shows that a node has left.
+        No clock shows then that a node has left, and nobody asks what has arrived so far.
         """
-        if self.queues or self.retiring:
+        if self.queues.missing or self.retiring:
             return 0
         if not self._admission.reads_clocks:
             return len(batch) - begin
@@ -118,11 +118,14 @@ class StreamRelease:
     # --- events ---
 
     def _offer_each(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
-        """Offer events to several runs; return what `offer` returns."""
+        """Pass events to the runs and then to the queues; return what `offer` returns."""
         by_number: dict[int, list[Verdict]] = {}
-        for run in self._direct:
-            for number, verdicts in run.process(events):
-                by_number.setdefault(number, []).extend(verdicts)
+        for number, verdicts in process_by_all(self._direct, events):
+            by_number[number] = [*verdicts]
+        if self.queues:
+            for number, event in enumerate(events):
+                if queued := self.queues.push(event):
+                    by_number.setdefault(number, []).extend(queued)
         return sorted(by_number.items())
 
     def take(

@@ -68,6 +68,8 @@ class HoldBackQueue:
         self._live = live = LiveNodes(options.nodes, time, options.idle_us)
         self._policy = policy = _POLICIES[options.policy](options, store, time, live)
         self._limits = WaitLimits(options, store, time, live, policy, domains)
+        waits_end = options.gap_us is not None or options.idle_us is not None
+        self._expires = waits_end or not policy.awaits_dots  # whether time alone releases events
 
     def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
         """Take as released what was seen before this queue was made.
@@ -114,7 +116,8 @@ class HoldBackQueue:
                 if counter in progress.held:
                     limits.record(event)
                 self._release_ready(step)
-        self._expire(step)
+        if self._expires:
+            self._expire(step)
         may_give_up = self.options.gives_up or not policy.awaits_dots
         while self._store.count > self.options.held_back_max and may_give_up:
             step.given_up += 1
