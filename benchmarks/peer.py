@@ -108,7 +108,6 @@ class Peer:
         self.name = name
         self._count = count
         self._unit = unit
-        self._last = Inspection(0, 0)
         java = find_java()
         asked = (query.strategy, ",".join(query.steps), str(query.window_ms), query.keyed)
         self._process: subprocess.Popen[str] = subprocess.Popen(
@@ -125,24 +124,26 @@ class Peer:
 
     def run(self) -> Run:
         """Process all events once."""
-        pipe: IO[str] = self._process.stdin  # type: ignore[assignment]
-        pipe.write("run\n")
-        pipe.flush()
-        matches, digest, clock_ns, core_ns = map(int, self._await(r"\d+ -?\d+ \d+ \d+").split())
-        self._last = Inspection(matches, digest)
+        matches, _, clock_ns, core_ns = self._ask("run")
         units = matches if self._unit == "matches" else self._count
         return Run(units, clock_ns / 1e9, core_ns / 1e9, matches, self._count)
 
     def inspect(self) -> Inspection:
-        """Return what the last run found."""
-        if not self._last.matches:
-            self.run()
-        return self._last
+        """Return what is found."""
+        matches, digest, _, _ = self._ask("inspect")
+        return Inspection(matches, digest)
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.communicate()
+
+    def _ask(self, line: str) -> list[int]:
+        """Return the four numbers of a run."""
+        pipe: IO[str] = self._process.stdin  # type: ignore[assignment]
+        pipe.write(f"{line}\n")
+        pipe.flush()
+        return list(map(int, self._await(r"\d+ -?\d+ \d+ \d+").split()))
 
     def _await(self, form: str) -> str:
         """Return the next line of this form; a library may print others."""

@@ -144,6 +144,7 @@ def line(row: Row, results: Results) -> str:
     last = one.runs[-1]
     parts = [f"{row.name}: {one.rate:,.0f} {row.unit}/s of a core, {one.clock_rate:,.0f}/s"]
     parts += [f"{last.matches:,} matches"] if last.matches else []
+    parts += [f"warm after {one.warm_events:,} events"] if one.warm_events else []
     for goal in row.goals:
         state = "reached" if results.reached(row, goal) else "NOT REACHED"
         parts.append(f"{value_text(goal, results.value(row, goal))} ({goal_text(goal)}: {state})")

@@ -28,12 +28,13 @@ public final class EsperHarness extends Harness {
         EPDeployment deployment = runtime.getDeploymentService().deploy(compiled);
         for (var statement : deployment.getStatements()) {
             statement.addListener((found, gone, of, by) -> {
-                for (EventBean bean : found == null ? new EventBean[0] : found) {
+                matches += found.length;
+                for (EventBean bean : inspecting ? found : new EventBean[0]) {
                     long[] places = new long[steps.length];
                     for (int i = 0; i < places.length; i++) {
                         places[i] = ((Event) bean.get(name(i))).place;
                     }
-                    match(places);
+                    inspect(places);
                 }
             });
         }

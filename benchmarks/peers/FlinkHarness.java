@@ -42,18 +42,22 @@ public final class FlinkHarness extends Harness {
         }
     }
 
-    /** Makes an array of a match's places. */
+    /** Counts the matches. */
     private static final class Places extends PatternProcessFunction<Event, Long> {
         private final int count = steps.length;
 
         @Override
         public void processMatch(
                 Map<String, List<Event>> found, Context context, Collector<Long> out) {
+            matches++;
+            if (!inspecting) {
+                return;
+            }
             long[] places = new long[count];
             for (int i = 0; i < count; i++) {
                 places[i] = found.get("s" + i).get(0).place;
             }
-            match(places);
+            inspect(places);
         }
     }
 

@@ -15,8 +15,8 @@ import java.util.List;
  * <p>Arguments: FILE STRATEGY STEPS WINDOW_MS KEYED. A line of FILE is `node,type,time_ms,key`;
  * STRATEGY is `any` or `next`; STEPS are types of events, joined by commas; KEYED is `-`,
  * `partition` (by key) or `equal` (the last step's `other` is the first step's key). A run prints
- * `MATCHES DIGEST WALL_NS CPU_NS`: the digest sums up which events the matches are of, the CPU
- * time is that of the whole process.
+ * `MATCHES DIGEST WALL_NS CPU_NS`: the CPU time is that of the whole process, and the digest sums
+ * up which events the matches are of where the line is `inspect`. Else matches are counted only.
  */
 public abstract class Harness {
     /** An event; its place in the file is its identity. */
@@ -42,18 +42,20 @@ public abstract class Harness {
     protected static long windowMs;
     protected static String keyed = "-";
     /** How long the events take, and twice the window: a run begins so much after the last. */
-    protected static long spanMs;
+    private static long spanMs;
+    /** Whether the events of matches are looked at. */
+    protected static boolean inspecting;
 
     protected static long matches;
     protected static long digest;
     protected static long wallNs;
     protected static long cpuNs;
 
-    /** Offer all events, times moved by `base`; call `begun`, `match` for each match, `ended`. */
+    /** Offer all events, times moved by `base`; call `begun`, count matches, call `ended`. */
     protected abstract void run(long base) throws Exception;
 
-    protected static void match(long... places) {
-        matches++;
+    /** Add the places of a match's events to the digest. */
+    protected static void inspect(long... places) {
         long weight = 1;
         for (long place : places) {
             digest += weight * place;
@@ -101,7 +103,8 @@ public abstract class Harness {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         long base = spanMs;
         System.out.println("ready");
-        while (lines.readLine() != null) {
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            inspecting = line.equals("inspect");
             matches = digest = 0;
             System.gc();
             run(base);

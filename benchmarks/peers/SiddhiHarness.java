@@ -7,6 +7,7 @@ import io.siddhi.core.stream.input.InputHandler;
 
 /** Siddhi: a pattern in playback mode, where the clock is the events' time. It has no `any`. */
 public final class SiddhiHarness extends Harness {
+    private static final io.siddhi.core.event.Event[] NONE = {};
     private final InputHandler input;
 
     private SiddhiHarness() {
@@ -14,12 +15,13 @@ public final class SiddhiHarness extends Harness {
         runtime.addCallback("Found", new StreamCallback() {
             @Override
             public void receive(io.siddhi.core.event.Event[] found) {
-                for (io.siddhi.core.event.Event one : found) {
+                matches += found.length;
+                for (io.siddhi.core.event.Event one : inspecting ? found : NONE) {
                     long[] places = new long[steps.length];
                     for (int i = 0; i < places.length; i++) {
                         places[i] = (Long) one.getData(i);
                     }
-                    match(places);
+                    inspect(places);
                 }
             }
         });
