@@ -3,8 +3,8 @@
 Run by hand: `python -m benchmarks.soak [events]`, 20,000,000 events for the whole story. Events of
 eight nodes are made as they are fed, a millisecond each, and time advances with each batch. Three
 patterns keep events for a second: a sequence under `order arrival`, a Conc chain under CausalOrder,
-and runs of `next`, whose matches are thrown away. It prints twenty points, and the share by which
-the memory is larger at its largest than after a tenth of the events.
+and runs of `next`, whose matches are thrown away. It prints the largest resident memory of each
+twentieth, and the share by which the largest of a later one exceeds that of the second.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     monitor = ketal.Monitor(ketal.compile(PATTERNS))
     points: list[int] = []
-    fed = 0
+    fed = largest = 0
     feeding_s = 0.0
     for batch in batches(count):
         begun = time.process_time()
@@ -72,10 +72,12 @@ def main() -> None:
         monitor.advance_time(batch[-1].time)
         feeding_s += time.process_time() - begun
         fed += len(batch)
+        largest = max(largest, resident())
         if fed * POINTS >= count * (len(points) + 1):
-            points.append(resident())
+            points.append(largest)
+            largest = 0
             print(f"{fed:>12,} events, {points[-1] / 1e6:.1f} MB", flush=True)
-    growth = max(points[WARM_POINTS - 1 :]) / points[WARM_POINTS - 1] - 1
+    growth = max(points[WARM_POINTS:]) / points[WARM_POINTS - 1] - 1
     matches = sum(one["matches"] for one in monitor.summary["patterns"].values())
     print(f"{fed} events, {feeding_s:.1f} s of a core, {matches} matches, growth {growth:.5f}")
 
