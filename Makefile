@@ -55,8 +55,11 @@ chaos: $(READY)
 	    tests/streaming/spark/test_faults.py tests/streaming/kafka/test_poison.py \
 	    tests/streaming/kafka/test_consumers.py $(PYTEST_ARGS)
 
+# What is measured, by hand only; `make bench BENCH=table` writes the table of README.md, and
+# BENCH_ARGS are the arguments of one of them (docs/benchmarks.md).
+BENCH ?= table domains finds hold_back long_run process_engine saved_state several_consumers spark_engine
 bench: $(READY)
-	for file in benchmarks/*.py; do $(BIN)/python "$$file" || exit 1; done
+	for name in $(BENCH); do $(BIN)/python -m "benchmarks.$$name" $(BENCH_ARGS) || exit 1; done
 
 clean:
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache \

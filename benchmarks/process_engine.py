@@ -64,22 +64,23 @@ def messages(count: int) -> list[bytes]:
     return out
 
 
-def decode_only(job: Job, count: int) -> tuple[float, list[Any]]:
-    """Return the seconds to read and decode the topic, and what was decoded."""
+def decode_only(job: Job, count: int) -> tuple[float, float, list[Any]]:
+    """Return the seconds to read and decode the topic, those of a core, and what was decoded."""
     consumer = clients.consumer_of(job)
     part = TopicPartition(job.topics[0], 0)
     consumer.assign([part])
     consumer.seek(part, 0)
     reader = Reader(job.source, job.limits)
     items: list[Any] = []
-    begin = 0.0
+    begin_s = begin_core_s = 0.0
     while len(items) < count:
         for records in consumer.poll(timeout_ms=1_000).values():
-            begin = begin or time.perf_counter()
+            begin_s = begin_s or time.perf_counter()
+            begin_core_s = begin_core_s or time.process_time()
             items += map(reader.item, records)
-    took = time.perf_counter() - begin
+    took_s, core_s = time.perf_counter() - begin_s, time.process_time() - begin_core_s
     clients.close_consumer(consumer)
-    return took, items
+    return took_s, core_s, items
 
 
 def engine_s(job: Job, program: ketal.Program) -> tuple[float, float, int]:
@@ -122,7 +123,7 @@ def main() -> None:
                     state=Path(folder) / f"state-{number}-{again}",
                     until_end=True,
                 )
-                decoding_s, items = decode_only(job, count)
+                decoding_s, _, items = decode_only(job, count)
                 begin = time.perf_counter()
                 verdicts = ketal.Monitor(program).feed_many(items)
                 judging_s = time.perf_counter() - begin

@@ -1,0 +1,112 @@
+"""The row of the process engine on Kafka's JSON: a job beside decoding and feeding in series."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from kafka import KafkaAdminClient, KafkaProducer
+
+import ketal
+from benchmarks.measuring import Run
+from benchmarks.process_engine import EVENTS, decode_only, engine_s, messages
+from benchmarks.rows import AtLeast, Bench, Row
+from benchmarks.works import Fed
+from ketal.streaming.broker.server import Broker
+from ketal.streaming.job.file import Job, Target
+
+_numbers = count()
+
+
+@dataclass
+class OnKafka:
+    """What the works have in common: the topic, and a job over it.
+
+    Attributes
+    ----------
+    program : ketal.Program
+        The patterns.
+    servers : str
+        Where the broker is.
+    folder : Path
+        For the state of jobs.
+    topic : str
+        The topic of the events; verdicts go to the one whose name ends in `-out`.
+    events : int
+        How many the topic holds.
+    """
+
+    program: ketal.Program
+    servers: str
+    folder: Path
+    topic: str
+    events: int
+
+    def job(self) -> Job:
+        """Return a job that nothing was committed of."""
+        name = f"bench-{next(_numbers)}"
+        return Job(
+            pattern="",
+            topics=[self.topic],
+            bootstrap_servers=self.servers,
+            group_id=name,
+            verdicts=Target("kafka", f"{self.topic}-out"),
+            rejected=Target("kafka", f"{self.topic}-out"),
+            state=self.folder / name,
+            until_end=True,
+        )
+
+    def inspect(self) -> None:
+        """Find nothing that is compared."""
+
+
+class Series(OnKafka):
+    """Decoding, then feeding what was decoded."""
+
+    def run(self) -> Run:
+        """Read the topic and feed it, once."""
+        clock_s, core_s, items = decode_only(self.job(), self.events)
+        fed = Fed(self.program, items).run()
+        return Run(self.events, clock_s + fed.clock_s, core_s + fed.core_s, 0, self.events)
+
+
+class Engine(OnKafka):
+    """The process engine."""
+
+    def run(self) -> Run:
+        """Run a job from the first message to the last commit."""
+        clock_s, core_s, _ = engine_s(self.job(), self.program)
+        return Run(self.events, clock_s, core_s, 0, self.events)
+
+
+def hundred() -> str:
+    """Return a hundred patterns, each of keys of its own."""
+    return "\n".join(
+        f"pattern P{number} {{ {EVENTS} Bad1 = Bad && key % 100 == {number}; "
+        "Good1 = Good && key == Bad1.key; find next Bad1 Good1; within 100 ms; }"
+        for number in range(100)
+    )
+
+
+def kafka(bench: Bench) -> Iterator[Row]:
+    """Yield jobs beside what they cannot do without: one check, and a hundred patterns."""
+    broker = bench.stack.enter_context(Broker(bench.folder / "kafka"))
+    servers = broker.bootstrap_servers
+    check = f"pattern P {{ partition by key; {EVENTS} check Good*; on violation skip; }}"
+    for name, text, size in (("a check", check, 100_000), ("100 patterns", hundred(), 10_000)):
+        topic = name.replace(" ", "-")
+        values = messages(bench.size(size))
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.create_topics({one: {"num_partitions": 1} for one in (topic, f"{topic}-out")})
+        with KafkaProducer(bootstrap_servers=servers, linger_ms=20) as producer:
+            for value in values:
+                producer.send(topic, value, partition=0)
+            producer.flush()
+        given = (ketal.compile(text), servers, bench.folder, topic, len(values))
+        series = f"Kafka's JSON, decode and feed in series, {name}"
+        yield Row(series, Series(*given))
+        yield Row(
+            f"Kafka's JSON, process engine, {name}", Engine(*given), goals=(AtLeast(0.8, series),)
+        )

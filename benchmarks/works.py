@@ -1,0 +1,267 @@
+"""What is measured of ketal: events fed to a monitor, a finite log, a command, plain decoding.
+
+Only the public interface is used, and what it costs is what a user pays. Garbage is collected as
+`ketal run` collects it.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+import ketal
+from benchmarks.measuring import Inspection, Run, timed
+
+BATCH = 512
+DIGEST_BITS = 64
+
+
+def digest_of(matches: Sequence[ketal.Verdict], places: dict[ketal.Dot, int]) -> int:
+    """Return a digest of which events the matches are of, as a Java long."""
+    digest = 0
+    for match in matches:
+        if isinstance(match, ketal.Match):
+            for number, dot in enumerate(match.events):
+                digest += (1 + 2 * number) * places[dot]
+    digest %= 1 << DIGEST_BITS
+    return digest - (digest >> DIGEST_BITS - 1 << DIGEST_BITS)
+
+
+def count_matches(summary: dict[str, dict[str, dict[str, int]]]) -> int:
+    """Return how many matches all patterns have."""
+    return sum(pattern["matches"] for pattern in summary["patterns"].values())
+
+
+def fault_of(verdicts: Sequence[ketal.Verdict]) -> str:
+    """Return what is incomplete about an answer, or nothing."""
+    overflows = [verdict for verdict in verdicts if isinstance(verdict, ketal.Overflow)]
+    return f"incomplete: {overflows[0].limit}" if overflows else ""
+
+
+@dataclass
+class Fed:
+    """Events in memory, fed to a monitor in batches.
+
+    Attributes
+    ----------
+    program : ketal.Program
+        The patterns.
+    events : sequence of ketal.Event
+        In the order of arrival.
+    unit : str
+        What is counted: `events` or `matches`.
+    timed : bool
+        Whether time advances with each batch: under CausalOrder nothing else ends a window.
+    closing : bool
+        Whether the stream ends within the run.
+    """
+
+    program: ketal.Program
+    events: Sequence[ketal.Event]
+    unit: str = "events"
+    timed: bool = False
+    closing: bool = False
+
+    def feed(self, take: Callable[[list[ketal.Verdict]], None] | None = None) -> int:
+        """Feed all events to a new monitor; return how many matches it counts."""
+        monitor, events = ketal.Monitor(self.program), self.events
+        for begin in range(0, len(events), BATCH):
+            batch = events[begin : begin + BATCH]
+            verdicts = monitor.feed_many(batch)
+            if take is not None:
+                take(verdicts)
+            if self.timed:
+                verdicts = monitor.advance_time(batch[-1].time)
+                if take is not None:
+                    take(verdicts)
+        if self.closing:
+            verdicts = monitor.close()
+            if take is not None:
+                take(verdicts)
+        return count_matches(monitor.summary)
+
+    def run(self) -> Run:
+        """Feed all events once."""
+        run = timed(self.feed)
+        units = run.matches if self.unit == "matches" else len(self.events)
+        return run._replace(units=units, events=len(self.events))
+
+    def inspect(self) -> Inspection:
+        """Return what is found."""
+        places = {event.dot: place for place, event in enumerate(self.events)}
+        digests: list[int] = []
+        faults: set[str] = set()
+
+        def take(verdicts: list[ketal.Verdict]) -> None:
+            digests.append(digest_of(verdicts, places))
+            faults.add(fault_of(verdicts))
+
+        matches = self.feed(take)
+        digest = sum(digests) % (1 << DIGEST_BITS)
+        digest -= digest >> DIGEST_BITS - 1 << DIGEST_BITS
+        return Inspection(matches, digest, ", ".join(sorted(faults - {""})))
+
+
+@dataclass
+class Finite:
+    """A finite log, judged to its last verdict.
+
+    Attributes
+    ----------
+    program : ketal.Program
+        The patterns.
+    log : callable
+        Returns the log, in memory or in a file.
+    events : int
+        How many it holds.
+    unit : str
+        What is counted: `events` or `matches`.
+    listing : bool
+        Whether verdicts are wanted, or the summary only.
+    """
+
+    program: ketal.Program
+    log: Callable[[], ketal.Log | Sequence[ketal.Event]]
+    events: int
+    unit: str = "events"
+    listing: bool = True
+
+    def run(self) -> Run:
+        """Judge it once."""
+
+        def judge() -> int:
+            verdicts = ketal.run(self.program, self.log(), listing=self.listing)
+            for _ in verdicts:
+                pass
+            return count_matches(verdicts.summary)
+
+        run = timed(judge)
+        units = run.matches if self.unit == "matches" else self.events
+        return run._replace(units=units, events=self.events)
+
+    def inspect(self) -> Inspection:
+        """Return what is found; which events the matches are of is not looked at."""
+        verdicts = ketal.run(self.program, self.log(), listing=self.listing)
+        fault = fault_of([v for v in verdicts if isinstance(v, ketal.Overflow)])
+        return Inspection(count_matches(verdicts.summary), None, fault)
+
+
+@dataclass
+class Plain:
+    """A function over so many units, that finds nothing.
+
+    Attributes
+    ----------
+    work : callable
+        Does it once.
+    units : int
+        What is counted.
+    """
+
+    work: Callable[[], object]
+    units: int
+
+    def run(self) -> Run:
+        """Do it once."""
+
+        def once() -> int:
+            self.work()
+            return 0
+
+        return timed(once)._replace(units=self.units, events=self.units)
+
+    def inspect(self) -> None:
+        """Find nothing."""
+
+
+@dataclass
+class Command:
+    """`ketal run --output json`, a process of its own from start to end, that writes a file.
+
+    Attributes
+    ----------
+    pattern : Path
+        The file of patterns.
+    log : Path
+        The log.
+    out : Path
+        Where verdicts are written.
+    events : int
+        How many the log holds.
+    """
+
+    pattern: Path
+    log: Path
+    out: Path
+    events: int
+
+    def run(self) -> Run:
+        """Run it once; the units are matches."""
+        words = [sys.executable, "-m", "ketal", "run", "--output", "json", "--write", str(self.out)]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = timed(
+            lambda: (
+                subprocess.run([*words, str(self.pattern), str(self.log)], check=True).returncode
+            )
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        core_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        matches = count_matches(self._summary())
+        return Run(matches, run.clock_s, core_s, matches, self.events)
+
+    def inspect(self) -> Inspection:
+        """Run it; return what it wrote."""
+        self.run()
+        return Inspection(count_matches(self._summary()), None)
+
+    def _summary(self) -> dict[str, dict[str, dict[str, int]]]:
+        with self.out.open("rb") as lines:
+            for line in lines:
+                last = line
+        summary: dict[str, dict[str, dict[str, int]]] = msgspec.json.decode(last)["summary"]
+        return summary
+
+
+@dataclass
+class Soak:
+    """`benchmarks.soak`, a process of its own, whose memory is looked at.
+
+    Attributes
+    ----------
+    events : int
+        How many.
+    """
+
+    events: int
+
+    def run(self) -> Run:
+        """Run it once."""
+        words = [sys.executable, "-m", "benchmarks.soak", str(self.events)]
+        printed = ""
+
+        def soak() -> int:
+            nonlocal printed
+            printed = subprocess.check_output(words, text=True)
+            return 0
+
+        clock_s = timed(soak).clock_s
+        events, core_s, matches, growth = re.findall(r"[\d.]+", printed.splitlines()[-1])
+        return Run(int(events), clock_s, float(core_s), int(matches), int(events), float(growth))
+
+    def inspect(self) -> None:
+        """Find nothing that is compared."""
+
+
+def decode(path: Path) -> None:
+    """Decode each line of a file, and no more."""
+    decoder = msgspec.json.Decoder()
+    with path.open("rb") as lines:
+        for line in lines:
+            decoder.decode(line)
