@@ -200,10 +200,8 @@ class Execution:
                 out += [(at + number, verdicts) for number, verdicts in offered]
                 at += count
                 continue
-            if count:
-                verdicts = self._admitted(some[0])
-            else:
-                verdicts = self._take(batch[at], "" if place is None else place(at))
+            name = "" if place is None or count else place(at)
+            verdicts = self._admitted(some[0]) if count else self._take(batch[at], name)
             if verdicts:
                 out.append((at, verdicts))
             at += 1
