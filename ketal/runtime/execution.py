@@ -186,9 +186,10 @@ class Execution:
             room = 0  # how many events may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
-            # Time decides of each event whether it is late.
-            if at >= steady and room > 0 and not self._uses_time:
+            if at >= steady and room > 0:
                 steady = at + self.release.together(batch, at)
+                if self._uses_time:
+                    steady = self.progress.first_passed(batch, at, steady)
             together = min(room, steady - at) if room > 0 else 0
             some: Any = batch if end == 1 else batch[at : at + max(together, 1)]
             count = admit(some) if room > 0 else 0
@@ -312,9 +313,7 @@ class Execution:
 
     def passed(self, event: Event) -> bool:
         """Return whether the watermark has passed the time of an event, which is late then."""
-        if not self._uses_time or self.progress.watermark_us is None or event.time_us is None:
-            return False
-        return event.time_us < self.progress.watermark_us
+        return self._uses_time and self.progress.passed(event)
 
     @property
     def live_runs(self) -> int:

@@ -9,7 +9,7 @@ The one rule: records, with every later change applied, restore the state of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,7 @@ from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import OtherProgramError, StateError, wrong_type
+from ketal.model.event import Event
 from ketal.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
@@ -52,6 +53,27 @@ class Progress:
     counted: Tally = field(default_factory=Tally)
     watermark_us: int | None = None
     closed: bool = False
+
+    def passed(self, event: Event) -> bool:
+        """Return whether the watermark has passed the time of an event."""
+        time_us = None if self.watermark_us is None else event.time_us
+        return time_us is not None and self.watermark_us is not None and time_us < self.watermark_us
+
+    def first_passed(self, batch: Sequence[Any], begin: int, end: int) -> int:
+        """Return the number of the first item that is passed, or no event; `end` for none.
+
+        Parameters
+        ----------
+        batch : sequence of Event, Control or Rejected
+            The items.
+        begin, end : int
+            From where to where they are looked through.
+        """
+        for number in range(begin, end):
+            item = batch[number]
+            if not isinstance(item, Event) or self.passed(item):
+                return number
+        return end
 
 
 class SavedState:
