@@ -33,7 +33,14 @@ from ketal.compiler.predicate_codegen import (
     is_equality,
     unknown_types,
 )
-from ketal.compiler.predicates import Atom, Formula
+from ketal.compiler.predicates import (
+    Atom,
+    Formula,
+    conjunction,
+    disjunction,
+    free_of_run,
+    simplify,
+)
 from ketal.errors import Diagnostic, PatternText
 from ketal.model import syntax
 from ketal.model.event import Event
@@ -228,6 +235,12 @@ def canonical_form(value: Any) -> Any:
     return value
 
 
+def _hash_of(value: Any) -> str:
+    """Return 32 hex digits over plain JSON."""
+    packed = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.blake2b(packed.encode(), digest_size=16).hexdigest()
+
+
 @dataclass(frozen=True)
 class CompiledPattern:
     """One pattern, compiled: the automaton, and how runs of it are made and judged.
@@ -242,6 +255,8 @@ class CompiledPattern:
         The table.
     alphabet : Formula
         Which events are offered, over the automaton's atoms.
+    events : tuple of (EventDecl, Formula)
+        The declared events that make the alphabet, each with its guard over these atoms.
     window_us, window_events : int or None
         `within`, in microseconds or in events.
     order_free : bool
@@ -270,6 +285,7 @@ class CompiledPattern:
     registered: tuple[RegisteredGuard, ...] = ()
     limits: Limits = DEFAULT
     source: PatternText | None = field(default=None, compare=False, repr=False)
+    events: tuple[tuple[syntax.EventDecl, Formula], ...] = field(default=(), repr=False)
     guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -326,13 +342,49 @@ class CompiledPattern:
             "registered": sorted([g.name, g.version] for g in self.registered),
             "automaton": canonical_form(self._anonymous()),
         }
-        packed = json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-        return hashlib.blake2b(packed.encode(), digest_size=16).hexdigest()
+        return _hash_of(parts)
 
     def _anonymous(self) -> list[tuple[str, Any]]:
         # The names of states change no verdict's id.
         named = FIELD_TAGS.items()
         return sorted((tag, canonical_form(getattr(self.automaton, name))) for tag, name in named)
+
+    # --- the guards whose events are counted ---
+
+    def _of_one_event(self, formula: Formula) -> Formula:
+        """Return what a guard asks of the event alone, in the copy of some node."""
+        local = free_of_run(formula, self.automaton.atoms)
+        if not self.localhost_bit:
+            return local
+        number = self.localhost_bit.bit_length() - 1
+        return disjunction([simplify(local, {number: here}) for here in (True, False)])
+
+    @functools.cached_property
+    def alphabet_guard(self) -> Formula:
+        """The mask of an event of the alphabet."""
+        return self._of_one_event(self.alphabet)
+
+    @functools.cached_property
+    def event_guards(self) -> dict[str, Formula]:
+        """The mask of an event of each declaration, by name."""
+        return {event.name: self._of_one_event(formula) for event, formula in self.events}
+
+    @functools.cached_property
+    def step_guards(self) -> dict[str, Formula]:
+        """The mask of an event that a step can take in some run, by the step's name."""
+        of = zip(self.automaton.variants, self.automaton.formulas, strict=True)
+        return {
+            self.automaton.steps[variant.step]: self._of_one_event(
+                conjunction([formula, self.alphabet])
+            )
+            for variant, formula in of
+        }
+
+    @functools.cached_property
+    def counted_guards(self) -> dict[Formula, str]:
+        """The guards whose events are counted, over the bits of a mask, each with a hash."""
+        guards = (self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values())
+        return {guard: _hash_of(guard) for guard in guards}
 
     # --- compiled functions; made when first used, never shipped ---
 

@@ -432,16 +432,6 @@ def minterms(formulas: Sequence[Formula], theory: Theory) -> tuple[tuple[int, ..
     return tuple(sorted(chosen for chosen, _ in partial if chosen))
 
 
-def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:
-    """Return a step's local guard: relational literals become true."""
-    if isinstance(formula, bool):
-        return formula
-    if formula[0] == "var":
-        return True if atoms[formula[1]].relational else formula
-    parts = [free_of_run(f, atoms) for f in formula[1]]
-    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
-
-
 def classes(formulas: Sequence[Formula], theory: Theory) -> tuple[int, ...]:
     """Return the class of each local guard: equal numbers are the same set of events."""
     representatives: list[int] = []

@@ -36,7 +36,7 @@ from ketal.compiler.glushkov import (
     spelled_out,
     trim,
 )
-from ketal.compiler.minterms import Theory, classes, free_of_run
+from ketal.compiler.minterms import Theory, classes
 from ketal.compiler.predicates import (
     Atom,
     AtomTable,
@@ -44,6 +44,7 @@ from ketal.compiler.predicates import (
     Lowering,
     conjunction,
     disjunction,
+    free_of_run,
     registers,
     variables,
 )
@@ -69,7 +70,8 @@ class _Compilation:
         self.pattern = pattern
         self.registered = registered
         self.limits = limits
-        self.events = {d.name: d.guard for d in (*file.events, *pattern.events)}
+        self.declared = {d.name: d for d in (*file.events, *pattern.events)}
+        self.events = {name: d.guard for name, d in self.declared.items()}
         self.table = AtomTable(limits)
         self.lowering = Lowering(self.events, self.table, registered)
         self.diagnostics: list[Diagnostic] = []
@@ -259,6 +261,10 @@ class _Compilation:
             ),
             limits=self.limits,
             source=source,
+            events=tuple(
+                (self.declared[name], self.lowering.lower(self.events[name]))
+                for name in self.alphabet()
+            ),
         )
 
 

@@ -17,7 +17,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,6 +141,16 @@ def simplify(formula: Formula, known: Mapping[int, bool]) -> Formula:
         return formula if value is None else value == formula[2]
     parts = [simplify(f, known) for f in formula[1]]
     return conjunction(parts) if tag == "and" else disjunction(parts)
+
+
+def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:
+    """Return a step's local guard: relational literals become true."""
+    if isinstance(formula, bool):
+        return formula
+    if formula[0] == "var":
+        return True if atoms[formula[1]].relational else formula
+    parts = [free_of_run(f, atoms) for f in formula[1]]
+    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
 
 
 def variables(formula: Formula) -> frozenset[int]:

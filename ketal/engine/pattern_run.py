@@ -20,6 +20,7 @@ from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.find.findings import Findings
 from ketal.engine.losses import ANY, Key, Losses, ScopeName
 from ketal.engine.machine import Machine
+from ketal.engine.mask_counts import UNCOUNTED_MAX, MaskCounts
 from ketal.engine.scopes import Counts, Scope, Scopes
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.event import Dot, Event, canonical_key
@@ -73,12 +74,14 @@ class PatternRun:
         The nodes' copies, under `at every node`.
     losses : Losses
         The events that were missed.
+    met : MaskCounts
+        How many events of those offered satisfied each guard.
     """
 
     __slots__ = (
         "_in_alphabet", "_mask", "_scoped", "_unknown_types", "_verdicts",
         "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
-        "losses", "machine", "scopes",
+        "losses", "machine", "met", "scopes",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +114,7 @@ class PatternRun:
         self._verdicts = VerdictBuilder(
             machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
         )
+        self.met = MaskCounts(compiled.counted_guards)
         self._mask = machine.compiled.mask
         self._in_alphabet = _Alphabet(compiled.alphabet)
         self._scoped = bool(compiled.partition) or self._window_us is not None
@@ -130,15 +134,19 @@ class PatternRun:
             Of each event that brought something about, its place among them, and what.
         """
         out: list[tuple[int, list[RunVerdict]]] = []
-        mask_of, members, scoped = self._mask, self._in_alphabet, self._scoped
+        members, scoped = self._in_alphabet, self._scoped
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
-        for number, event in enumerate(events):
+        masks = list(map(self._mask, events))
+        uncounted = self.met.uncounted
+        uncounted += masks
+        if len(uncounted) >= UNCOUNTED_MAX:
+            self.met.count()
+        for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             if losses.some:
                 self.scopes.live.counting = False  # which are uncertain is told one by one
                 losses.offered(event)
                 if copies is not None and not copies.everything:
                     self._verdicts.learned_at = canonical_key(event)
-            mask = mask_of(event)
             if unknown is not None and unknown(event):
                 self.counts.unknown_types += 1
             if copies is not None:
@@ -307,6 +315,9 @@ class PatternRun:
 
     def save(self) -> Any:
         """Return what is small of the state, all but scopes and events held, as plain data."""
+        return [*self._save_uncounted(), self.met.save()]
+
+    def _save_uncounted(self) -> list[Any]:
         copies = None if self.copies is None else self.copies.save()
         return [self.counts.save(), self.scopes.created, self.losses.save(), copies]
 
@@ -322,6 +333,13 @@ class PatternRun:
         scopes : iterable
             What `Scope.save` gave, in the order of their numbers.
         """
+        *uncounted, met = value
+        self.met.load(met)
+        self._load_uncounted(uncounted, unlearned, scopes)
+
+    def _load_uncounted(
+        self, value: Any, unlearned: Iterable[Unlearned], scopes: Iterable[Any]
+    ) -> None:
         counts, self.scopes.created, losses, copies = value
         self.counts.load(counts)
         self.counts.marks_forgotten += self.losses.load(losses)
@@ -331,9 +349,12 @@ class PatternRun:
             self.scopes.load(saved)
 
     def copy_from(self, other: PatternRun) -> None:
-        """Put the state of another run of the same pattern into this, which is fresh."""
+        """Put the state of another run of the same pattern into this, which is fresh.
+
+        `met` is left out: it is of the events that a run is offered itself.
+        """
         unlearned = () if other.copies is None else other.copies.unlearned()
-        self.load(other.save(), unlearned, ())
+        self._load_uncounted(other._save_uncounted(), unlearned, ())
         for scope in other.scopes.values():
             self.scopes.copy_in(scope)
 
@@ -341,6 +362,7 @@ class PatternRun:
         """Assert the rules of this module and of those below it."""
         self.scopes.validate_state()
         self.losses.validate_state()
+        self.met.validate_state()
         if self.copies is not None:
             self.copies.validate_state()
 
