@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import BinaryIO
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, wrong_type
 from ketal.logs import jsonl, shiviz, tabular
 from ketal.logs.jsonl import Record
 from ketal.logs.shape import Shape
-from ketal.logs.source import Source
+from ketal.logs.source import INCARNATION, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import TRACES, read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, rebuilt
-from ketal.model.event import Control, Event
+from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.verdicts import Rejected
 
@@ -35,7 +35,7 @@ class Log:
     """A re-iterable log of events.
 
     Iterating yields its events. A log may hold several executions; it then yields the
-    events of all of them, and `executions` separates them.
+    events of all of them, and `executions` separates them. `log[dot]` is the event of a dot.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ class Log:
         Returns an iterator of records from the beginning; see `read_log`.
     rebuilding : Rebuilding, optional
         Where it counts, at each iteration, what was missing to rebuild the clocks.
+    limits : Limits
+        `events_max` events are held for `log[dot]`.
 
     Attributes
     ----------
@@ -51,16 +53,24 @@ class Log:
     """
 
     def __init__(
-        self, records: Callable[[], Iterator[Record]], rebuilding: Rebuilding | None = None
+        self,
+        records: Callable[[], Iterator[Record]],
+        rebuilding: Rebuilding | None = None,
+        *,
+        limits: Limits = DEFAULT,
     ) -> None:
         self._batches: Callable[[], Iterator[Sequence[Record]]]
         self._batches = lambda: _each(records())
+        self._limits = limits
+        self._by_dot: dict[str, dict[tuple[str, int], Event]] | None = None
         self.rebuilding = rebuilding
 
     @classmethod
-    def of_batches(cls, batches: Callable[[], Iterator[Sequence[Record]]]) -> Log:
+    def of_batches(
+        cls, batches: Callable[[], Iterator[Sequence[Record]]], *, limits: Limits = DEFAULT
+    ) -> Log:
         """Return a log of records that `batches` returns several at a time."""
-        log = cls(lambda: iter(()))
+        log = cls(lambda: iter(()), limits=limits)
         log._batches = batches
         return log
 
@@ -86,6 +96,58 @@ class Log:
             if isinstance(item, Event):
                 yield item
 
+    def __getitem__(self, dot: Dot | str) -> Event:
+        """Return the event of a dot, as verdicts name it: `log["n3@7"]`, `log[violation.event]`.
+
+        The first look-up reads the whole log and holds its events; of two events of one dot
+        the one that was read first. `A#2@1` is found where the attribute `incarnation` numbers
+        the runs of a node.
+
+        Raises
+        ------
+        KeyError
+            If the log has no such event.
+        EventError
+            If a text is no dot.
+        SettingError
+            If several executions have such an event, the log holds more than `events_max`
+            events, or cannot be read.
+        TypeError
+            If it is neither a dot nor a text.
+        """
+        wanted = Dot.parse(dot) if isinstance(dot, str) else dot
+        if not isinstance(wanted, Dot):
+            raise wrong_type("a dot", "a ketal.Dot or a str as n3@7", dot)
+        if self._by_dot is None:
+            self._by_dot = self._indexed()
+        found = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}
+        if not found:
+            raise KeyError(f"the log has no event {wanted}")
+        if len(found) > 1:
+            raise SettingError(
+                f"the executions {', '.join(found)} each have an event {wanted}; "
+                "take one of log.executions"
+            )
+        return next(iter(found.values()))
+
+    def _indexed(self) -> dict[str, dict[tuple[str, int], Event]]:
+        """Return the events of each execution by their dots."""
+        by_dot: dict[str, dict[tuple[str, int], Event]] = {}
+        held = 0
+        for execution, item, _, _ in self.records():
+            if isinstance(item, Event):
+                node, number = item.node, str(item.data.get(INCARNATION, 1)).lstrip("0") or "0"
+                if number != "1" and number.isascii() and number.isdigit():
+                    node = f"{node}#{number}"
+                by_dot.setdefault(execution, {}).setdefault((node, item.counter), item)
+                held += 1
+            if held > self._limits.events_max:
+                raise SettingError(
+                    f"the log has more than {self._limits.events_max} events (limit events_max), "
+                    "and log[dot] holds them all"
+                )
+        return by_dot
+
     @property
     def rejected(self) -> list[Rejected]:
         """The records that are no event, in file order; reads the log."""
@@ -101,7 +163,8 @@ class Log:
         return {name: self._only(name) for name in names or ("",)}
 
     def _only(self, name: str) -> Log:
-        return Log(lambda: (record for record in self.records() if record[0] == name))
+        records = self.records
+        return Log(lambda: (r for r in records() if r[0] == name), limits=self._limits)
 
 
 def read_log(
@@ -197,11 +260,12 @@ def open_source(
 
     missing = Rebuilding()
     if source.format in TRACES:
-        return Log(lambda: read_traces(origins, source.format or "", limits, missing), missing)
+        spans = source.format
+        return Log(lambda: read_traces(origins, spans, limits, missing), missing, limits=limits)
     if messages is not None:
         read = Log.of_batches(batches).records
-        return Log(lambda: rebuilt(read(), messages, limits, missing), missing)
-    return Log.of_batches(batches)
+        return Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
+    return Log.of_batches(batches, limits=limits)
 
 
 def _batches(

@@ -88,6 +88,10 @@ class Limits:
     cuts_max: int = _limit(
         1_000_000, "cuts", "consistent cuts that possibly/definitely visit, with each state there"
     )
+    verdicts_max: int = _limit(
+        100_000, "verdicts", "verdicts of a finite log that are kept to be iterated again in Python"
+    )
+    shown_max: int = _limit(50, "verdicts", "rows of the table of verdicts in a notebook")
 
     def __post_init__(self) -> None:
         for item in fields(self):

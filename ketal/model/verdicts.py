@@ -17,6 +17,7 @@ from typing import Any, ClassVar, get_args
 
 import msgspec
 
+from ketal.errors import KetalError
 from ketal.model.event import Dot, Draft, rfc3339
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
 from ketal.model.values import same
@@ -438,3 +439,43 @@ KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
 """The kinds of verdicts, in the order in which messages list them."""
 COUNTED = {verdict.count: verdict.nouns for verdict in get_args(RunVerdict) if verdict.count}
 """The kinds that each pattern has a count of: its name → one of them, several of them."""
+
+
+class ViolationError(KetalError):
+    """A `check` is violated, or the log cannot show that it holds.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        In the order of the verdicts, the first `verdicts_max` of them; empty where the run
+        lists none (`listing=False`), or where only `reasons` are there.
+    reasons : tuple of str
+        Why the log cannot show that a check holds, a sentence each: no event was read,
+        records were rejected, a limit was reached, …; empty where it can.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern Quiet { event E = type == "e"; check E; }')
+    >>> log = [ketal.Event(node="n", type="e", clock={"n": count}) for count in (1, 2)]
+    >>> try:
+    ...     ketal.run(program, log).raise_on_violation()
+    ... except ketal.ViolationError as error:
+    ...     [str(violation.event) for violation in error.violations]
+    ['n@2']
+    >>> try:
+    ...     ketal.run(program, []).raise_on_violation()
+    ... except ketal.ViolationError as error:
+    ...     error.reasons
+    ('no event was read',)
+    """
+
+    def __init__(
+        self, message: str, violations: tuple[Violation, ...] = (), reasons: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.violations = violations
+        self.reasons = reasons
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ViolationError, (str(self), self.violations, self.reasons)

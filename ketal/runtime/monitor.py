@@ -6,11 +6,13 @@ The one rule: a handler is called with a verdict before the next event is taken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import cast
 
 from ketal.errors import wrong_type
 from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import Limits
+from ketal.model.summaries import Summary
 from ketal.model.verdicts import Rejected, Transition, Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
@@ -95,7 +97,7 @@ class Monitor:
             out += self.feed(event)
         return out
 
-    def advance_time(self, watermark: Any) -> list[Verdict]:
+    def advance_time(self, watermark: float | str | datetime) -> list[Verdict]:
         """Process a watermark: no earlier event is expected; return the verdicts of what it ends.
 
         Parameters
@@ -136,18 +138,28 @@ class Monitor:
         return self._execution.release.held_back()
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
         failures = self._handlers.failures
         more = {"handler_failures": failures} if failures else {}
-        return {**self._execution.summary, **more}
+        return cast(Summary, {**self._execution.summary, **more})
 
     def snapshot(self) -> bytes:
         """Return the state: `Monitor.restore(program, blob)` goes on from it."""
         return self._execution.state.snapshot()
 
     @classmethod
-    def restore(cls, program: Program, blob: bytes, **options: Any) -> Monitor:
+    def restore(
+        cls,
+        program: Program,
+        blob: bytes,
+        *,
+        limits: Limits | None = None,
+        listing: bool = True,
+        trace: bool = False,
+        on: Mapping[str, Handler] | None = None,
+        execution: str | None = None,
+    ) -> Monitor:
         """Return a monitor with the state of a snapshot.
 
         Parameters
@@ -156,8 +168,10 @@ class Monitor:
             The program that the snapshot was taken of.
         blob : bytes
             What `snapshot` returned.
-        **options
+        limits, listing, trace, on
             As for `Monitor`.
+        execution : str, optional
+            Another name for the execution than that of the snapshot.
 
         Raises
         ------
@@ -170,6 +184,7 @@ class Monitor:
         if not isinstance(blob, bytes):
             raise wrong_type("blob", "bytes, as snapshot() returned", blob)
         saved = SavedState(program, blob)
-        monitor = cls(program, **{"execution": saved.execution, **options})
+        name = saved.execution if execution is None else execution
+        monitor = cls(program, limits=limits, listing=listing, trace=trace, on=on, execution=name)
         monitor._execution.state.restore(saved)
         return monitor

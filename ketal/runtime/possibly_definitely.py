@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -43,10 +43,13 @@ from ketal.model.verdicts import Match, Overflow, RunVerdict, Violation
 from ketal.operators.causal_order import canonical
 from ketal.program import Program, checked_program
 
+if TYPE_CHECKING:
+    from ketal.logs import Log
+
 Cut = tuple[int, ...]
 
 
-def possibly(program: Program, log: Any, *, limits: Limits | None = None) -> bool:
+def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | None = None) -> bool:
     """Return whether some linear extension gives the pattern's verdict.
 
     Parameters
@@ -68,7 +71,9 @@ def possibly(program: Program, log: Any, *, limits: Limits | None = None) -> boo
     return _Lattice(checked_program(program).one, log, limits).explore()[0]
 
 
-def definitely(program: Program, log: Any, *, limits: Limits | None = None) -> bool:
+def definitely(
+    program: Program, log: Log | Iterable[Event], *, limits: Limits | None = None
+) -> bool:
     """Return whether every linear extension gives the pattern's verdict.
 
     Parameters and errors are those of `possibly`.
