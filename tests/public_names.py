@@ -7,6 +7,7 @@ properties without an underscore, where ketal defines them.
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import inspect
 import typing
@@ -81,3 +82,8 @@ def _for_types_only(module: Any) -> dict[str, Any]:
 def holds_any(annotation: Any) -> bool:
     """Return whether an annotation is `Any`, or has it in a part."""
     return annotation is Any or any(map(holds_any, typing.get_args(annotation)))
+
+
+def examples(doc: str, name: str = "") -> list[doctest.Example]:
+    """Return the examples of a docstring."""
+    return doctest.DocTestParser().get_examples(doc, name)

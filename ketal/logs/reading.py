@@ -40,7 +40,8 @@ class Log:
     Parameters
     ----------
     records : callable
-        Returns an iterator of records from the beginning; see `read_log`.
+        Returns an iterator of records from the beginning: (execution, item, file, line),
+        as the method `records` yields them.
     rebuilding : Rebuilding, optional
         Where it counts, at each iteration, what was missing to rebuild the clocks.
     limits : Limits
@@ -50,6 +51,16 @@ class Log:
     ----------
     rebuilding : Rebuilding or None
         What the last whole iteration counted; None where clocks are not rebuilt.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> events = [ketal.Event(node="n1", type="push", clock={"n1": count}) for count in (1, 2)]
+    >>> log = ketal.Log.of(events)
+    >>> [str(event) for event in log], [str(event) for event in log]
+    (['n1@1 push', 'n1@2 push'], ['n1@1 push', 'n1@2 push'])
+    >>> log["n1@2"] is events[1], log.rejected, list(log.executions)
+    (True, [], [''])
     """
 
     def __init__(
@@ -69,14 +80,38 @@ class Log:
     def of_batches(
         cls, batches: Callable[[], Iterator[Sequence[Record]]], *, limits: Limits = DEFAULT
     ) -> Log:
-        """Return a log of records that `batches` returns several at a time."""
+        """Return a log of records that `batches` returns several at a time.
+
+        Parameters
+        ----------
+        batches : callable
+            Returns an iterator of batches of records from the beginning.
+        limits : Limits
+            As of the class.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="n1", type="push", clock={"n1": 1})
+        >>> log = ketal.Log.of_batches(lambda: iter([[("", event, "run.txt", 1)]]))
+        >>> [str(event) for event in log]
+        ['n1@1 push']
+        """
         log = cls(lambda: iter(()), limits=limits)
         log._batches = batches
         return log
 
     @classmethod
     def of(cls, events: Iterable[Event | Control | Rejected]) -> Log:
-        """Return a log of events that are in memory."""
+        """Return a log of events that are in memory.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> log = ketal.Log.of(ketal.Event(node="n1", type="push", clock={"n1": n}) for n in (1, 2))
+        >>> len(list(log)), len(list(log))
+        (2, 2)
+        """
         held = [("", item, "", 0) for item in events]
         return cls(lambda: iter(held))
 
@@ -84,11 +119,29 @@ class Log:
         """Yield (execution, item, file, line) in file order.
 
         An item is an Event, a Control or a Rejected; `place` writes the place.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> from io import BytesIO
+        >>> log = ketal.read_log(BytesIO(b'{"node": "n", "type": "a", "clock": {"n": 1}}'))
+        >>> [(str(item), line) for execution, item, file, line in log.records()]
+        [('n@1 a', 1)]
         """
         return chain.from_iterable(self._batches())
 
     def batches(self) -> Iterator[Sequence[Record]]:
-        """Yield the records in file order, together those that are read together."""
+        """Yield the records in file order, together those that are read together.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> events = [ketal.Event(node="n", type="a", clock={"n": count}) for count in (1, 2)]
+        >>> ketal.write_jsonl(events, "run.jsonl")
+        2
+        >>> [len(batch) for batch in ketal.read_log("run.jsonl").batches()]
+        [2]
+        """
         return self._batches()
 
     def __iter__(self) -> Iterator[Event]:
@@ -114,6 +167,20 @@ class Log:
             events, or cannot be read.
         TypeError
             If it is neither a dot nor a text.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="n1", type="push", clock={"n1": 1}, data={"value": 7})
+        >>> log = ketal.Log.of([event])
+        >>> program = ketal.compile('pattern Push { event P = type == "push"; find next P; }')
+        >>> (match,) = ketal.run(program, log).matches
+        >>> [log[dot].data["value"] for dot in match.events]
+        [7]
+        >>> log["n1@2"]
+        Traceback (most recent call last):
+        ...
+        KeyError: 'the log has no event n1@2'
         """
         wanted = Dot.parse(dot) if isinstance(dot, str) else dot
         if not isinstance(wanted, Dot):
@@ -150,7 +217,15 @@ class Log:
 
     @property
     def rejected(self) -> list[Rejected]:
-        """The records that are no event, in file order; reads the log."""
+        """The records that are no event, in file order; reads the log.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> from io import BytesIO
+        >>> [str(rejected) for rejected in ketal.read_log(BytesIO(b"[]")).rejected]
+        ["rejected <file>:1: the line is an array, not a JSON object (`jq -c ...
+        """
         return [item for _, item, _, _ in self.records() if isinstance(item, Rejected)]
 
     @property
@@ -158,6 +233,14 @@ class Log:
         """The executions by their names, in file order; reads the log.
 
         A log that is not divided has one, whose name is empty.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="n", type="a", clock={"n": 1})
+        >>> log = ketal.Log(lambda: iter([("one", event, "", 0), ("two", event, "", 0)]))
+        >>> {name: [str(event) for event in part] for name, part in log.executions.items()}
+        {'one': ['n@1 a'], 'two': ['n@1 a']}
         """
         names = dict.fromkeys(record[0] for record in self.records())
         return {name: self._only(name) for name in names or ("",)}
@@ -220,9 +303,19 @@ def read_log(
 
     Examples
     --------
-    >>> log = read_log("run.jsonl")  # doctest: +SKIP
-    >>> [str(event) for event in log]  # doctest: +SKIP
+    >>> import ketal
+    >>> events = [ketal.Event(node="n1", type="Stack.push", clock={"n1": 1}),
+    ...           ketal.Event(node="n2", type="Stack.pop", clock={"n2": 1})]
+    >>> ketal.write_jsonl(events, "run.jsonl")
+    2
+    >>> log = ketal.read_log("run.jsonl")
+    >>> [str(event) for event in log]
     ['n1@1 Stack.push', 'n2@1 Stack.pop']
+    >>> from io import BytesIO
+    >>> shiviz = BytesIO(b'alice {"alice":1} hello')
+    >>> for event in ketal.read_log(shiviz, regex=r"(?<host>\S*) (?<clock>{.*}) (?<event>.*)"):
+    ...     print(event)
+    alice@1 hello
     """
     source = Source(
         format=format,

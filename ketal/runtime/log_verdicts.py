@@ -67,6 +67,19 @@ class Verdicts:
     where it would have to be read again, a SettingError says so. A list and a `ketal.Log`
     can be read again.
 
+    Parameters
+    ----------
+    judge : callable
+        Begins a pass over the log.
+    program : Program
+        The patterns.
+    limits : Limits
+        `verdicts_max` verdicts are kept, `shown_max` shown in a notebook.
+    listing : bool
+        Whether the passes yield the verdicts of patterns.
+    once : bool
+        Whether the log can be read only once.
+
     Raises
     ------
     SettingError
@@ -108,7 +121,7 @@ class Verdicts:
         self._program = program
         self._limits = limits
         self._listing = listing
-        self._once = once  # the log is an iterator
+        self._once = once
         self._begun = False
         self._summary: Summary | None = None
         self._kept: list[Verdict] = []
@@ -237,7 +250,7 @@ class Verdicts:
         Traceback (most recent call last):
         ...
         ketal.model.verdicts.ViolationError: 1 violation of Turns
-          violation Turns: n@3 e: expected nothing
+          violation Turns: n@3 e: nothing may follow
         """
         checks = [c.name for c in self._program.compiled if c.kind == "check"]
         if not checks:

@@ -67,6 +67,18 @@ def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | N
         If the program holds several patterns, or `cuts_max` is reached.
     TypeError
         If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Order { order CausalOrder;
+    ...         event A = type == "a"; event B = type == "b"; find next A B; }
+    ... ''')
+    >>> concurrent = [ketal.Event(node="n1", type="a", clock={"n1": 1}),
+    ...               ketal.Event(node="n2", type="b", clock={"n2": 1})]
+    >>> ketal.possibly(program, concurrent), ketal.possibly(program, concurrent[:1])
+    (True, False)
     """
     return _Lattice(checked_program(program).one, log, limits).explore()[0]
 
@@ -76,7 +88,35 @@ def definitely(
 ) -> bool:
     """Return whether every linear extension gives the pattern's verdict.
 
-    Parameters and errors are those of `possibly`.
+    Parameters
+    ----------
+    program : Program
+        One pattern; the verdict of a check is a violation, of a find a match.
+    log : Log or iterable of Event
+        One finite execution.
+    limits : Limits, optional
+        `cuts_max` bounds the work.
+
+    Raises
+    ------
+    SettingError
+        If the program holds several patterns, or `cuts_max` is reached.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Order { order CausalOrder;
+    ...         event A = type == "a"; event B = type == "b"; find next A B; }
+    ... ''')
+    >>> concurrent = [ketal.Event(node="n1", type="a", clock={"n1": 1}),
+    ...               ketal.Event(node="n2", type="b", clock={"n2": 1})]
+    >>> ordered = [ketal.Event(node="n1", type="a", clock={"n1": 1}),
+    ...            ketal.Event(node="n2", type="b", clock={"n1": 1, "n2": 1})]
+    >>> ketal.definitely(program, concurrent), ketal.definitely(program, ordered)
+    (False, True)
     """
     return _Lattice(checked_program(program).one, log, limits).explore()[1]
 
