@@ -252,6 +252,7 @@ class Verdicts:
         ketal.model.verdicts.ViolationError: 1 violation of Turns
           violation Turns: n@3 e: nothing may follow
         """
+        __tracebackhide__ = True  # pytest shows the test's line instead of this one
         checks = [c.name for c in self._program.compiled if c.kind == "check"]
         if not checks:
             raise SettingError(
