@@ -69,7 +69,9 @@ def main() -> None:
     for batch in batches(count):
         begun = time.process_time()
         monitor.feed_many(batch)
-        monitor.advance_time(batch[-1].time)
+        last_s = batch[-1].time
+        assert last_s is not None
+        monitor.advance_time(last_s)
         feeding_s += time.process_time() - begun
         fed += len(batch)
         largest = max(largest, resident())

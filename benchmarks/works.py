@@ -34,7 +34,7 @@ def digest_of(matches: Sequence[ketal.Verdict], places: dict[ketal.Dot, int]) ->
     return digest - (digest >> DIGEST_BITS - 1 << DIGEST_BITS)
 
 
-def count_matches(summary: dict[str, dict[str, dict[str, int]]]) -> int:
+def count_matches(summary: ketal.Summary) -> int:
     """Return how many matches all patterns have."""
     return sum(pattern["matches"] for pattern in summary["patterns"].values())
 
@@ -78,7 +78,9 @@ class Fed:
             if take is not None:
                 take(verdicts)
             if self.timed:
-                verdicts = monitor.advance_time(batch[-1].time)
+                last_s = batch[-1].time
+                assert last_s is not None
+                verdicts = monitor.advance_time(last_s)
                 if take is not None:
                     take(verdicts)
         if self.closing:
@@ -221,11 +223,11 @@ class Command:
         self.run()
         return Inspection(count_matches(self._summary()), None)
 
-    def _summary(self) -> dict[str, dict[str, dict[str, int]]]:
+    def _summary(self) -> ketal.Summary:
         with self.out.open("rb") as lines:
             for line in lines:
                 last = line
-        summary: dict[str, dict[str, dict[str, int]]] = msgspec.json.decode(last)["summary"]
+        summary: ketal.Summary = msgspec.json.decode(last)["summary"]
         return summary
 
 

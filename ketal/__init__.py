@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "compile": "program", "load": "program", "lint": "program", "build": "program",
     "Program": "program",
-    "Monitor": "runtime.monitor", "run": "runtime.batch_run", "Verdicts": "runtime.batch_run",
+    "Monitor": "runtime.monitor", "run": "runtime.batch_run", "Verdicts": "runtime.log_verdicts",
     "possibly": "runtime.possibly_definitely", "definitely": "runtime.possibly_definitely",
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
     "Event": "model.event", "Dot": "model.event", "Control": "model.event",
@@ -28,7 +28,8 @@ _HOMES = {
     "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
     "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
     "Rejected": "model.verdicts", "Overflow": "model.verdicts", "Transition": "model.verdicts",
-    "Verdict": "model.verdicts",
+    "Verdict": "model.verdicts", "ViolationError": "model.verdicts",
+    "Summary": "model.summaries",
     "Diagnostic": "errors", "EventError": "errors", "KetalError": "errors",
     "NotAvailableError": "errors", "PatternError": "errors", "SettingError": "errors",
     "StateError": "errors",
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from ketal.logs import Log, read_log, write_jsonl
     from ketal.model.event import Control, Dot, Event
     from ketal.model.limits import Limits
+    from ketal.model.summaries import Summary
     from ketal.model.verdicts import (
         Gap,
         Incomplete,
@@ -63,9 +65,11 @@ if TYPE_CHECKING:
         Transition,
         Verdict,
         Violation,
+        ViolationError,
     )
     from ketal.program import Program, build, compile, lint, load
-    from ketal.runtime.batch_run import Verdicts, run
+    from ketal.runtime.batch_run import run
+    from ketal.runtime.log_verdicts import Verdicts
     from ketal.runtime.monitor import Monitor
     from ketal.runtime.possibly_definitely import definitely, possibly
 
@@ -92,11 +96,13 @@ __all__ = [
     "Rejected",
     "SettingError",
     "StateError",
+    "Summary",
     "TimedOut",
     "Transition",
     "Verdict",
     "Verdicts",
     "Violation",
+    "ViolationError",
     "audit",
     "build",
     "compile",

@@ -34,7 +34,17 @@ class Span:
 
 
 class KetalError(Exception):
-    """The base of the errors for faults outside of ketal."""
+    """The base of the errors for faults outside of ketal.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> try:
+    ...     ketal.load("nowhere.ketal")
+    ... except ketal.KetalError as error:
+    ...     print(type(error).__name__, error)
+    SettingError cannot read pattern file nowhere.ketal: No such file or directory
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,17 @@ class Diagnostic:
         What to do about it; may be empty.
     pattern : str
         The name of the pattern it is about; empty for a whole file.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> (diagnostic,) = ketal.lint('pattern P { event A = type = "a"; check A; }')
+    >>> diagnostic.code, diagnostic.severity, diagnostic.span.line, diagnostic.span.column
+    ('K001', 'error', 1, 28)
+    >>> diagnostic.message
+    '`=` does not compare'
+    >>> diagnostic.hint
+    'write `==`'
     """
 
     code: str
@@ -135,6 +156,20 @@ class PatternError(KetalError):
         Every error found, in the order of the text; never empty.
     source : PatternText or None
         The text the spans point into.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> try:
+    ...     ketal.compile('pattern P { event A = type == "a"; check A B; }', name="p.ketal")
+    ... except ketal.PatternError as error:
+    ...     print(error)
+    ...     print(error.diagnostics[0].code)
+    p.ketal:1:44: error[K102]: there is no step `B`
+      pattern P { event A = type == "a"; check A B; }
+                                                 ^
+      hint: declare `B = …;`
+    K102
     """
 
     def __init__(
@@ -169,6 +204,15 @@ class EventError(KetalError):
         `file:line`, a dot, or empty where the event came from code.
     draft : object
         The record's fields where only its clock is at fault; else None.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> try:
+    ...     ketal.Event(node="n1", type="push", clock={"n2": 1})
+    ... except ketal.EventError as error:
+    ...     print(error.reason)
+    clock: the own entry of node 'n1' is missing; a node counts from 1
     """
 
     draft: object = None
@@ -180,7 +224,18 @@ class EventError(KetalError):
 
 
 class StateError(KetalError):
-    """Saved state does not fit the program it is restored under."""
+    """Saved state does not fit the program it is restored under.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern P { event A = type == "a"; check A*; }')
+    >>> try:
+    ...     ketal.Monitor.restore(program, b"no snapshot")
+    ... except ketal.StateError as error:
+    ...     print(error)
+    these bytes are no ketal snapshot
+    """
 
 
 class OtherProgramError(StateError):
@@ -188,7 +243,17 @@ class OtherProgramError(StateError):
 
 
 class SettingError(KetalError):
-    """A setting, option or file that ketal was started with is wrong."""
+    """A setting, option or file that ketal was started with is wrong.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> try:
+    ...     ketal.read_log("nowhere.jsonl", format="xml")
+    ... except ketal.SettingError as error:
+    ...     print(error)
+    there is no format 'xml'; there are jsonl, shiviz, csv, parquet, otlp, zipkin
+    """
 
 
 class LostError(KetalError):
@@ -196,7 +261,18 @@ class LostError(KetalError):
 
 
 class NotAvailableError(KetalError):
-    """The language has it, this version of ketal does not execute it yet."""
+    """The language has it, this version of ketal does not execute it yet.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> text = 'pattern P { mode possibly; order CausalOrder; event A = type == "a"; check A*; }'
+    >>> try:
+    ...     ketal.Monitor(ketal.compile(text))
+    ... except ketal.NotAvailableError as error:
+    ...     print(error)
+    pattern P: `mode possibly` speaks of every linear extension of an ...
+    """
 
 
 def wrong_type(what: str, wanted: str, given: object) -> TypeError:

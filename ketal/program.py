@@ -52,6 +52,22 @@ class Program(Mapping[str, "Program"]):
         The text that was compiled, where there was one.
     params : mapping of str to value
         The values that were given for its `param` declarations.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     event A = type == "a";
+    ...     pattern One { check A*; }
+    ...     pattern Two { order CausalOrder; find any A A; }
+    ... ''')
+    >>> program.names, len(program), "Two" in program
+    (('One', 'Two'), 2, True)
+    >>> one = program["One"]
+    >>> one.name, one.one.kind, len(one.fingerprint), one.needs_order, program.needs_order
+    ('One', 'check', 32, False, True)
+    >>> [pattern.name for pattern in program.patterns]
+    ['One', 'Two']
     """
 
     def __init__(
@@ -88,6 +104,17 @@ class Program(Mapping[str, "Program"]):
             If there is none of that name; the message names the nearest.
         TypeError
             If the name is no string.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern One { event A = type == "a"; check A*; }')
+        >>> program["One"].names
+        ('One',)
+        >>> program["Ome"]
+        Traceback (most recent call last):
+        ...
+        KeyError: "there is no pattern 'Ome'; did you mean One?"
         """
         if not isinstance(name, str):
             raise wrong_type("the name of a pattern", "a str", name)
@@ -98,7 +125,20 @@ class Program(Mapping[str, "Program"]):
         raise KeyError(f"there is no pattern {name!r}{hint}")
 
     def only(self, names: Collection[str]) -> Program:
-        """Return the program of some of the patterns, at least one, in the order of the file."""
+        """Return the program of some of the patterns, at least one, in the order of the file.
+
+        Parameters
+        ----------
+        names : collection of str
+            Their names; others are ignored.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> text = 'event A = type == "a"; pattern P { check A; } pattern Q { find any A; }'
+        >>> ketal.compile(text).only(["Q"]).names
+        ('Q',)
+        """
         return Program(
             tuple(c for c in self.compiled if c.name in names),
             self.file,
@@ -152,7 +192,23 @@ class Program(Mapping[str, "Program"]):
         return any(c.causal or c.pattern.mode is not None for c in self.compiled)
 
     def graph(self) -> Picture:
-        """Return the picture of the one pattern's automaton."""
+        """Return the picture of the one pattern's automaton.
+
+        A notebook draws it; `to_svg`, `to_dot`, `to_mermaid` and `to_json` write it.
+
+        Raises
+        ------
+        SettingError
+            If the program holds several patterns.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern One { event A = type == "a"; check A*; }')
+        >>> picture = program.graph()
+        >>> picture.to_dot().splitlines()[0], picture.to_svg().startswith("<svg")
+        ('digraph "One" {', True)
+        """
         from ketal.grammar import render_guard
         from ketal.pictures.graph import Picture
 
@@ -261,6 +317,16 @@ def compile(
         If a parameter is not declared, or of another kind.
     TypeError
         If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     param w = 10 s;
+    ...     pattern Twice { order CausalOrder; event A = type == "a"; find any A A; within w; }
+    ... ''', w="30s")
+    >>> program.names, program.warnings
+    (('Twice',), ())
     """
     limits = Limits.given(limits)
     for parameter, value in params.items():
@@ -285,6 +351,15 @@ def load(
 ) -> Program:
     """Compile a pattern file, given its path or the open file.
 
+    Parameters
+    ----------
+    path : path or file
+        UTF-8 text.
+    limits : Limits, optional
+        Other limits than the defaults; `pattern_bytes_max` bounds the file.
+    **params
+        As for `compile`.
+
     Raises
     ------
     PatternError
@@ -293,6 +368,15 @@ def load(
         If the file cannot be read, or a parameter is wrong.
     TypeError
         If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> from pathlib import Path
+    >>> text = 'pattern One { event A = type == "a"; check A*; }'
+    >>> count = Path("one.ketal").write_text(text)
+    >>> ketal.load("one.ketal").names
+    ('One',)
     """
     limits = Limits.given(limits)
     if isinstance(path, str | os.PathLike):
@@ -350,10 +434,28 @@ def decoded_pattern(raw: bytes, name: str, limits: Limits) -> str:
 def lint(text: str, *, name: str = "<pattern>", limits: Limits | None = None) -> list[Diagnostic]:
     """Return every error and warning about the text of a pattern file, in its order.
 
+    Parameters
+    ----------
+    text : str
+        The patterns.
+    name : str
+        What to call the text in messages.
+    limits : Limits, optional
+        Other limits than the defaults.
+
     Raises
     ------
     TypeError
         If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> for diagnostic in ketal.lint('pattern P { event A = type == "a"; find next A A; }'):
+    ...     print(diagnostic.severity, diagnostic.code, diagnostic.message)
+    warning K220 order-sensitive: in state q0, two `A` do not commute
+    >>> ketal.lint('pattern P { event A = type = "a"; check A; }')[0].hint
+    'write `==`'
     """
     return sorted(_diagnosed(_checked_text(text), name, Limits.given(limits), {})[2], key=_place)
 
@@ -373,9 +475,8 @@ def build(
 ) -> Program:
     """Make a pattern in code, from states, transitions and guards.
 
-    This is how the paper sets an automaton up (Fig. 13). The pattern is written
-    as text and compiled from it, so the automaton and the fingerprint are those
-    of the text, and every check holds.
+    The pattern is written as text and compiled from it, so the automaton and the
+    fingerprint are those of the text, and every check holds.
 
     Parameters
     ----------
@@ -403,12 +504,15 @@ def build(
     ------
     PatternError
         As for `compile`; spans point into the text that was written.
+    SettingError
+        If a guard's text holds more than a guard, or a parameter is wrong.
     TypeError
         If a guard, or `events`, is of another class than it must be.
 
     Examples
     --------
-    >>> program = build(
+    >>> import ketal
+    >>> program = ketal.build(
     ...     "Stack",
     ...     events={"On": 'type == "on"', "Push": 'type == "push"'},
     ...     transitions=[("q0", "On", "q1"), ("q1", "Push", "q1")],

@@ -163,7 +163,8 @@ def test_an_argument_of_another_class(call: Callable[[Any], object], given: Any,
 @pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
 def test_a_log_of_what_is_no_event(order: str) -> None:
     program = ketal.compile(f'pattern P {{ order {order}; event E = type == "e"; check E*; }}')
-    verdicts = ketal.run(program, [*EVENTS, {"node": "a"}])
+    wrong: Any = {"node": "a"}
+    verdicts = ketal.run(program, [*EVENTS, wrong])
     with pytest.raises(TypeError, match=r"ketal\.Event, not dict"):
         list(verdicts)
 

@@ -142,6 +142,19 @@ def register_guard(name: str, function: Function, *, version: str) -> Registered
     ------
     SettingError
         If the name, the version or the signature cannot serve.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> def even(value: int) -> bool:
+    ...     return value % 2 == 0
+    >>> guard = ketal.register_guard("even", even, version="1")
+    >>> program = ketal.compile('''
+    ...     pattern Even { event E = type == "put" && even(value); find any E; }
+    ... ''')
+    >>> log = [ketal.Event(node="n", type="put", clock={"n": n}, data={"value": n}) for n in (1, 2)]
+    >>> [str(match) for match in ketal.run(program, log)]
+    ['match Even: E=n@2']
     """
     named = isinstance(name, str) and name.isascii() and name.isidentifier()
     if not named or name.lower() in _TAKEN:

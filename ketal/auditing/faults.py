@@ -78,6 +78,18 @@ class Fault:
         The execution's name where a log holds several, else empty.
     severity : str
         `error`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> log = [ketal.Event(node="a", type="send", clock={"a": 1}),
+    ...        ketal.Event(node="b", type="receive", clock={"a": 2, "b": 1})]
+    >>> audit = ketal.audit(log)
+    >>> (fault,) = audit.faults
+    >>> fault.code, fault.dot, fault.severity
+    ('A006', 'b@1', 'error')
+    >>> print(fault)
+    error[A006]: b@1 refers to a@2, but the last event of a in the log is a@1
     """
 
     file: str
@@ -90,7 +102,18 @@ class Fault:
     severity: str = "error"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fault as its JSON object."""
+        """Return the fault as its JSON object.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> log = [ketal.Event(node="a", type="send", clock={"a": 1}),
+        ...        ketal.Event(node="b", type="receive", clock={"a": 2, "b": 1})]
+        >>> audit = ketal.audit(log)
+        >>> as_json = audit.faults[0].to_dict()
+        >>> as_json["code"], as_json["dot"]
+        ('A006', 'b@1')
+        """
         out: dict[str, Any] = {
             "file": self.file,
             "line": self.line,
@@ -125,6 +148,20 @@ class Audit:
         In file order.
     statistics : Statistics
         Numbers about the log.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> log = [ketal.Event(node="a", type="send", clock={"a": 1}),
+    ...        ketal.Event(node="b", type="receive", clock={"a": 2, "b": 1})]
+    >>> audit = ketal.audit(log)
+    >>> audit.clean, len(audit.faults)
+    (False, 1)
+    >>> audit.statistics.events, audit.statistics.concurrent_pairs
+    (2, 0)
+    >>> print(audit)
+    error[A006]: b@1 refers to a@2, but the last event of a in the log is a@1
+    1 fault in 2 events of 2 nodes
     """
 
     faults: tuple[Fault, ...]
@@ -136,7 +173,15 @@ class Audit:
         return not self.faults
 
     def to_dict(self) -> dict[str, Any]:
-        """Return faults and statistics as plain data."""
+        """Return faults and statistics as plain data.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> audit = ketal.audit([ketal.Event(node="a", type="send", clock={"a": 1})])
+        >>> audit.to_dict()["faults"], audit.to_dict()["statistics"]["events"]
+        ([], 1)
+        """
         return {
             "faults": [fault.to_dict() for fault in self.faults],
             "statistics": self.statistics.to_dict(),

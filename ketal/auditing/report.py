@@ -140,9 +140,10 @@ def audit(
 
     Examples
     --------
-    >>> a = Event(node="a", type="send", clock={"a": 1})
-    >>> b = Event(node="b", type="receive", clock={"a": 2, "b": 1})
-    >>> print(audit([a, b]).faults[0].message)
+    >>> import ketal
+    >>> a = ketal.Event(node="a", type="send", clock={"a": 1})
+    >>> b = ketal.Event(node="b", type="receive", clock={"a": 2, "b": 1})
+    >>> print(ketal.audit([a, b]).faults[0].message)
     b@1 refers to a@2, but the last event of a in the log is a@1
     """
     messages = None if match_messages is None else Messages.of(match_messages)

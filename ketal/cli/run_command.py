@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ketal.logs import Log
     from ketal.model.event import Dot, Event
     from ketal.model.limits import Limits
+    from ketal.model.summaries import Summary
     from ketal.model.verdicts import Rejected, Verdict
     from ketal.program import Program
     from ketal.runtime.monitor import Monitor
@@ -113,6 +114,7 @@ def execute(args: argparse.Namespace) -> int:
     """Run the patterns; return the exit code."""
     import ketal
     from ketal.logs import Log, open_source
+    from ketal.runtime.batch_run import LogPass
 
     if args.pattern == options.STDIN and options.STDIN in args.logs:
         raise SettingError("the pattern and the log cannot both be standard input")
@@ -129,7 +131,7 @@ def execute(args: argparse.Namespace) -> int:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         judged = log if args.first is None else Log(log.records)
         watched = Log.of_batches(lambda: progress.counted(judged.batches()))
-        verdicts = ketal.run(program, watched, limits=limits, listing=listing, trace=args.trace)
+        verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
     with sink_of as sink, _Signals() as signals, calm_collector():
@@ -203,7 +205,7 @@ class _LiveVerdicts:
         yield from self._monitor.close()
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         return self._monitor.summary
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:

@@ -6,7 +6,7 @@ everything that became of a record on its right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli.output_lines import counted, drop_zeros
@@ -82,12 +82,12 @@ _OF_EXECUTION = {
 }
 
 
-def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
+def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
     """Yield the lines of a summary.
 
     Parameters
     ----------
-    summary : dict
+    summary : mapping
         The `summary` object.
     program : Program
         Whose it is.
@@ -110,7 +110,9 @@ def lines(summary: dict[str, Any], program: Program, rejected: Rejected | None) 
     yield from _sentences_of(_OF_EXECUTION, summary)
 
 
-def _sentences_of(sentences: dict[str, tuple[str, str]], counts: dict[str, Any]) -> Iterator[str]:
+def _sentences_of(
+    sentences: dict[str, tuple[str, str]], counts: Mapping[str, Any]
+) -> Iterator[str]:
     for key, (noun, sentence) in sentences.items():
         if counts.get(key):
             yield sentence.format(counted(counts[key], noun))

@@ -169,6 +169,15 @@ def write_jsonl(
     ------
     TypeError
         If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> events = [ketal.Event(node="n1", type="push", clock={"n1": 1}, data={"value": 7})]
+    >>> ketal.write_jsonl(events, "run.jsonl")
+    1
+    >>> list(ketal.read_log("run.jsonl")) == events
+    True
     """
     if isinstance(file, str | os.PathLike):
         with open(file, "wb") as opened:

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import BinaryIO
 
-from ketal.errors import SettingError
+from ketal.errors import SettingError, wrong_type
 from ketal.logs import jsonl, shiviz, tabular
 from ketal.logs.jsonl import Record
 from ketal.logs.shape import Shape
-from ketal.logs.source import Source
+from ketal.logs.source import INCARNATION, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import TRACES, read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, rebuilt
-from ketal.model.event import Control, Event
+from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.verdicts import Rejected
 
@@ -35,38 +35,83 @@ class Log:
     """A re-iterable log of events.
 
     Iterating yields its events. A log may hold several executions; it then yields the
-    events of all of them, and `executions` separates them.
+    events of all of them, and `executions` separates them. `log[dot]` is the event of a dot.
 
     Parameters
     ----------
     records : callable
-        Returns an iterator of records from the beginning; see `read_log`.
+        Returns an iterator of records from the beginning: (execution, item, file, line),
+        as the method `records` yields them.
     rebuilding : Rebuilding, optional
         Where it counts, at each iteration, what was missing to rebuild the clocks.
+    limits : Limits
+        `events_max` events are held for `log[dot]`.
 
     Attributes
     ----------
     rebuilding : Rebuilding or None
         What the last whole iteration counted; None where clocks are not rebuilt.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> events = [ketal.Event(node="n1", type="push", clock={"n1": count}) for count in (1, 2)]
+    >>> log = ketal.Log.of(events)
+    >>> [str(event) for event in log], [str(event) for event in log]
+    (['n1@1 push', 'n1@2 push'], ['n1@1 push', 'n1@2 push'])
+    >>> log["n1@2"] is events[1], log.rejected, list(log.executions)
+    (True, [], [''])
     """
 
     def __init__(
-        self, records: Callable[[], Iterator[Record]], rebuilding: Rebuilding | None = None
+        self,
+        records: Callable[[], Iterator[Record]],
+        rebuilding: Rebuilding | None = None,
+        *,
+        limits: Limits = DEFAULT,
     ) -> None:
         self._batches: Callable[[], Iterator[Sequence[Record]]]
         self._batches = lambda: _each(records())
+        self._limits = limits
+        self._by_dot: dict[str, dict[tuple[str, int], Event]] | None = None
         self.rebuilding = rebuilding
 
     @classmethod
-    def of_batches(cls, batches: Callable[[], Iterator[Sequence[Record]]]) -> Log:
-        """Return a log of records that `batches` returns several at a time."""
-        log = cls(lambda: iter(()))
+    def of_batches(
+        cls, batches: Callable[[], Iterator[Sequence[Record]]], *, limits: Limits = DEFAULT
+    ) -> Log:
+        """Return a log of records that `batches` returns several at a time.
+
+        Parameters
+        ----------
+        batches : callable
+            Returns an iterator of batches of records from the beginning.
+        limits : Limits
+            As of the class.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="n1", type="push", clock={"n1": 1})
+        >>> log = ketal.Log.of_batches(lambda: iter([[("", event, "run.txt", 1)]]))
+        >>> [str(event) for event in log]
+        ['n1@1 push']
+        """
+        log = cls(lambda: iter(()), limits=limits)
         log._batches = batches
         return log
 
     @classmethod
     def of(cls, events: Iterable[Event | Control | Rejected]) -> Log:
-        """Return a log of events that are in memory."""
+        """Return a log of events that are in memory.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> log = ketal.Log.of(ketal.Event(node="n1", type="push", clock={"n1": n}) for n in (1, 2))
+        >>> len(list(log)), len(list(log))
+        (2, 2)
+        """
         held = [("", item, "", 0) for item in events]
         return cls(lambda: iter(held))
 
@@ -74,11 +119,29 @@ class Log:
         """Yield (execution, item, file, line) in file order.
 
         An item is an Event, a Control or a Rejected; `place` writes the place.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> from io import BytesIO
+        >>> log = ketal.read_log(BytesIO(b'{"node": "n", "type": "a", "clock": {"n": 1}}'))
+        >>> [(str(item), line) for execution, item, file, line in log.records()]
+        [('n@1 a', 1)]
         """
         return chain.from_iterable(self._batches())
 
     def batches(self) -> Iterator[Sequence[Record]]:
-        """Yield the records in file order, together those that are read together."""
+        """Yield the records in file order, together those that are read together.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> events = [ketal.Event(node="n", type="a", clock={"n": count}) for count in (1, 2)]
+        >>> ketal.write_jsonl(events, "run.jsonl")
+        2
+        >>> [len(batch) for batch in ketal.read_log("run.jsonl").batches()]
+        [2]
+        """
         return self._batches()
 
     def __iter__(self) -> Iterator[Event]:
@@ -86,9 +149,83 @@ class Log:
             if isinstance(item, Event):
                 yield item
 
+    def __getitem__(self, dot: Dot | str) -> Event:
+        """Return the event of a dot, as verdicts name it: `log["n3@7"]`, `log[violation.event]`.
+
+        The first look-up reads the whole log and holds its events; of two events of one dot
+        the one that was read first. `A#2@1` is found where the attribute `incarnation` numbers
+        the runs of a node.
+
+        Raises
+        ------
+        KeyError
+            If the log has no such event.
+        EventError
+            If a text is no dot.
+        SettingError
+            If several executions have such an event, the log holds more than `events_max`
+            events, or cannot be read.
+        TypeError
+            If it is neither a dot nor a text.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="n1", type="push", clock={"n1": 1}, data={"value": 7})
+        >>> log = ketal.Log.of([event])
+        >>> program = ketal.compile('pattern Push { event P = type == "push"; find next P; }')
+        >>> (match,) = ketal.run(program, log).matches
+        >>> [log[dot].data["value"] for dot in match.events]
+        [7]
+        >>> log["n1@2"]
+        Traceback (most recent call last):
+        ...
+        KeyError: 'the log has no event n1@2'
+        """
+        wanted = Dot.parse(dot) if isinstance(dot, str) else dot
+        if not isinstance(wanted, Dot):
+            raise wrong_type("a dot", "a ketal.Dot or a str as n3@7", dot)
+        if self._by_dot is None:
+            self._by_dot = self._indexed()
+        found = {name: part[wanted] for name, part in self._by_dot.items() if wanted in part}
+        if not found:
+            raise KeyError(f"the log has no event {wanted}")
+        if len(found) > 1:
+            raise SettingError(
+                f"the executions {', '.join(found)} each have an event {wanted}; "
+                "take one of log.executions"
+            )
+        return next(iter(found.values()))
+
+    def _indexed(self) -> dict[str, dict[tuple[str, int], Event]]:
+        """Return the events of each execution by their dots."""
+        by_dot: dict[str, dict[tuple[str, int], Event]] = {}
+        held = 0
+        for execution, item, _, _ in self.records():
+            if isinstance(item, Event):
+                node, number = item.node, str(item.data.get(INCARNATION, 1)).lstrip("0") or "0"
+                if number != "1" and number.isascii() and number.isdigit():
+                    node = f"{node}#{number}"
+                by_dot.setdefault(execution, {}).setdefault((node, item.counter), item)
+                held += 1
+            if held > self._limits.events_max:
+                raise SettingError(
+                    f"the log has more than {self._limits.events_max} events (limit events_max), "
+                    "and log[dot] holds them all"
+                )
+        return by_dot
+
     @property
     def rejected(self) -> list[Rejected]:
-        """The records that are no event, in file order; reads the log."""
+        """The records that are no event, in file order; reads the log.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> from io import BytesIO
+        >>> [str(rejected) for rejected in ketal.read_log(BytesIO(b"[]")).rejected]
+        ["rejected <file>:1: the line is an array, not a JSON object (`jq -c ...
+        """
         return [item for _, item, _, _ in self.records() if isinstance(item, Rejected)]
 
     @property
@@ -96,12 +233,21 @@ class Log:
         """The executions by their names, in file order; reads the log.
 
         A log that is not divided has one, whose name is empty.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="n", type="a", clock={"n": 1})
+        >>> log = ketal.Log(lambda: iter([("one", event, "", 0), ("two", event, "", 0)]))
+        >>> {name: [str(event) for event in part] for name, part in log.executions.items()}
+        {'one': ['n@1 a'], 'two': ['n@1 a']}
         """
         names = dict.fromkeys(record[0] for record in self.records())
         return {name: self._only(name) for name in names or ("",)}
 
     def _only(self, name: str) -> Log:
-        return Log(lambda: (record for record in self.records() if record[0] == name))
+        records = self.records
+        return Log(lambda: (r for r in records() if r[0] == name), limits=self._limits)
 
 
 def read_log(
@@ -157,9 +303,19 @@ def read_log(
 
     Examples
     --------
-    >>> log = read_log("run.jsonl")  # doctest: +SKIP
-    >>> [str(event) for event in log]  # doctest: +SKIP
+    >>> import ketal
+    >>> events = [ketal.Event(node="n1", type="Stack.push", clock={"n1": 1}),
+    ...           ketal.Event(node="n2", type="Stack.pop", clock={"n2": 1})]
+    >>> ketal.write_jsonl(events, "run.jsonl")
+    2
+    >>> log = ketal.read_log("run.jsonl")
+    >>> [str(event) for event in log]
     ['n1@1 Stack.push', 'n2@1 Stack.pop']
+    >>> from io import BytesIO
+    >>> shiviz = BytesIO(b'alice {"alice":1} hello')
+    >>> for event in ketal.read_log(shiviz, regex=r"(?<host>\S*) (?<clock>{.*}) (?<event>.*)"):
+    ...     print(event)
+    alice@1 hello
     """
     source = Source(
         format=format,
@@ -197,11 +353,12 @@ def open_source(
 
     missing = Rebuilding()
     if source.format in TRACES:
-        return Log(lambda: read_traces(origins, source.format or "", limits, missing), missing)
+        spans = source.format
+        return Log(lambda: read_traces(origins, spans, limits, missing), missing, limits=limits)
     if messages is not None:
         read = Log.of_batches(batches).records
-        return Log(lambda: rebuilt(read(), messages, limits, missing), missing)
-    return Log.of_batches(batches)
+        return Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
+    return Log.of_batches(batches, limits=limits)
 
 
 def _batches(

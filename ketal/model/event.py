@@ -46,6 +46,13 @@ class Dot(NamedTuple):
     """The identity of an event: the node where it happened and its counter there.
 
     Written `node@counter`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> dot = ketal.Dot("n3", 7)
+    >>> str(dot), dot.node, dot.counter
+    ('n3@7', 'n3', 7)
     """
 
     node: str
@@ -62,6 +69,14 @@ class Dot(NamedTuple):
         ------
         EventError
             If `text` is no dot.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Dot.parse("n3@7")
+        Dot(node='n3', counter=7)
+        >>> ketal.Dot.parse("user@example.org@7").node
+        'user@example.org'
         """
         node, at, counter = text.rpartition("@")
         if not at or not counter.isascii() or not counter.isdigit() or int(counter) < 1:
@@ -147,6 +162,24 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     Notes
     -----
     `clock` and `data` are copied, lists and mappings inside of them too.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> event = ketal.Event(
+    ...     node="n1", type="Stack.push", clock={"n1": 3, "n2": 1},
+    ...     time="2024-05-01T12:00:00.5Z", data={"value": 7},
+    ... )
+    >>> print(event)
+    n1@3 Stack.push
+    >>> event.dot, event.counter, event.data["value"]
+    (Dot(node='n1', counter=3), 3, 7)
+    >>> event.time, event.time_us
+    (1714564800.5, 1714564800500000)
+    >>> ketal.Event(node="n1", type="push", clock={"n2": 1})
+    Traceback (most recent call last):
+    ...
+    ketal.errors.EventError: clock: the own entry of node 'n1' is ...
     """
 
     node: str
@@ -360,6 +393,17 @@ class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     ------
     EventError
         If the kind is unknown, or what the kind needs is missing.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> left = ketal.Control("leave", node="n3")
+    >>> view = ketal.Control("view", members=["n1", "n2"])
+    >>> ketal.Control("watermark", time="2024-05-01T12:00:00Z").time
+    1714564800.0
+    >>> program = ketal.compile('pattern P { event E = type == "e"; check E*; }')
+    >>> ketal.Monitor(program).feed_many([left, view, ketal.Control("end")])
+    []
     """
 
     kind: str

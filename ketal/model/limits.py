@@ -25,6 +25,16 @@ class Limits:
     ------
     SettingError
         If a value is not a positive integer.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> limits = ketal.Limits(runs_max=10_000)
+    >>> limits.runs_max, limits.events_max
+    (10000, 10000000)
+    >>> program = ketal.compile('pattern P { event A = type == "a"; find any A A; }')
+    >>> ketal.run(program, [], limits=limits).summary["events"]["read"]
+    0
     """
 
     pattern_bytes_max: int = _limit(1_000_000, "bytes", "size of a pattern file")
@@ -88,6 +98,10 @@ class Limits:
     cuts_max: int = _limit(
         1_000_000, "cuts", "consistent cuts that possibly/definitely visit, with each state there"
     )
+    verdicts_max: int = _limit(
+        100_000, "verdicts", "verdicts of a finite log that are kept to be iterated again in Python"
+    )
+    shown_max: int = _limit(50, "verdicts", "rows of the table of verdicts in a notebook")
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -97,12 +111,27 @@ class Limits:
 
     @classmethod
     def given(cls, limits: object, otherwise: Limits | None = None) -> Limits:
-        """Return the limits that a caller gave; for None the others, by default `DEFAULT`.
+        """Return the limits that a caller gave; for None `otherwise`, by default the defaults.
+
+        Parameters
+        ----------
+        limits : object
+            What the caller gave.
+        otherwise : Limits, optional
+            What None stands for.
 
         Raises
         ------
         TypeError
             If it is neither.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Limits.given(None) == ketal.Limits()
+        True
+        >>> ketal.Limits.given(None, ketal.Limits(runs_max=5)).runs_max
+        5
         """
         if limits is None:
             return otherwise or DEFAULT
@@ -118,6 +147,16 @@ class Limits:
         ------
         SettingError
             If a name is no limit's name; the message names the nearest one.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Limits.named({"runs_max": 5}).runs_max
+        5
+        >>> ketal.Limits.named({"run_max": 5})
+        Traceback (most recent call last):
+        ...
+        ketal.errors.SettingError: there is no limit 'run_max'; did you mean runs_max?
         """
         import difflib
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, get_args
 
 import msgspec
 
+from ketal.errors import KetalError
 from ketal.model.event import Dot, Draft, rfc3339
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
 from ketal.model.values import same
@@ -79,12 +80,28 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """The kind of verdict."""
+        """The kind of verdict.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2)).verdict
+        'gap'
+        """
         return self.kind
 
     @property
     def id(self) -> str:
-        """The deterministic id: 32 hex digits."""
+        """The deterministic id: 32 hex digits.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> one, other = (ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2))
+        ...               for _ in range(2))
+        >>> len(one.id), one.id == other.id
+        (32, True)
+        """
         digest = _begun(self.fingerprint, self.pattern, self.execution).copy()
         steps = [(step, *dot) for step, dot in self._steps()]
         digest.update(self.scope.written()[1] + b"," + _encode((self.kind, steps))[1:])
@@ -104,7 +121,17 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as its JSON object."""
+        """Return the verdict as its JSON object.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event E = type == "e"; find next E; }')
+        >>> (match,) = ketal.run(program, [ketal.Event(node="n", type="e", clock={"n": 1}, time=0)])
+        >>> as_json = match.to_dict()
+        >>> as_json["verdict"], as_json["events"], as_json["bindings"], as_json["time"]
+        ('match', ['n@1'], {'E': ['n@1']}, '1970-01-01T00:00:00Z')
+        """
         out: dict[str, Any] = {"verdict": self.kind, "pattern": self.pattern, "id": self.id}
         if self.execution:
             out["execution"] = self.execution
@@ -118,7 +145,16 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return out
 
     def written(self) -> tuple[str, bytes]:
-        """Return the id, and what `to_dict` returns as JSON."""
+        """Return the id, and what `to_dict` returns as JSON.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> lost = ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2))
+        >>> name, text = lost.written()
+        >>> name == lost.id, text.endswith(b'"dot":"n1@2"}')
+        (True, True)
+        """
         as_json = self.to_dict()
         return as_json["id"], _encode(as_json)
 
@@ -151,6 +187,36 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     returns : dict or None
         What the pattern's `return` names; None without one. As `return` is a
         word of Python, the name that JSON has is `getattr(match, "return")`.
+    pattern : str
+        The pattern's name; empty for a verdict about the whole execution.
+    scope : mapping
+        The partition keys and, where each node has a copy, `node`.
+    execution : str
+        The execution's name where a log holds several, else empty.
+    time : float or None
+        Seconds since the epoch of the completing event.
+    id : str
+        The deterministic id: 32 hex digits.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Overtaken { partition by item;
+    ...         event Ask = type == "ask"; event Grant = type == "grant";
+    ...         find next Ask Grant; return who = Ask.who; }
+    ... ''')
+    >>> log = [ketal.Event(node="n", type=kind, clock={"n": count}, data={"item": 7, "who": "b"})
+    ...        for count, kind in enumerate(["ask", "grant"], 1)]
+    >>> (match,) = ketal.run(program, log).matches
+    >>> print(match)
+    match Overtaken (item=7): Ask=n@1, Grant=n@2 → who=b
+    >>> match.events == (ketal.Dot("n", 1), ketal.Dot("n", 2))
+    True
+    >>> match.bindings["Grant"], match.scope["item"]
+    ((Dot(node='n', counter=2),), 7)
+    >>> match.returns, getattr(match, "return") == match.returns
+    ({'who': 'b'}, True)
     """
 
     kind: ClassVar[str] = "match"
@@ -195,7 +261,37 @@ setattr(Match, "return", property(lambda match: match.returns, doc="What `return
 
 
 class Violation(PatternVerdict, frozen=True, kw_only=True):
-    """A `check` pattern met an event that its automaton does not allow."""
+    """A `check` pattern met an event that its automaton does not allow.
+
+    Attributes
+    ----------
+    event : Dot
+        The event.
+    type : str
+        Its type.
+    expected : tuple of str
+        The steps that were allowed there; empty where nothing may follow.
+    state : str
+        The state before the event.
+    reason : str
+        One sentence.
+    pattern, scope, execution, time, id
+        As of every verdict: see `Match`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Lock { event Take = type == "take"; event Free = type == "free";
+    ...                    check (Take Free)*; }
+    ... ''')
+    >>> log = [ketal.Event(node="n", type="take", clock={"n": count}) for count in (1, 2)]
+    >>> (violation,) = ketal.run(program, log).violations
+    >>> print(violation)
+    violation Lock: n@2 take: expected Free
+    >>> violation.event, violation.type, violation.state, violation.expected
+    (Dot(node='n', counter=2), 'take', 'q1', ('Free',))
+    """
 
     kind: ClassVar[str] = "violation"
     count: ClassVar[str] = "violations"
@@ -221,6 +317,16 @@ class Violation(PatternVerdict, frozen=True, kw_only=True):
         """Return the id, and what `to_dict` returns as JSON.
 
         Of many violations most of the JSON is the same, and is encoded once.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event E = type == "e"; check E; }')
+        >>> log = [ketal.Event(node="n", type="e", clock={"n": count}) for count in (1, 2)]
+        >>> (violation,) = ketal.run(program, log).violations
+        >>> name, text = violation.written()
+        >>> name == violation.id, b'"event":"n@2"' in text
+        (True, True)
         """
         if self.execution or not self.certain:
             return super().written()
@@ -255,7 +361,30 @@ def _around(
 
 
 class Incomplete(PatternVerdict, frozen=True, kw_only=True):
-    """The execution ended while a `check` run was in no final state."""
+    """The execution ended while a `check` run was in no final state.
+
+    Attributes
+    ----------
+    state : str
+        The state that it was in.
+    expected : tuple of str
+        The steps that could follow.
+    pattern, scope, execution, time, id
+        As of every verdict: see `Match`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Lock { event Take = type == "take"; event Free = type == "free";
+    ...                    check (Take Free)*; }
+    ... ''')
+    >>> (incomplete,) = ketal.run(program, [ketal.Event(node="n", type="take", clock={"n": 1})])
+    >>> print(incomplete)
+    incomplete Lock: ended in q1, expected Free
+    >>> incomplete.state, incomplete.expected
+    ('q1', ('Free',))
+    """
 
     kind: ClassVar[str] = "incomplete"
     count: ClassVar[str] = "incomplete"
@@ -272,7 +401,30 @@ class Incomplete(PatternVerdict, frozen=True, kw_only=True):
 
 
 class TimedOut(PatternVerdict, frozen=True, kw_only=True):
-    """A window ended without a match."""
+    """A window ended without a match.
+
+    Attributes
+    ----------
+    steps : tuple of (str, Dot)
+        What each step had bound, in match order.
+    pattern, scope, execution, time, id
+        As of every verdict: see `Match`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Answer { event Ask = type == "ask"; event Reply = type == "reply";
+    ...                      find next Ask Reply; within 5 s; }
+    ... ''')
+    >>> log = [ketal.Event(node="n", type="ask", clock={"n": 1}, time=10),
+    ...        ketal.Event(node="n", type="reply", clock={"n": 2}, time=20)]
+    >>> (timed_out,) = ketal.run(program, log)
+    >>> print(timed_out)
+    timed_out Answer: Ask=n@1
+    >>> timed_out.bindings
+    {'Ask': (Dot(node='n', counter=1),)}
+    """
 
     kind: ClassVar[str] = "timed_out"
     count: ClassVar[str] = "timed_out"
@@ -295,7 +447,30 @@ class TimedOut(PatternVerdict, frozen=True, kw_only=True):
 
 
 class Transition(PatternVerdict, frozen=True, kw_only=True):
-    """A run moved (`--trace`): by which event, from which state to which."""
+    """A run moved (`trace=True`): by which event, from which state to which.
+
+    Attributes
+    ----------
+    event : Dot
+        The event.
+    step : str
+        The step that it took; empty where there is none.
+    source, target : str
+        The states before and after; `from` and `to` in JSON.
+    pattern, scope, execution, time, id
+        As of every verdict: see `Match`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern P { event A = type == "a"; check A A*; }')
+    >>> log = [ketal.Event(node="n", type="a", clock={"n": 1})]
+    >>> (transition,) = ketal.run(program, log, trace=True)
+    >>> print(transition)
+    transition P: n@1: q0 -> q1 on A
+    >>> transition.step, getattr(transition, "from"), transition.to
+    ('A', 'q0', 'q1')
+    """
 
     kind: ClassVar[str] = "transition"
     event: Dot
@@ -328,7 +503,29 @@ setattr(Transition, "from", property(lambda move: move.source, doc="What `source
 
 
 class Overflow(PatternVerdict, frozen=True, kw_only=True):
-    """A limit was reached; names what was given up."""
+    """A limit was reached; names what was given up.
+
+    Attributes
+    ----------
+    limit : str
+        The name of the limit, as `ketal limits` lists it.
+    given_up : str
+        What was given up, in words.
+    event : Dot or None
+        The event at which that was.
+    pattern, scope, execution, time, id
+        As of every verdict: see `Match`; `pattern` is empty where an event was given up.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern Pairs { event A = type == "a"; find any A A; }')
+    >>> log = [ketal.Event(node="n", type="a", clock={"n": count}) for count in (1, 2, 3)]
+    >>> limits = ketal.Limits(candidates_max=1)
+    >>> overflow = next(v for v in ketal.run(program, log, limits=limits) if v.kind == "overflow")
+    >>> overflow.limit, overflow.event
+    ('candidates_max', Dot(node='n', counter=2))
+    """
 
     kind: ClassVar[str] = "overflow"
     limit: str
@@ -350,7 +547,29 @@ class Overflow(PatternVerdict, frozen=True, kw_only=True):
 
 
 class Late(PatternVerdict, frozen=True, kw_only=True):
-    """An event whose place in the release order has passed."""
+    """An event whose place in the release order, or whose time, has passed.
+
+    Attributes
+    ----------
+    event : Dot
+        The event; it is not judged.
+    reason : str
+        One sentence.
+    execution, time, id
+        As of every verdict: see `Match`; `pattern` and `scope` are empty.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; within 5 s; }')
+    >>> with ketal.Monitor(program) as monitor:
+    ...     verdicts = monitor.advance_time(100)
+    ...     (late,) = monitor.feed(ketal.Event(node="n", type="a", clock={"n": 1}, time=99))
+    >>> print(late)
+    late n@1: its time is before the watermark
+    >>> late.event, late.reason
+    (Dot(node='n', counter=1), 'its time is before the watermark')
+    """
 
     kind: ClassVar[str] = "late"
     event: Dot
@@ -367,7 +586,27 @@ class Late(PatternVerdict, frozen=True, kw_only=True):
 
 
 class Gap(PatternVerdict, frozen=True, kw_only=True):
-    """A dot that was declared lost."""
+    """A dot that was declared lost.
+
+    Attributes
+    ----------
+    dot : Dot
+        The event that did not come.
+    execution, id
+        As of every verdict: see `Match`; `pattern` and `scope` are empty.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern P { order CausalOrder(gap = 1 s); event A = type == "a"; find any A A; }
+    ... ''')
+    >>> (gap,) = ketal.run(program, [ketal.Event(node="n", type="a", clock={"n": 2})])
+    >>> print(gap)
+    gap n@1 declared lost
+    >>> gap.dot
+    Dot(node='n', counter=1)
+    """
 
     kind: ClassVar[str] = "gap"
     dot: Dot
@@ -396,6 +635,16 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
         The execution's name where a log holds several, else empty.
     draft : Draft or None
         The record's fields, where only its clock is at fault.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> from io import BytesIO
+    >>> (rejected,) = ketal.read_log(BytesIO(b'{"node": "n", "type": "a"}')).rejected
+    >>> print(rejected)
+    rejected <file>:1: the record has no clock (--field clock=PATH says ...
+    >>> rejected.reason == rejected.to_dict()["reason"]
+    True
     """
 
     kind: ClassVar[str] = "rejected"
@@ -406,7 +655,14 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """The kind of verdict: `rejected`."""
+        """The kind of verdict: `rejected`.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").verdict
+        'rejected'
+        """
         return self.kind
 
     def __hash__(self) -> int:
@@ -414,7 +670,14 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
         return hash((self.place, self.reason, self.execution))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as its JSON object."""
+        """Return the verdict as its JSON object.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").to_dict()
+        {'verdict': 'rejected', 'place': 'run.jsonl:3', 'reason': 'no JSON'}
+        """
         out: dict[str, Any] = {"verdict": "rejected", "place": self.place}
         if self.execution:
             out["execution"] = self.execution
@@ -422,7 +685,14 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
         return out
 
     def written(self) -> tuple[None, bytes]:
-        """Return that it has no id, and what `to_dict` returns as JSON."""
+        """Return that it has no id, and what `to_dict` returns as JSON.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").written()
+        (None, b'{"verdict":"rejected","place":"run.jsonl:3","reason":"no JSON"}')
+        """
         return None, _encode(self.to_dict())
 
     def __str__(self) -> str:
@@ -438,3 +708,50 @@ KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
 """The kinds of verdicts, in the order in which messages list them."""
 COUNTED = {verdict.count: verdict.nouns for verdict in get_args(RunVerdict) if verdict.count}
 """The kinds that each pattern has a count of: its name → one of them, several of them."""
+
+
+class ViolationError(KetalError):
+    """A `check` is violated, or the log cannot show that it holds.
+
+    Parameters
+    ----------
+    message : str
+        The counts of violations, the first of them, and the reasons.
+    violations, reasons
+        See below.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        In the order of the verdicts, the first `verdicts_max` of them; empty where the run
+        lists none (`listing=False`), or where only `reasons` are there.
+    reasons : tuple of str
+        Why the log cannot show that a check holds, a sentence each: no event was read,
+        records were rejected, a limit was reached, …; empty where it can.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern Quiet { event E = type == "e"; check E; }')
+    >>> log = [ketal.Event(node="n", type="e", clock={"n": count}) for count in (1, 2)]
+    >>> try:
+    ...     ketal.run(program, log).raise_on_violation()
+    ... except ketal.ViolationError as error:
+    ...     [str(violation.event) for violation in error.violations]
+    ['n@2']
+    >>> try:
+    ...     ketal.run(program, []).raise_on_violation()
+    ... except ketal.ViolationError as error:
+    ...     error.reasons
+    ('no event was read',)
+    """
+
+    def __init__(
+        self, message: str, violations: tuple[Violation, ...] = (), reasons: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.violations = violations
+        self.reasons = reasons
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ViolationError, (str(self), self.violations, self.reasons)

@@ -11,94 +11,27 @@ batch that the last one is of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ketal.engine.scopes import Counts
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import wrong_type
 from ketal.model.event import Control, Event, checked_log
 from ketal.model.limits import Limits
+from ketal.model.summaries import Summary
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
-from ketal.runtime.execution import Execution
+from ketal.runtime.execution import Execution, Item
 from ketal.runtime.log_release import LogRelease
+from ketal.runtime.log_verdicts import Verdicts
 from ketal.runtime.stream_release import StreamRelease
 
-_NOT_BEGUN = "nothing read yet"
-
-
-class Verdicts:
-    """The verdicts of a finite execution: iterable once, then `summary`.
-
-    Iterating does the work; leaving off early leaves the summary so far. To
-    show one, in a notebook or by `repr`, does no work and takes no verdict: it
-    shows whether the log has been judged, and the counts.
-    """
-
-    def __init__(self, judge: _Judge) -> None:
-        self._judge = judge
-        self._verdicts = self._judged()
-        self._progress = _NOT_BEGUN
-
-    def _judged(self) -> Iterator[Verdict]:
-        self._progress = "not all judged yet"
-        yield from self._judge.verdicts()
-        self._progress = ""
-
-    def __iter__(self) -> Iterator[Verdict]:
-        return self._verdicts
-
-    def __next__(self) -> Verdict:
-        return next(self._verdicts)
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The summary of what has been read so far, as `ketal run` prints it."""
-        return self._judge.summary()
-
-    def to_pandas(self) -> Any:
-        """Return the verdicts that are left as a pandas DataFrame, one a row.
-
-        Raises
-        ------
-        SettingError
-            If pandas is missing.
-        """
-        try:
-            import pandas
-        except ImportError:
-            raise SettingError(
-                "to_pandas needs pandas, which is not installed: pip install pandas"
-            ) from None
-        return pandas.DataFrame([v.to_dict() for v in self._verdicts])
-
-    def _shown(self) -> list[tuple[str, str]]:
-        """Return rows to show: a pattern, or nothing, and its counts or the progress."""
-        if self._progress == _NOT_BEGUN:
-            return [("", f"{_NOT_BEGUN}: iterate for the verdicts")]
-        summary = self.summary
-        counts = {**summary["patterns"], "": summary["events"]}
-        shown = [
-            (name, ", ".join(f"{n} {what}" for what, n in some.items() if n) or "nothing")
-            for name, some in counts.items()
-        ]
-        return [*shown, ("", self._progress)] if self._progress else shown
-
-    def __repr__(self) -> str:
-        shown = "; ".join(f"{name}: {what}" if name else what for name, what in self._shown())
-        return f"<ketal.Verdicts: {shown}>"
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        cells = ((escape(name), escape(what)) for name, what in self._shown())
-        rows = "".join(f"<tr><td>{name}</td><td>{what}</td></tr>" for name, what in cells)
-        return f"<table>{rows}</table>"
-
+if TYPE_CHECKING:
+    from ketal.logs import Log
 
 Record = tuple[str, "Event | Control | Rejected", str, int]
 
@@ -118,11 +51,25 @@ def _batches(log: Any) -> Iterator[Sequence[Record]]:
     return ((("", item, "", 0),) for item in log)
 
 
-class _Judge:
-    """The judging of a finite log, one execution or several."""
+class LogPass:
+    """One pass over a finite log, one execution or several: iterable once, then over.
+
+    Parameters
+    ----------
+    program, log, listing, trace
+        As for `run`.
+    limits : Limits
+        The limits of the pass.
+    """
 
     def __init__(
-        self, program: Program, log: Any, limits: Limits, *, listing: bool, trace: bool
+        self,
+        program: Program,
+        log: Log | Iterable[Item],
+        limits: Limits,
+        *,
+        listing: bool = True,
+        trace: bool = False,
     ) -> None:
         self._log = log
         self._program = program
@@ -135,7 +82,7 @@ class _Judge:
             "release": LogRelease if program.needs_order else StreamRelease,
         }
 
-    def verdicts(self) -> Iterator[Verdict]:
+    def __iter__(self) -> Iterator[Verdict]:
         executions = self._executions
         for batch in _batches(self._log):
             for name, group in groupby(batch, key=itemgetter(0)):
@@ -159,7 +106,9 @@ class _Judge:
         for execution in executions.values():
             yield from execution.conclude()
 
-    def summary(self) -> dict[str, Any]:
+    @property
+    def summary(self) -> Summary:
+        """The summary of what has been read so far, as `ketal run` prints it."""
         tally = Tally()
         totals = {c.name: Counts() for c in self._program.compiled}
         rest = {"gaps": 0, "holes": 0, "restarts": 0, "impossible": 0, "doubtful": 0}
@@ -172,16 +121,17 @@ class _Judge:
                 total = totals[run.compiled.name]
                 for item in Counts.__slots__:
                     setattr(total, item, getattr(total, item) + getattr(run.counts, item))
-        return {
+        out: dict[str, Any] = {
             "events": tally.to_dict(),
             "patterns": {name: counts.to_dict() for name, counts in totals.items()},
             **{name: n for name, n in rest.items() if n or name in ("gaps", "holes")},
         }
+        return cast(Summary, out)
 
 
 def run(
     program: Program,
-    log: Any,
+    log: Log | Iterable[Item],
     *,
     listing: bool = True,
     trace: bool = False,
@@ -193,7 +143,7 @@ def run(
     ----------
     program : Program
         The patterns.
-    log : Log or iterable of Event
+    log : Log, or iterable of Event, Control or Rejected
         What happened, in the order of the file.
     listing : bool
         Whether verdicts are wanted, or the summary only.
@@ -205,13 +155,28 @@ def run(
     Returns
     -------
     Verdicts
-        Iterable once; does its work as it is iterated.
+        Iterable again and again; judges when it is first iterated or asked.
 
     Raises
     ------
     TypeError
-        If an argument is of another class than it must be; later, on iteration,
-        if the log holds what is no event.
+        If an argument is of another class than it must be; later, when the log is judged,
+        if it holds what is no event.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Conflict { order CausalOrder; event Write = type == "write";
+    ...                        First = Write; Second = Conc(Write); find any First Second; }
+    ... ''')
+    >>> log = [ketal.Event(node="a", type="write", clock={"a": 1}),
+    ...        ketal.Event(node="b", type="write", clock={"b": 1})]
+    >>> for verdict in ketal.run(program, log):
+    ...     print(verdict)
+    match Conflict: First=a@1, Second=b@1
     """
     limits = Limits.given(limits, checked_program(program).compiled[0].limits)
-    return Verdicts(_Judge(program, checked_log(log), limits, listing=listing, trace=trace))
+    judge = partial(LogPass, program, checked_log(log), limits, listing=listing, trace=trace)
+    once = isinstance(log, Iterator)
+    return Verdicts(judge, program, limits, listing=listing, once=once)

@@ -6,11 +6,13 @@ The one rule: a handler is called with a verdict before the next event is taken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import cast
 
 from ketal.errors import wrong_type
 from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import Limits
+from ketal.model.summaries import Summary
 from ketal.model.verdicts import Rejected, Transition, Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
@@ -20,6 +22,10 @@ from ketal.runtime.state.execution_state import SavedState
 
 class Monitor:
     """Runs a program over a stream of events, in this process.
+
+    Each event is judged when it is fed: under `order arrival` at once, under `CausalOrder`
+    as soon as its past has arrived. Leaving a `with` block closes the monitor, unless by an
+    exception.
 
     Parameters
     ----------
@@ -32,21 +38,38 @@ class Monitor:
     trace : bool
         Whether every transition is a verdict.
     on : mapping of str to callable, optional
-        Handlers: by kind of verdict (`violation`, `match`, …), or by
-        `Pattern.state` for entering a state.
+        Handlers, called with the verdict: by kind (`violation`, `match`, …), or by
+        `Pattern.state` for entering a state. One that raises is logged and counted.
     execution : str
         A name for the execution, put in every verdict.
 
     Raises
     ------
     NotAvailableError
-        If the program needs what this version does not execute.
+        If a pattern needs the whole log, as one with a `mode`.
+    SettingError
+        If a handler is for a kind or a state that is not there.
     TypeError
         If an argument is of another class than it must be.
 
-    Notes
-    -----
-    Leaving a `with` block closes the monitor, unless by an exception.
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Conflict { order CausalOrder; event Write = type == "write";
+    ...                        First = Write; Second = Conc(Write); find any First Second; }
+    ... ''')
+    >>> events = [ketal.Event(node="a", type="write", clock={"a": 1}),
+    ...           ketal.Event(node="b", type="write", clock={"b": 1})]
+    >>> handlers = {"match": lambda match: print("handler:", match)}
+    >>> with ketal.Monitor(program, on=handlers) as monitor:
+    ...     for event in events:
+    ...         for verdict in monitor.feed(event):
+    ...             print(verdict)
+    handler: match Conflict: First=a@1, Second=b@1
+    match Conflict: First=a@1, Second=b@1
+    >>> monitor.summary["patterns"]["Conflict"]["matches"]
+    1
     """
 
     def __init__(
@@ -79,12 +102,51 @@ class Monitor:
             What happened; or why a record is no event, which is counted.
         place : str
             Where it was read, for a rejection.
+
+        Returns
+        -------
+        list of Verdict
+            What it completes or violates, and what it releases; often empty.
+
+        Raises
+        ------
+        TypeError
+            If it is none of these.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; }')
+        >>> monitor = ketal.Monitor(program)
+        >>> [str(v) for v in monitor.feed(ketal.Event(node="n", type="a", clock={"n": 1}))]
+        []
+        >>> [str(v) for v in monitor.feed(ketal.Event(node="n", type="a", clock={"n": 2}))]
+        ['match P: A=n@1+n@2']
         """
         verdicts = self._execution.feed(event, place=place)
         return self._handled(verdicts) if verdicts else verdicts
 
     def feed_many(self, events: Iterable[Event | Control | Rejected]) -> list[Verdict]:
-        """Process events in turn; return the verdicts of all."""
+        """Process events in turn; return the verdicts of all.
+
+        Parameters
+        ----------
+        events : iterable of Event, Control or Rejected
+            As for `feed`. Of an iterator each is judged before the next is taken.
+
+        Raises
+        ------
+        TypeError
+            If one is none of these.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; }')
+        >>> events = [ketal.Event(node="n", type="a", clock={"n": count}) for count in (1, 2)]
+        >>> [str(verdict) for verdict in ketal.Monitor(program).feed_many(events)]
+        ['match P: A=n@1+n@2']
+        """
         out: list[Verdict] = []
         if isinstance(events, list | tuple) and not self._handlers:
             for begin in range(0, len(events), BATCH_EVENTS):
@@ -95,22 +157,78 @@ class Monitor:
             out += self.feed(event)
         return out
 
-    def advance_time(self, watermark: Any) -> list[Verdict]:
+    def advance_time(self, watermark: float | str | datetime) -> list[Verdict]:
         """Process a watermark: no earlier event is expected; return the verdicts of what it ends.
 
         Parameters
         ----------
         watermark : float, int, str or datetime
-            As an event's time.
+            As an event's time: seconds since the epoch, RFC 3339 text or a datetime. A time
+            before the last watermark changes nothing.
+
+        Raises
+        ------
+        EventError
+            If it is no time.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('''
+        ...     pattern Answer { event Ask = type == "ask"; event Reply = type == "reply";
+        ...                      find next Ask Reply; within 5 s; }
+        ... ''')
+        >>> monitor = ketal.Monitor(program)
+        >>> monitor.feed(ketal.Event(node="n", type="ask", clock={"n": 1}, time=10))
+        []
+        >>> [str(verdict) for verdict in monitor.advance_time(20)]
+        ['timed_out Answer: Ask=n@1']
         """
         return self._handled(self._execution.advance_time(watermark))
 
     def leave(self, node: str) -> list[Verdict]:
-        """Process the leave of a node; return the verdicts of what that releases."""
+        """Process the leave of a node; return the verdicts of what that releases.
+
+        Parameters
+        ----------
+        node : str
+            Its name; no event of it is expected any more.
+
+        Raises
+        ------
+        EventError
+            If the name is none.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('''
+        ...     pattern P { order CausalOrder(total); event A = type == "a"; find next A A; }
+        ... ''')
+        >>> monitor = ketal.Monitor(program)
+        >>> monitor.feed(ketal.Control("join", node="n2"))
+        []
+        >>> events = [ketal.Event(node="n1", type="a", clock={"n1": count}) for count in (1, 2)]
+        >>> monitor.feed_many(events), len(monitor.held_back())
+        ([], 1)
+        >>> [str(verdict) for verdict in monitor.leave("n2")]
+        ['match P: A=n1@1+n1@2']
+        """
         return self.feed(Control("leave", node=node))
 
     def close(self) -> list[Verdict]:
-        """End the stream: every window and every run; a second call does nothing."""
+        """End the stream: every window and every run; a second call does nothing.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event A = type == "a"; check A A; }')
+        >>> monitor = ketal.Monitor(program)
+        >>> monitor.feed(ketal.Event(node="n", type="a", clock={"n": 1}))
+        []
+        >>> [str(verdict) for verdict in monitor.close()]
+        ['incomplete P: ended in q1, expected A']
+        """
         return self._handled(list(self._execution.conclude()))
 
     def __enter__(self) -> Monitor:
@@ -132,22 +250,69 @@ class Monitor:
         return [v for v in verdicts if not isinstance(v, Transition)]
 
     def held_back(self) -> list[tuple[Event, Dot | None]]:
-        """Return each event that waits, with one dot it waits for; None: it waits its turn."""
+        """Return each event that waits, with one dot it waits for; None: it waits its turn.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('''
+        ...     pattern P { order CausalOrder; event A = type == "a"; find next A A; }
+        ... ''')
+        >>> monitor = ketal.Monitor(program)
+        >>> monitor.feed(ketal.Event(node="b", type="a", clock={"a": 1, "b": 1}))
+        []
+        >>> [(str(event), str(dot)) for event, dot in monitor.held_back()]
+        [('b@1 a', 'a@1')]
+        """
         return self._execution.release.held_back()
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
+    def summary(self) -> Summary:
+        """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; }')
+        >>> monitor = ketal.Monitor(program)
+        >>> monitor.feed(ketal.Event(node="n", type="a", clock={"n": 1}))
+        []
+        >>> monitor.summary["events"]["accepted"], monitor.summary["patterns"]["P"]["matches"]
+        (1, 0)
+        """
         failures = self._handlers.failures
         more = {"handler_failures": failures} if failures else {}
-        return {**self._execution.summary, **more}
+        return cast(Summary, {**self._execution.summary, **more})
 
     def snapshot(self) -> bytes:
-        """Return the state: `Monitor.restore(program, blob)` goes on from it."""
+        """Return the state: `Monitor.restore(program, blob)` goes on from it.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; }')
+        >>> monitor = ketal.Monitor(program)
+        >>> monitor.feed(ketal.Event(node="n", type="a", clock={"n": 1}))
+        []
+        >>> blob = monitor.snapshot()
+        >>> again = ketal.Monitor.restore(program, blob)
+        >>> [str(v) for v in again.feed(ketal.Event(node="n", type="a", clock={"n": 2}))]
+        ['match P: A=n@1+n@2']
+        """
         return self._execution.state.snapshot()
 
     @classmethod
-    def restore(cls, program: Program, blob: bytes, **options: Any) -> Monitor:
+    def restore(
+        cls,
+        program: Program,
+        blob: bytes,
+        *,
+        limits: Limits | None = None,
+        listing: bool = True,
+        trace: bool = False,
+        on: Mapping[str, Handler] | None = None,
+        execution: str | None = None,
+    ) -> Monitor:
         """Return a monitor with the state of a snapshot.
 
         Parameters
@@ -156,8 +321,10 @@ class Monitor:
             The program that the snapshot was taken of.
         blob : bytes
             What `snapshot` returned.
-        **options
+        limits, listing, trace, on
             As for `Monitor`.
+        execution : str, optional
+            Another name for the execution than that of the snapshot.
 
         Raises
         ------
@@ -165,11 +332,26 @@ class Monitor:
             If the bytes are no snapshot, or of another program; it says what changed.
         TypeError
             If an argument is of another class than it must be.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; }')
+        >>> blob = ketal.Monitor(program).snapshot()
+        >>> ketal.Monitor.restore(program, blob).summary["events"]["read"]
+        0
+        >>> other = ketal.compile('pattern P { event B = type == "b"; check B; }')
+        >>> try:
+        ...     ketal.Monitor.restore(other, blob)
+        ... except ketal.StateError as error:
+        ...     print(error)
+        the state is of another program: pattern P changed: kind and strategy, events, body
         """
         checked_program(program)
         if not isinstance(blob, bytes):
             raise wrong_type("blob", "bytes, as snapshot() returned", blob)
         saved = SavedState(program, blob)
-        monitor = cls(program, **{"execution": saved.execution, **options})
+        name = saved.execution if execution is None else execution
+        monitor = cls(program, limits=limits, listing=listing, trace=trace, on=on, execution=name)
         monitor._execution.state.restore(saved)
         return monitor

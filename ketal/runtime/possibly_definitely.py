@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -43,10 +43,13 @@ from ketal.model.verdicts import Match, Overflow, RunVerdict, Violation
 from ketal.operators.causal_order import canonical
 from ketal.program import Program, checked_program
 
+if TYPE_CHECKING:
+    from ketal.logs import Log
+
 Cut = tuple[int, ...]
 
 
-def possibly(program: Program, log: Any, *, limits: Limits | None = None) -> bool:
+def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | None = None) -> bool:
     """Return whether some linear extension gives the pattern's verdict.
 
     Parameters
@@ -64,14 +67,56 @@ def possibly(program: Program, log: Any, *, limits: Limits | None = None) -> boo
         If the program holds several patterns, or `cuts_max` is reached.
     TypeError
         If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Order { order CausalOrder;
+    ...         event A = type == "a"; event B = type == "b"; find next A B; }
+    ... ''')
+    >>> concurrent = [ketal.Event(node="n1", type="a", clock={"n1": 1}),
+    ...               ketal.Event(node="n2", type="b", clock={"n2": 1})]
+    >>> ketal.possibly(program, concurrent), ketal.possibly(program, concurrent[:1])
+    (True, False)
     """
     return _Lattice(checked_program(program).one, log, limits).explore()[0]
 
 
-def definitely(program: Program, log: Any, *, limits: Limits | None = None) -> bool:
+def definitely(
+    program: Program, log: Log | Iterable[Event], *, limits: Limits | None = None
+) -> bool:
     """Return whether every linear extension gives the pattern's verdict.
 
-    Parameters and errors are those of `possibly`.
+    Parameters
+    ----------
+    program : Program
+        One pattern; the verdict of a check is a violation, of a find a match.
+    log : Log or iterable of Event
+        One finite execution.
+    limits : Limits, optional
+        `cuts_max` bounds the work.
+
+    Raises
+    ------
+    SettingError
+        If the program holds several patterns, or `cuts_max` is reached.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Order { order CausalOrder;
+    ...         event A = type == "a"; event B = type == "b"; find next A B; }
+    ... ''')
+    >>> concurrent = [ketal.Event(node="n1", type="a", clock={"n1": 1}),
+    ...               ketal.Event(node="n2", type="b", clock={"n2": 1})]
+    >>> ordered = [ketal.Event(node="n1", type="a", clock={"n1": 1}),
+    ...            ketal.Event(node="n2", type="b", clock={"n1": 1, "n2": 1})]
+    >>> ketal.definitely(program, concurrent), ketal.definitely(program, ordered)
+    (False, True)
     """
     return _Lattice(checked_program(program).one, log, limits).explore()[1]
 

@@ -52,10 +52,7 @@ def stream(count: int, *, types: str = "AB", nodes: int = 3, seed: int = 1) -> l
 def judged(body: str, events: list[ketal.Event], **limits: int) -> dict[str, Any]:
     """Return the counts of a pattern with this body over a finite log."""
     program = ketal.compile(f"pattern P {{ {body} }}", limits=Limits(**limits))
-    verdicts = ketal.run(program, events)
-    list(verdicts)
-    counts: dict[str, Any] = verdicts.summary["patterns"]["P"]
-    return counts
+    return dict(ketal.run(program, events).summary["patterns"]["P"])
 
 
 WINDOWS = {

@@ -42,14 +42,14 @@ def compiled(statements: str, order: str = "CausalOrder(gap = 30 s)", **options:
     )
 
 
-def logged(made: Program, events: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def logged(made: Program, events: Iterable[Any]) -> tuple[list[dict[str, Any]], ketal.Summary]:
     verdicts = ketal.run(made, list(events), limits=LIMITS)
     return [v.to_dict() for v in verdicts], verdicts.summary
 
 
 def streamed(
     made: Program, events: Iterable[Any], *, later: float | None = None
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], ketal.Summary]:
     """Return what a Monitor says; `later` is a watermark between the events and the end."""
     monitor = ketal.Monitor(made, limits=LIMITS)
     verdicts = monitor.feed_many(events)

@@ -136,13 +136,13 @@ def pairs(steps: Any) -> frozenset[str]:
     return frozenset(str(dot) for _, dot in steps)
 
 
-def finite(made: Program, records: list[Record]) -> tuple[Pairs, dict[str, Any]]:
+def finite(made: Program, records: list[Record]) -> tuple[Pairs, ketal.Summary]:
     verdicts = ketal.run(made, records)
     matches = frozenset(pairs(v.steps) for v in verdicts if isinstance(v, Match))
     return matches, verdicts.summary
 
 
-def live(made: Program, records: Any) -> tuple[Pairs, Pairs, dict[str, Any]]:
+def live(made: Program, records: Any) -> tuple[Pairs, Pairs, ketal.Summary]:
     """Return the certain matches, all of them, and the summary."""
     monitor = Monitor(made)
     verdicts = [*monitor.feed_many(list(records)), *monitor.close()]
@@ -156,7 +156,7 @@ def oracle(made: Program, run: Small) -> Pairs:
     return frozenset(pairs(steps) for _, steps, _ in outcome.matches)
 
 
-def counted(summary: dict[str, Any]) -> bool:
+def counted(summary: ketal.Summary) -> bool:
     """Return whether the summary counts what a difference may come from."""
     events = summary["events"]
     return bool(summary.get("doubtful") or summary["gaps"] or events["late"] or events["rejected"])

@@ -1,17 +1,14 @@
-"""Verdicts of a finite log that are shown, and clocks that no execution can have."""
+"""Clocks that no execution can have, in a finite log."""
 
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
-from ketal import Event, SettingError
+from ketal import Event
 from ketal.model.event import canonical_key, happened_before
 from tests.property.executions import execution
 from tests.sampling import chances
@@ -23,54 +20,14 @@ PAIR = """pattern Pair {
     find any A B;
 }
 """
-EVENTS = [Event("a", "e", {"a": n}) for n in (1, 2)]
 
 
-def pair(order: str = "CausalOrder") -> ketal.Program:
-    return ketal.compile(PAIR % order)
-
-
-# --- Verdicts in a notebook: shown at any time, they stay what they are -----------------------
-
-
-@pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
-@pytest.mark.parametrize("show", [repr, lambda v: v._repr_html_()], ids=["repr", "html"])
-def test_to_show_verdicts_takes_none(order: str, show: Callable[[ketal.Verdicts], str]) -> None:
-    events = iter(EVENTS)
-    verdicts = ketal.run(pair(order), events)
-    assert "nothing read yet: iterate for the verdicts" in show(verdicts)
-    assert "0" not in show(verdicts)
-    said = [next(verdicts)]
-    assert "1 matches" in show(verdicts)
-    assert "not all judged yet" in show(verdicts)
-    said += verdicts
-    assert [str(v) for v in said] == ["match Pair: A=a@1, B=a@2"]
-    for _ in range(2):
-        assert "2 read, 2 accepted" in show(verdicts)
-        assert "yet" not in show(verdicts)
-    assert verdicts.summary["patterns"]["Pair"]["matches"] == 1
-
-
-def test_verdicts_in_a_notebook_are_a_table() -> None:
-    verdicts = ketal.run(pair(), EVENTS)
-    list(verdicts)
-    assert verdicts._repr_html_().startswith("<table><tr><td>Pair</td><td>1 matches</td></tr>")
-
-
-def test_without_pandas_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(SettingError, match="to_pandas needs pandas, which is not installed"):
-        ketal.run(pair(), EVENTS).to_pandas()
-
-
-# --- impossible clocks ------------------------------------------------------------------------
+def pair() -> ketal.Program:
+    return ketal.compile(PAIR % "CausalOrder")
 
 
 def impossible(events: list[Event]) -> int:
-    verdicts = ketal.run(pair(), events)
-    list(verdicts)
-    count: int = verdicts.summary.get("impossible", 0)
-    return count
+    return ketal.run(pair(), events).summary.get("impossible", 0)
 
 
 def test_a_cycle_is_noticed() -> None:
@@ -89,21 +46,19 @@ def test_a_cycle_is_noticed() -> None:
 def test_holes_are_not_impossible() -> None:
     assert impossible([Event("a", "e", {"a": 3}), Event("b", "e", {"a": 7, "b": 2})]) == 0
     verdicts = ketal.run(pair(), [Event("a", "e", {"a": 1}), Event("b", "e", {"a": 2, "b": 1})])
-    list(verdicts)
     assert "impossible" not in verdicts.summary
     assert verdicts.summary["holes"] == 1
 
 
 def test_an_event_that_is_not_judged_contradicts_nothing() -> None:
     timed = PAIR.replace("find any A B;", "find any A B; within 9 s;") % "CausalOrder"
-    log = [
+    log: list[Event | ketal.Control] = [
         Event("c", "e", {"c": 1}, time=50),
         ketal.Control("watermark", time=40),
         Event("a", "e", {"a": 1}, time=10),
         Event("b", "e", {"a": 1, "b": 1}, time=60),
     ]
     verdicts = ketal.run(ketal.compile(timed), log)
-    list(verdicts)
     assert verdicts.summary["events"]["late"] == 1
     assert "impossible" not in verdicts.summary
 

@@ -140,7 +140,7 @@ def junk(rng: random.Random) -> list[Record]:
 
 def restored_each_time(
     made: Program, records: list[Record], limits: Limits | None = None
-) -> tuple[list[Any], dict[str, Any], Any]:
+) -> tuple[list[Any], ketal.Summary, Any]:
     monitor = Monitor(made, limits=limits)
     said = []
     for record in records:

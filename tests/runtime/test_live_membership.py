@@ -10,7 +10,7 @@ import itertools
 import random
 from ast import literal_eval
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +52,7 @@ def texts(verdicts: Iterable[Any]) -> list[str]:
     return [str(v) for v in verdicts]
 
 
-def adds_up(summary: dict[str, Any]) -> bool:
+def adds_up(summary: Mapping[str, Any]) -> bool:
     events = dict(summary["events"])
     return bool(events.pop("read") == sum(events.values()))
 
@@ -121,7 +121,7 @@ def membership_case(
     return Case(made, run, records, unknown)
 
 
-def judged(made: Program, records: Iterable[Record]) -> tuple[list[str], dict[str, Any]]:
+def judged(made: Program, records: Iterable[Record]) -> tuple[list[str], ketal.Summary]:
     verdicts = ketal.run(made, records, limits=LIMITS)
     said = [plain(v) for v in verdicts]
     return said, verdicts.summary
@@ -129,7 +129,7 @@ def judged(made: Program, records: Iterable[Record]) -> tuple[list[str], dict[st
 
 def monitored(
     made: Program, records: Iterable[Record], rng: random.Random | None = None
-) -> tuple[list[str], dict[str, Any]]:
+) -> tuple[list[str], ketal.Summary]:
     """Return what a Monitor says; with `rng`, it goes on from a snapshot now and then."""
     monitor = Monitor(made, limits=LIMITS)
     said: list[str] = []

@@ -203,7 +203,8 @@ def by_run(execution: Execution, folder: Path) -> Said:
     path.write_bytes(b"\n".join(execution.lines))
     verdicts = ketal.run(execution.program, ketal.read_log(path))
     said = [one.to_dict() for one in verdicts]
-    return Said(said, verdicts.summary["events"], verdicts.summary["patterns"])
+    summary: Any = verdicts.summary
+    return Said(said, summary["events"], summary["patterns"])
 
 
 def by_monitor(execution: Execution) -> Said:
@@ -223,7 +224,7 @@ def by_monitor(execution: Execution) -> Said:
             said += monitor.feed(item)
     assert len(ended) == execution.slots
     said += monitor.close()
-    summary = monitor.summary
+    summary: Any = monitor.summary
     return Said([one.to_dict() for one in said], summary["events"], summary["patterns"])
 
 

@@ -1,4 +1,4 @@
-"""docs/spark.md: its program, and its commands for a cluster, as they stand."""
+"""docs/spark.md: its program, and its commands for a cluster, as they stand; docs/python.md's."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 from ketal.streaming.folders import cache_folder
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark.__main__ import write_package
+from tests.page_blocks import blocks, page, write_files
 from tests.sampling import in_long
 
 if TYPE_CHECKING:
@@ -35,6 +36,21 @@ def test_the_program_of_the_page(spark: SparkSession, capsys: pytest.CaptureFixt
     said = capsys.readouterr().out
     assert '|match  |{"height":7}|[m1@1, m2@1]|' in said
     assert said.endswith("3 read: 2 accepted, 1 rejected; 1 without a height\n")
+
+
+def test_the_program_of_the_page_on_python(
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = page("python.md")
+    write_files(text, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (program,) = (block for block in blocks(text, "python") if "ketal.streaming.spark" in block)
+    exec(program, {"spark": spark})
+    said = capsys.readouterr().out
+    assert "|match  |Race   |[a@1, b@1]|" in said
 
 
 def test_the_archive_holds_the_rooms_as_packages(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""The summary of a run: what became of the records, and the counts of each pattern.
+
+The one rule: what is not always there is declared `NotRequired`, and is absent where it is zero.
+"""
+
+from typing import NotRequired, TypedDict
+
+
+class PatternCounts(TypedDict):
+    """The counts of one pattern: its verdicts by kind, and the events that it could not judge."""
+
+    matches: int
+    violations: int
+    incomplete: int
+    timed_out: int
+    unscoped: int
+    untimed: int
+    halted: NotRequired[int]
+    unknown_types: NotRequired[int]
+    guard_failures: NotRequired[int]
+    overflows: NotRequired[int]
+    strangers: NotRequired[int]
+    uncertain: NotRequired[int]
+    marks_forgotten: NotRequired[int]
+    vacuous: NotRequired[list[dict[str, object]]]
+
+
+class Summary(TypedDict):
+    """The summary of a run, as `ketal run --output json` prints it.
+
+    All values are numbers of records, events or verdicts.
+
+    Attributes
+    ----------
+    events : dict of str to int
+        The records by their outcome: `read` is the sum of `accepted`, `duplicates`,
+        `rejected`, `late`, `held_back` and `overflow`.
+    patterns : dict of str to PatternCounts
+        Of each pattern `matches`, `violations`, `incomplete`, `timed_out`, `unscoped`,
+        `untimed`, and rarer counts where they are not zero.
+    gaps : int
+        Events that were declared lost.
+    holes : int
+        Events that clocks refer to and that were not read.
+    restarts, impossible, doubtful, handler_failures : int
+        Absent where they are zero.
+    draining : dict of str to dict of str to int
+        The counts of the patterns that retire, where there are any.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern Twice { event A = type == "a"; find next A A; }')
+    >>> log = [ketal.Event(node="n", type="a", clock={"n": count}) for count in (1, 2, 2)]
+    >>> summary: ketal.Summary = ketal.run(program, log).summary
+    >>> summary["events"]["read"], summary["events"]["accepted"], summary["events"]["duplicates"]
+    (3, 2, 1)
+    >>> summary["patterns"]["Twice"]["matches"]
+    1
+    """
+
+    events: dict[str, int]
+    patterns: dict[str, PatternCounts]
+    gaps: int
+    holes: int
+    restarts: NotRequired[int]
+    impossible: NotRequired[int]
+    doubtful: NotRequired[int]
+    handler_failures: NotRequired[int]
+    draining: NotRequired[dict[str, dict[str, int]]]

@@ -1,0 +1,359 @@
+"""The verdicts of a finite log, to be iterated again and again and asked about as a whole.
+
+The log is judged when a question needs it, by one pass that yields each verdict as it is found.
+The pass that reaches the end leaves the summary, and the verdicts unless they are more than
+`verdicts_max`; later questions are answered from these. Where a question needs a verdict that is
+not kept, the log is judged again.
+
+The one rule: what is asked of the whole is answered of the whole, or raises.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+import msgspec
+
+from ketal.errors import SettingError
+from ketal.model.limits import Limits
+from ketal.model.summaries import Summary
+from ketal.model.verdicts import (
+    COUNTED,
+    Match,
+    Overflow,
+    Rejected,
+    Verdict,
+    Violation,
+    ViolationError,
+)
+from ketal.program import Program
+
+if TYPE_CHECKING:
+    import pandas
+
+NAMED = 5
+"""So many verdicts the message of a ViolationError names."""
+CELL_CHARACTERS = 200
+"""A longer value is cut in a notebook's table."""
+
+V = TypeVar("V", Match, Violation)
+
+
+class Pass(Protocol):
+    """One pass over a log: its verdicts, and the summary of what has been read so far."""
+
+    def __iter__(self) -> Iterator[Verdict]: ...
+
+    @property
+    def summary(self) -> Summary:
+        """The summary of what has been read so far."""
+
+
+class Verdicts:
+    """The verdicts of a finite execution: iterable again and again.
+
+    `ketal.run` makes one and judges nothing yet. An iteration judges the log and yields each
+    verdict as it is found; leaving it early is cheap. `summary`, `violations`, `matches`,
+    `to_pandas`, `raise_on_violation` and the table in a notebook judge the whole log first.
+    `repr` judges nothing.
+
+    Once the whole log has been judged, its verdicts are kept, up to the limit `verdicts_max`
+    of them. Where there are more, and after an iteration that was left early, the next
+    question judges the log again. An iterator as log, a generator say, can be read only once:
+    where it would have to be read again, a SettingError says so. A list and a `ketal.Log`
+    can be read again.
+
+    Parameters
+    ----------
+    judge : callable
+        Begins a pass over the log.
+    program : Program
+        The patterns.
+    limits : Limits
+        `verdicts_max` verdicts are kept, `shown_max` shown in a notebook.
+    listing : bool
+        Whether the passes yield the verdicts of patterns.
+    once : bool
+        Whether the log can be read only once.
+
+    Raises
+    ------
+    SettingError
+        From any of these questions: the log cannot be read, or not again.
+    TypeError
+        From any of these questions: the log holds what is no event.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Lock { event Take = type == "take"; event Free = type == "free";
+    ...                    check (Take Free)*; }
+    ... ''')
+    >>> log = [ketal.Event(node="n", type=t, clock={"n": count})
+    ...        for count, t in enumerate(["take", "take", "free"], 1)]
+    >>> verdicts = ketal.run(program, log)
+    >>> for verdict in verdicts:
+    ...     print(verdict)
+    violation Lock: n@2 take: expected Free
+    >>> verdicts.summary["patterns"]["Lock"]["violations"]
+    1
+    >>> [str(violation.event) for violation in verdicts.violations]
+    ['n@2']
+    >>> verdicts.matches
+    ()
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[], Pass],
+        program: Program,
+        limits: Limits,
+        *,
+        listing: bool = True,
+        once: bool = False,
+    ) -> None:
+        self._judge = judge
+        self._program = program
+        self._limits = limits
+        self._listing = listing
+        self._once = once
+        self._begun = False
+        self._summary: Summary | None = None
+        self._kept: list[Verdict] = []
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Verdict]:
+        if self._summary is not None and self._count == len(self._kept):
+            return iter(self._kept)
+        return self._judged()
+
+    def _judged(self) -> Iterator[Verdict]:
+        """Judge the log; yield each verdict as it is found, and keep what a whole pass leaves."""
+        if self._once and self._begun:
+            raise SettingError(self._why_not_again())
+        self._begun = True
+        one_pass = self._judge()
+        kept: list[Verdict] = []
+        count = 0
+        for verdict in one_pass:
+            if count < self._limits.verdicts_max:
+                kept.append(verdict)
+            count += 1
+            yield verdict
+        self._summary, self._kept, self._count = one_pass.summary, kept, count
+
+    def _why_not_again(self) -> str:
+        why = "its verdicts were not all read"
+        if self._summary is not None:
+            why = f"it has {self._count} verdicts, more than are kept (limit verdicts_max)"
+        return (
+            f"the log is an iterator, which can be read only once, and {why}; "
+            "give a list of events, or a ketal.Log"
+        )
+
+    @property
+    def summary(self) -> Summary:
+        """The summary of the whole log, as `ketal run` prints it; judges first.
+
+        With `run(…, listing=False)` it is all there is, and costs least.
+        """
+        if self._summary is None:
+            deque(self._judged(), maxlen=0)
+        assert self._summary is not None
+        return self._summary
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The violations, in the order of the verdicts; judges first."""
+        return self._of(Violation)
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        """The matches, in the order of the verdicts; judges first.
+
+        A pattern with `limit n` or `return count` has fewer here than its summary counts.
+        """
+        return self._of(Match)
+
+    def _of(self, kind: type[V]) -> tuple[V, ...]:
+        self._check_listing()
+        return tuple(verdict for verdict in self if isinstance(verdict, kind))
+
+    def _check_listing(self) -> None:
+        if not self._listing:
+            raise SettingError(
+                "listing=False makes no verdicts of patterns; the summary has their counts"
+            )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the verdicts as a pandas DataFrame, one a row; judges first.
+
+        The columns are the fields of the verdicts' JSON, `time` as RFC 3339 text in UTC.
+
+        Raises
+        ------
+        SettingError
+            If pandas is missing, or the run lists no verdicts (`listing=False`).
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern A { event E = type == "a"; find any E; }')
+        >>> log = [ketal.Event(node="n", type="a", clock={"n": count}) for count in (1, 2)]
+        >>> frame = ketal.run(program, log).to_pandas()
+        >>> frame[["verdict", "pattern", "events"]].values.tolist()
+        [['match', 'A', ['n@1']], ['match', 'A', ['n@2']]]
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise SettingError(
+                "to_pandas needs pandas, which is not installed: pip install pandas"
+            ) from None
+        self._check_listing()
+        return pandas.DataFrame([verdict.to_dict() for verdict in self])
+
+    def raise_on_violation(self, *, allow_vacuous: bool = False) -> Self:
+        """Return these verdicts if every check of the program holds; else raise.
+
+        A check holds if the log was judged whole and has no violation: it also raises where
+        no event was read, records were rejected, clocks are impossible, a limit was reached,
+        or no event is in the alphabet of the check.
+
+        Parameters
+        ----------
+        allow_vacuous : bool
+            Whether a check may hold because no event is in its alphabet.
+
+        Raises
+        ------
+        ViolationError
+            If a check is violated, or the log cannot show that it holds; the message names
+            the first violations, and each reason.
+        SettingError
+            If no pattern of the program is a check: a `find` has matches, and whether these
+            are good or bad only its author knows.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern Turns { event E = type == "e"; check E E; }')
+        >>> log = [ketal.Event(node="n", type="e", clock={"n": count}) for count in (1, 2, 3)]
+        >>> ketal.run(program, log[:2]).raise_on_violation().summary["events"]["accepted"]
+        2
+        >>> ketal.run(program, log).raise_on_violation()
+        Traceback (most recent call last):
+        ...
+        ketal.model.verdicts.ViolationError: 1 violation of Turns
+          violation Turns: n@3 e: nothing may follow
+        """
+        __tracebackhide__ = True  # pytest shows the test's line instead of this one
+        checks = [c.name for c in self._program.compiled if c.kind == "check"]
+        if not checks:
+            raise SettingError(
+                "no pattern of the program is a `check`, so nothing can be violated; of a `find` "
+                "assert what its matches must be, as `assert not verdicts.matches`"
+            )
+        counts = {name: self.summary["patterns"][name]["violations"] for name in checks}
+        lines = [f"{_counted(n, 'violations')} of {name}" for name, n in counts.items() if n]
+        violations: tuple[Violation, ...] = ()
+        if lines and self._listing:
+            found = (verdict for verdict in self if isinstance(verdict, Violation))
+            violations = tuple(islice(found, self._limits.verdicts_max))
+            lines += [f"  {violation}" for violation in violations[:NAMED]]
+            more = sum(counts.values()) - NAMED
+            lines += [f"  and {more} more"] if more > 0 else []
+        reasons = tuple(self._reasons(checks, allow_vacuous=allow_vacuous))
+        if lines or reasons:
+            undecided = [f"not shown to hold: {reason}" for reason in reasons]
+            raise ViolationError("\n".join([*lines, *undecided]), violations, reasons)
+        return self
+
+    def _reasons(self, checks: list[str], *, allow_vacuous: bool) -> Iterator[str]:
+        """Yield why the log cannot show that checks hold."""
+        summary = self.summary
+        events = summary["events"]
+        if events["read"] == events["rejected"]:
+            yield "no event was read"
+        if events["rejected"]:
+            first = next(verdict for verdict in self if isinstance(verdict, Rejected))
+            yield f"{events['rejected']} of {events['read']} records rejected; the first: {first}"
+        if summary.get("impossible"):
+            yield (
+                f"{summary['impossible']} events with an impossible clock; "
+                "ketal.audit(log) names the fault"
+            )
+        if events["overflow"]:
+            yield f"{events['overflow']} events beyond a limit; the first: {self._overflow('')}"
+        for name in checks:
+            counts = summary["patterns"][name]
+            if counts.get("overflows"):
+                yield (
+                    f"{name} reached a limit {counts['overflows']} times and gave something up"
+                    f"; the first: {self._overflow(name)}"
+                )
+            missed = [one for one in counts.get("vacuous", ()) if one.get("what") == "alphabet"]
+            if missed and not allow_vacuous:
+                yield (
+                    f"no event is in the alphabet of {name} "
+                    "(raise_on_violation(allow_vacuous=True) allows it)"
+                )
+
+    def _overflow(self, pattern: str) -> Verdict | str:
+        found = (v for v in self if isinstance(v, Overflow) and v.pattern == pattern)
+        return next(found, "not listed")
+
+    # --- shown ---
+
+    def _counts(self, summary: Summary) -> list[tuple[str, str]]:
+        """Return the counts that are not zero: of each pattern, and of the records."""
+        events = {name: n for name, n in summary["events"].items() if n} or {"read": 0}
+        shown = [
+            (name, ", ".join(_counted(counts[kind], kind) for kind in COUNTED if counts[kind]))  # type: ignore[literal-required]
+            for name, counts in summary["patterns"].items()
+        ]
+        records = ", ".join(f"{n} {what}" for what, n in events.items())
+        return [*((name, what or "no verdicts") for name, what in shown), ("events", records)]
+
+    def __repr__(self) -> str:
+        if self._summary is None:
+            return f"<ketal.Verdicts of {', '.join(self._program.names)}: not all judged yet>"
+        shown = "; ".join(f"{name}: {what}" for name, what in self._counts(self._summary))
+        return f"<ketal.Verdicts {shown}>"
+
+    def _repr_html_(self) -> str:
+        """Return the counts, and a table of the first `shown_max` verdicts; judges first."""
+        summary = self.summary
+        checks = [c.name for c in self._program.compiled if c.kind == "check"]
+        lines = [f"{name}: {what}" for name, what in self._counts(summary)]
+        if checks:
+            reasons = self._reasons(checks, allow_vacuous=False)
+            lines += [f"not shown to hold: {reason}" for reason in reasons]
+        rows = [verdict.to_dict() for verdict in self._kept[: self._limits.shown_max]]
+        columns = dict.fromkeys(
+            name for row in rows for name, value in row.items() if name != "id" and value
+        )
+        parts = ["<table><caption>", "<br>".join(map(escape, lines)), "</caption>"]
+        if rows:
+            parts += ["<tr>", *(f"<th>{escape(name)}</th>" for name in columns), "</tr>"]
+        for row in rows:
+            cells = (_cell(row[name]) if name in row else "" for name in columns)
+            parts += ["<tr>", *(f"<td>{escape(cell)}</td>" for cell in cells), "</tr>"]
+        if more := self._count - len(rows):
+            note = f"and {more:,} more (limit shown_max)"
+            parts.append(f'<tr><td colspan="{len(columns)}">{note}</td></tr>')
+        return "".join([*parts, "</table>"])
+
+
+def _counted(number: int, kind: str) -> str:
+    return f"{number:,} {COUNTED[kind][number != 1]}"
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= CELL_CHARACTERS else f"{text[:CELL_CHARACTERS]}…"

@@ -1,0 +1,94 @@
+"""`log[dot]` is the event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import ketal
+from ketal import Dot, Event, Limits, Log, SettingError
+from ketal.logs import Record
+from tests.property.executions import execution
+from tests.sampling import chances
+
+
+def event(node: str, counter: int, **data: Any) -> Event:
+    return Event(node, "e", {node: counter}, data=data)
+
+
+@given(chances())
+def test_every_event_is_found_by_its_dot(rng: Any) -> None:
+    events = execution(rng, events_max=12)
+    log = Log.of(events)
+    for one in events:
+        assert log[one.dot] is one
+        assert log[str(one.dot)] is one
+
+
+def test_the_events_of_a_verdict(tmp_path: Path) -> None:
+    ketal.write_jsonl([event("a", 1, k=1), event("a", 2, k=2)], tmp_path / "run.jsonl")
+    log = ketal.read_log(tmp_path / "run.jsonl")
+    program = ketal.compile('pattern P { event E = type == "e"; find next E E; }')
+    (match,) = ketal.run(program, log).matches
+    assert [log[dot].data["k"] for dot in match.events] == [1, 2]
+
+
+def test_a_log_is_read_for_the_first_dot_only() -> None:
+    reads = []
+
+    def records() -> Iterator[Record]:
+        reads.append(1)
+        return iter([("", event("a", n), "", 0) for n in (1, 2)])
+
+    log = Log(records)
+    assert reads == []
+    assert log["a@2"].counter == 2
+    assert log["a@1"].counter == 1
+    assert len(reads) == 1
+
+
+def test_what_is_not_there() -> None:
+    log = Log.of([event("a", 1)])
+    with pytest.raises(KeyError, match="the log has no event a@2"):
+        log["a@2"]
+    with pytest.raises(ketal.EventError, match="'a' is no dot"):
+        log["a"]
+    with pytest.raises(TypeError, match=r"a dot must be a ketal\.Dot or a str as n3@7, not int"):
+        log[0]  # type: ignore[index]
+
+
+def test_of_two_events_of_one_dot_the_first() -> None:
+    log = Log.of([event("a", 1, k=1), event("a", 1, k=2)])
+    assert log["a@1"].data["k"] == 1
+
+
+@pytest.mark.parametrize("number", [2, "2", "02"])
+def test_an_incarnation_that_an_attribute_numbers(number: Any) -> None:
+    events = [event("a", 1, incarnation=1), event("a", 1, incarnation=number)]
+    log = Log.of(events)
+    program = ketal.compile('pattern P { event E = type == "e"; find any E; }')
+    dots = [match.events[0] for match in ketal.run(program, log).matches]
+    assert dots == [Dot("a", 1), Dot("a#2", 1)]
+    assert [log[dot] for dot in dots] == events
+
+
+def test_executions_that_share_a_dot() -> None:
+    records: list[Record] = [("one", event("a", 1, k=1), "", 0), ("two", event("a", 1, k=2), "", 0),
+                             ("two", event("a", 2), "", 0)]  # fmt: skip
+    log = Log(lambda: iter(records))
+    assert log["a@2"].counter == 2
+    with pytest.raises(SettingError, match="the executions one, two each have an event a@1"):
+        log["a@1"]
+    assert log.executions["two"]["a@1"].data["k"] == 2
+
+
+def test_a_log_too_long_to_be_held(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    ketal.write_jsonl([event("a", n) for n in (1, 2, 3)], path)
+    assert ketal.read_log(path, limits=Limits(events_max=3))["a@3"].counter == 3
+    with pytest.raises(SettingError, match=r"more than 2 events \(limit events_max\)"):
+        ketal.read_log(path, limits=Limits(events_max=2))["a@3"]

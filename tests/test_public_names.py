@@ -1,0 +1,111 @@
+"""What `help(ketal)` shows: types, examples that run, and nothing that only the house knows."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.analysis import registered_guards as guards
+from tests.public_names import Public, examples, hints, holds_any, public
+
+PUBLIC = {one.name: one for one in public()}
+
+JSON = "a JSON object"
+VALUES = "values of attributes, of every class that an event takes, numpy's among them"
+ANY = {
+    "Event.data": VALUES,
+    "Match.returns": VALUES,
+    **{name: JSON for name in PUBLIC if name.endswith(".to_dict")},
+}
+"""Where `Any` stays, and why."""
+
+UNDOCUMENTED = {"Verdict": "a union of classes, which have theirs"}
+"""What has no docstring of its own."""
+
+
+def test_any_stands_where_no_type_is_known() -> None:
+    found = set()
+    for name, one in PUBLIC.items():
+        for parameter, annotation in hints(one).items():
+            if holds_any(annotation):
+                found.add(f"{name}.{parameter}" if inspect.isclass(one.value) else name)
+    assert found == set(ANY)
+
+
+def _used(one: Public) -> bool:
+    """Return whether the class of a member uses it in its examples."""
+    of = one.name.partition(".")[0]
+    member = one.name.rpartition(".")[2]
+    used = re.compile(rf"""\.{member}\b|, "{member}"\)""")
+    return any(used.search(example.source) for example in examples(PUBLIC[of].doc))
+
+
+def test_every_public_name_has_an_example() -> None:
+    """In its own docstring, or a member in that of its class: a constructor always."""
+    bare = [
+        name
+        for name, one in PUBLIC.items()
+        if name not in UNDOCUMENTED
+        and not name.endswith(".__init__")
+        and not examples(one.doc)
+        and not (one.of is not None and _used(one))
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", [name for name, one in PUBLIC.items() if ">>> " in one.doc])
+def test_the_examples_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(guards, "_registry", {})
+    monkeypatch.chdir(tmp_path)
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    result = runner.run(parser.get_doctest(PUBLIC[name].doc, {}, name, name, 0))
+    assert result.attempted
+    assert result.failed == 0, capsys.readouterr().out
+
+
+def test_every_parameter_is_described() -> None:
+    """By its name, in the docstring of the function, of a constructor in that of its class."""
+    missing = []
+    for name, one in PUBLIC.items():
+        if not inspect.isfunction(one.value) or name == "Limits.__init__":
+            continue  # Of each limit `ketal limits` says what it bounds.
+        doc = PUBLIC[name.partition(".")[0]].doc if name.endswith(".__init__") else one.doc
+        for parameter in inspect.signature(one.value).parameters.values():
+            if parameter.name in ("self", "cls"):
+                continue
+            if not re.search(rf"\b{parameter.name}\b", doc):
+                missing.append(f"{name}: {parameter.name}")
+    assert missing == []
+
+
+def test_every_field_of_a_class_is_described() -> None:
+    missing = []
+    for name, one in PUBLIC.items():
+        if inspect.isclass(one.value) and name != "Limits":
+            fields = [f for f in one.value.__annotations__ if not f.startswith("_")]
+            fields = [f for f in fields if f not in ("kind", "count", "nouns")]
+            missing += [f"{name}.{f}" for f in fields if not re.search(rf"\b{f}\b", one.doc)]
+    assert missing == []
+
+
+HOUSE = re.compile(
+    r"\b(?:DESIGN|INTERFACE|STYLE)\b|\bFig\.|\bsections? \d|§|\bpaper\b|\bissue \d", re.I
+)
+"""What only the house knows."""
+
+
+def test_no_docstring_refers_to_what_only_the_house_has() -> None:
+    docs = {"ketal": ketal.__doc__ or "", **{name: one.doc for name, one in PUBLIC.items()}}
+    assert len(docs) > 100
+    assert {name: HOUSE.findall(doc) for name, doc in docs.items() if HOUSE.search(doc)} == {}
+
+
+def test_all_is_what_loads_lazily() -> None:
+    assert sorted(ketal.__all__) == sorted(ketal._HOMES)

@@ -1,0 +1,83 @@
+"""docs/python.md: its files, its examples, its test; every public name is on it."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.analysis import registered_guards as guards
+from tests.page_blocks import blocks, page, write_files
+
+PAGE = page("python.md")
+FILES = ["lock.ketal", "run.jsonl", "test_lock.py"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that holds the files of the page, and is the current one."""
+    assert write_files(PAGE, tmp_path) == FILES
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(guards, "_registry", {})
+    return tmp_path
+
+
+def test_the_examples_do_what_they_show(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pandas")
+    text = "\n".join(block for block in blocks(PAGE, "python") if block.startswith(">>> "))
+    examples = doctest.DocTestParser().get_doctest(text, {}, "python.md", "python.md", 0)
+    result = doctest.DocTestRunner().run(examples)
+    assert result.attempted > 70
+    assert result.failed == 0, capsys.readouterr().out
+
+
+def test_every_program_is_an_example_or_a_test_of_its_own() -> None:
+    programs = [block for block in blocks(PAGE, "python") if not block.startswith(">>> ")]
+    assert [program.splitlines()[-1].split("(")[0] for program in programs] == [
+        "    assert not verdicts.matches",  # the file test_lock.py, below
+        "detect",  # tests/streaming/spark/test_page.py
+    ]
+
+
+def test_the_pattern_has_no_warning() -> None:
+    assert ketal.load("lock.ketal").warnings == ()
+
+
+def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_lock.py"],
+        cwd=folder, text=True, capture_output=True, check=False, timeout=600,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR": "1"},
+    )  # fmt: skip
+
+
+def test_the_test_of_the_page_fails_as_it_shows(folder: Path) -> None:
+    ended = run_pytest(folder)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    (shown,) = blocks(PAGE, "text")
+    assert shown in ended.stdout
+
+
+def test_the_test_of_the_page_passes_where_the_lock_is_held_by_one(folder: Path) -> None:
+    lines = (folder / "run.jsonl").read_text().splitlines(keepends=True)
+    lines[2] = lines[2].replace('"b": 1', '"a": 2, "b": 1')
+    (folder / "run.jsonl").write_text("".join(lines))
+    ended = run_pytest(folder)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+VERDICTS = {"Match", "Violation", "Incomplete", "TimedOut", "Late", "Gap", "Transition"}
+PARTS = {"Audit", "Fault", "Dot", "Diagnostic", "Log", "KetalError"}
+"""Named by their lower-case word or by what returns them; `help` has the rest."""
+
+
+def test_the_page_names_every_function() -> None:
+    named = set(re.findall(r"\bketal\.(\w+)|`(\w+)`", PAGE))
+    words = {word for pair in named for word in pair}
+    assert set(ketal.__all__) - words <= VERDICTS | PARTS
