@@ -37,6 +37,9 @@ class Case:
         self.events = [event for event in self.log if isinstance(event, Event)]
         *self.verdicts, last = map(json.loads, (folder / "expected.jsonl").read_text().splitlines())
         self.summary: dict[str, Any] = last["summary"]
+        for counts in self.summary["patterns"].values():
+            for entry in counts.get("vacuous", ()):
+                entry["place"] = str(folder / entry["place"])
         self.compiled = self.program.one
 
     @property

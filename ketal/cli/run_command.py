@@ -26,6 +26,7 @@ from ketal.cli import (
     TERMINATED,
     Terminated,
     complain,
+    exit_codes,
     leave_closed_pipe,
     options,
     summary_text,
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     from ketal.model.verdicts import Rejected, Verdict
     from ketal.program import Program
     from ketal.runtime.monitor import Monitor
-
-CAUSES = ("violation", "match", "incomplete", "rejected", "gap", "late", "held_back")
-"""The names that `--fail-on` takes."""
 
 COLLECT_AFTER = 100_000
 """Objects made between two looks for garbage cycles."""
@@ -82,13 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stats", action="store_true", help="add held-back events and what each waits for"
     )
     parser.add_argument("--trace", action="store_true", help="show every transition of every run")
-    parser.add_argument(
-        "--fail-on",
-        type=_causes,
-        default=("violation",),
-        metavar="WHAT,...",
-        help=f"exit with 1 on any of {', '.join(CAUSES)} (default violation)",
-    )
+    exit_codes.add_arguments(parser)
     options.add_params(parser)
     options.add_limits(parser)
     options.add_reading(parser)
@@ -98,16 +90,6 @@ def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
     return int(text)
-
-
-def _causes(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in CAUSES:
-            raise argparse.ArgumentTypeError(
-                f"there is no {name!r} to fail on; there are {', '.join(CAUSES)}"
-            )
-    return names
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -271,7 +253,7 @@ class _RunCommand:
 
     def judge(self, verdicts: Any) -> int:
         """Print verdicts and summary; return the exit code."""
-        whole = False
+        whole, nothing = False, ""
         stopped: KeyboardInterrupt | None = None
         try:
             whole = self._print_verdicts(verdicts)
@@ -283,8 +265,12 @@ class _RunCommand:
         if self._progress is not None:
             self._progress.stop()
         summary = verdicts.summary
+        if whole:
+            nothing = self._nothing_judged(summary)
         try:
-            self._print_summary(summary, self._held_back(verdicts))
+            # No zero is an answer about events that were not judged.
+            shown = {**summary, "patterns": {}} if nothing else summary
+            self._print_summary(shown, self._held_back(verdicts))
             self._sink.flush()
         except BrokenPipeError:
             leave_closed_pipe()
@@ -293,10 +279,10 @@ class _RunCommand:
         if not whole:
             upto = counted(self._args.first, "verdict")
             complain(f"stopped after {upto} (--first): what comes after was not judged")
-        if whole and (reason := self._nothing_read(summary)):
-            complain(reason)
+        if nothing:
+            complain(nothing)
             return COULD_NOT_RUN
-        return self._code(summary)
+        return self._code(summary, whole=whole)
 
     def _code_of(self, stopped: KeyboardInterrupt) -> int:
         """Report that the summary is not of the whole log; return the exit code."""
@@ -352,24 +338,23 @@ class _RunCommand:
         for line in summary_text.lines(summary, self._program, rejected):
             self._sink.line(printable(line))
 
-    def _code(self, summary: dict[str, Any]) -> int:
-        events, patterns = summary["events"], summary["patterns"].values()
-        exit_counts = {
-            "violation": sum(counts["violations"] for counts in patterns),
-            "match": sum(counts["matches"] for counts in patterns),
-            "incomplete": sum(counts["incomplete"] for counts in patterns),
-            "rejected": events["rejected"],
-            "gap": summary["gaps"],
-            "late": events["late"],
-            "held_back": events["held_back"],
-        }
-        return FOUND if any(exit_counts[cause] for cause in self._args.fail_on) else FINE
+    def _code(self, summary: dict[str, Any], *, whole: bool = True) -> int:
+        """Return the exit code of a summary; state what is not plain from the verdicts."""
+        args, program = self._args, self._program
+        reasons = exit_codes.unjudged(summary, program)
+        if whole and not args.allow_vacuous:
+            reasons += exit_codes.empty_checks(summary, program)
+        for reason in reasons:
+            complain(printable(reason))
+        return FOUND if reasons or exit_codes.causes_of(summary, args.fail_on) else FINE
 
-    def _nothing_read(self, summary: dict[str, Any]) -> str:
-        """Return why no event was read; empty where one was."""
+    def _nothing_judged(self, summary: dict[str, Any]) -> str:
+        """Return why no event was judged; empty where one was."""
         events = summary["events"]
-        if events["read"] > events["rejected"]:
+        if events["accepted"] or events["held_back"]:
             return ""
+        if events["read"] > events["rejected"]:
+            return f"no event was judged: {summary_text.records(events)}"
         logs = ", ".join(options.STDIN_NAME if n == options.STDIN else n for n in self._args.logs)
         if not events["read"]:
             return f"no event was read: there is none in {logs}"

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
+from ketal.compiler.named_values import NamedValue, named_values
 from ketal.compiler.predicate_codegen import (
     Mask,
     Relational,
@@ -381,9 +382,18 @@ class CompiledPattern:
         }
 
     @functools.cached_property
+    def named_values(self) -> tuple[NamedValue, ...]:
+        """What the pattern names that events are to have."""
+        events = [event for event, _ in self.events]
+        return named_values(self.pattern, events, self.automaton.atoms)
+
+    @functools.cached_property
     def counted_guards(self) -> dict[Formula, str]:
         """The guards whose events are counted, over the bits of a mask, each with a hash."""
-        guards = (self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values())
+        named = (name.known_by for name in self.named_values)
+        guards = (
+            self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values(), *named,
+        )  # fmt: skip
         return {guard: _hash_of(guard) for guard in guards}
 
     # --- compiled functions; made when first used, never shipped ---

@@ -29,6 +29,7 @@ from ketal.runtime.execution import Execution, Item
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts
 from ketal.runtime.stream_release import StreamRelease
+from ketal.runtime.vacuity import MetEvents, vacuous
 
 if TYPE_CHECKING:
     from ketal.logs import Log
@@ -114,16 +115,21 @@ class LogPass:
         rest = {"gaps": 0, "holes": 0, "restarts": 0, "impossible": 0, "doubtful": 0}
         for execution in self._executions.values():
             tally.add(execution.tally)
-            summary = execution.summary
+            summary = execution.counts
             for name in rest:
                 rest[name] += summary.get(name, 0)
             for run in execution.runs:
                 total = totals[run.compiled.name]
                 for item in Counts.__slots__:
                     setattr(total, item, getattr(total, item) + getattr(run.counts, item))
+        patterns: dict[str, Any] = {name: counts.to_dict() for name, counts in totals.items()}
+        if self._executions:
+            met = MetEvents.sum([one.met_events for one in self._executions.values()])
+            for name, entries in vacuous(self._program.compiled, met).items():
+                patterns[name]["vacuous"] = entries
         out: dict[str, Any] = {
             "events": tally.to_dict(),
-            "patterns": {name: counts.to_dict() for name, counts in totals.items()},
+            "patterns": patterns,
             **{name: n for name, n in rest.items() if n or name in ("gaps", "holes")},
         }
         return cast(Summary, out)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.log_names import LogNames
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import EventError
 from ketal.model.event import Control, Event
@@ -29,6 +30,7 @@ from ketal.runtime.pattern_queues import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
+from ketal.runtime.vacuity import MetEvents, PatternMet, vacuous
 
 Item = Event | Control | Rejected
 """What a record may be."""
@@ -105,7 +107,7 @@ class Execution:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
             self.retiring = RetiringRelease(retiring, self.admission, limits, name)
             self.release.retiring = self.retiring
-        self.progress = Progress()
+        self.progress = Progress(LogNames(n for c in patterns for n in c.named_values))
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
         self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
@@ -181,6 +183,8 @@ class Execution:
         at, end = 0, len(batch)
         steady = 0  # so many of the batch may be identified before one is offered
         admission, progress = self.admission, self.progress
+        if progress.names.unmet:
+            progress.names.look(batch)
         admit, counted = admission.intake.admit, progress.counted
         while at < end:
             room = 0  # how many events may be admitted by their counters alone
@@ -327,8 +331,29 @@ class Execution:
         return self.release.tally(self.progress.counted)
 
     @property
+    def met_events(self) -> MetEvents:
+        """What the events met of the patterns."""
+        since, events = self.progress.since, 0
+        if self.release.has_offered:
+            events = self.tally.accepted
+        runs = {run.compiled.name: run for run in self.runs}
+        patterns = {
+            name: PatternMet.of(run, max(0, events - since.get(name, 0)))
+            for name, run in runs.items()
+        }
+        return MetEvents(patterns, self.progress.names.met())
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
+        summary = self.counts
+        for name, entries in vacuous([run.compiled for run in self.runs], self.met_events).items():
+            summary["patterns"][name]["vacuous"] = entries
+        return summary
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The numbers of the summary, which those of parts of an execution add up to."""
         return {
             "events": self.tally.to_dict(),
             "patterns": {run.compiled.name: run.counts.to_dict() for run in self.runs},

@@ -49,6 +49,11 @@ class LogRelease:
         `lost_max` bounds the lost dots that are named.
     name : str
         The execution's name.
+
+    Attributes
+    ----------
+    has_offered : bool
+        Whether the runs have been offered the events.
     """
 
     holds_all = True
@@ -64,6 +69,7 @@ class LogRelease:
         self._events: list[Event] = []
         self._late: list[Event] = []  # not offered, but in the pasts of others
         self._steps: list[Event | int] = []  # events and watermarks, as they were read
+        self.has_offered = False
         self._gaps = self._impossible = self._doubtful = 0
         self._counters: dict[str, list[int]] | None = None  # of each node, sorted
         self._referred: tuple[int, dict[str, int]] = 0, {}  # of so many events
@@ -171,6 +177,7 @@ class LogRelease:
             for verdicts in arrival.get(number, {}).values():
                 yield from verdicts
             yield from run.close()
+        self.has_offered = True
 
     def _ahead(self, event: Event, known: dict[str, int]) -> bool:
         """Return whether an event has one with a later place in canonical order in its past.

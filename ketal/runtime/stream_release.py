@@ -78,6 +78,8 @@ class StreamRelease:
 
     holds_all = False
     """Whether all events are in memory until the end."""
+    has_offered = True
+    """Whether the runs have been offered what is counted as accepted."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str

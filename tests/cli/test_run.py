@@ -77,7 +77,8 @@ def test_a_violation_exits_with_one(ketal: Ketal) -> None:
 def test_a_check_that_holds_says_so(ketal: Ketal) -> None:
     said = ketal("run", "phases.ketal", "-", stdin=event("a", "open", {"a": 1}))
     assert said.lines[0].startswith("incomplete Phases: ended in ")
-    assert said.lines[-1] == "Phases: no violation, 1 incomplete run"
+    why = "no event has the type `close`, which the step `Close` needs"
+    assert said.lines[-1] == f"Phases: no violation, 1 incomplete run: {why}"
     assert said.code == 0
 
 
@@ -110,19 +111,31 @@ def test_fail_on_incomplete(ketal: Ketal) -> None:
 
 
 def test_fail_on_held_back(ketal: Ketal, write: Write) -> None:
-    write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
-    log = event("a", "open", {"a": 1}) + event("a", "close", {"a": 3})
+    write("held.ketal", CONFLICT)
+    log = event("a", "write", {"a": 1}) + event("a", "write", {"a": 3})
     words = ("run", "--live", "held.ketal", "-")
     assert ketal(*words, stdin=log).code == 0
     assert ketal(*words, "--fail-on", "held_back", stdin=log).code == 1
 
 
+def test_a_check_that_did_not_judge_all_fails(ketal: Ketal, write: Write) -> None:
+    write("held.ketal", PHASES.replace("{", "{ order CausalOrder;", 1))
+    log = event("a", "open", {"a": 1}) + event("a", "close", {"a": 3})
+    said = ketal("run", "--live", "held.ketal", "-", stdin=log)
+    assert said.code == 1
+    assert "not all was judged by the check: 1 event waits for others" in said.err
+
+
 def test_fail_on_late(ketal: Ketal, write: Write) -> None:
     write("timed.ketal", PARAM)
     log = '{"type": "ketal.watermark", "time": 100}\n' + event("a", "write", {"a": 1}, time=1)
-    said = ketal("run", "timed.ketal", "-", "--fail-on", "late", "--output", "json", stdin=log)
+    words = ("run", "timed.ketal", "-", "--fail-on", "late", "--output", "json")
+    said = ketal(*words, stdin=log + event("a", "write", {"a": 2}, time=101))
     assert said.code == 1
-    assert said.summary["events"] | {"read": 1, "late": 1} == said.summary["events"]
+    assert said.summary["events"] | {"read": 2, "late": 1} == said.summary["events"]
+    said = ketal(*words, stdin=log)
+    assert (said.code, said.summary["patterns"]) == (2, {})
+    assert "no event was judged: 1 read = 1 late" in said.err
 
 
 def test_fail_on_something_else_is_refused(ketal: Ketal) -> None:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.model.event import Event
 from ketal.program import Program
@@ -42,6 +43,10 @@ class Progress:
 
     Attributes
     ----------
+    names : LogNames
+        The names of the program that no event has had.
+    since : dict of str to int
+        Of a pattern that changed under a stream, how many events were accepted before.
     counted : Tally
         The outcomes of the records when they were read.
     watermark_us : int or None
@@ -50,6 +55,8 @@ class Progress:
         Whether the execution has ended.
     """
 
+    names: LogNames
+    since: dict[str, int] = field(default_factory=dict)
     counted: Tally = field(default_factory=Tally)
     watermark_us: int | None = None
     closed: bool = False
@@ -258,7 +265,12 @@ class ExecutionState:
             for one in queues:
                 one.watermark_us = progress.watermark_us
 
+            progress.since = dict(core["since"])
+            progress.names.load(core["names"])
             if saved.changed:
+                names = self._program.names
+                changed = [name for name in names if name not in saved.unchanged]
+                progress.since |= dict.fromkeys(changed, progress.counted.accepted)
                 begin_anew(recorder, saved.read, saved.unchanged)
                 self._replaced = tuple(k for k in saved.records if not k.startswith(OTHERS))
                 if retiring is not None:
@@ -290,6 +302,8 @@ class ExecutionState:
             "tally": [t.accepted, t.duplicates, t.rejected, t.late, 0, t.overflow],
             "watermark_us": progress.watermark_us,
             "closed": progress.closed,
+            "names": progress.names.save(),
+            "since": dict(sorted(progress.since.items())),
         }
         return recorder.changes(self._about, core)
 

@@ -1,0 +1,85 @@
+"""The name of a log that a name of a pattern is most likely meant to be.
+
+A misspelling has a letter or two changed, left out, put in or exchanged (Damerau, "A technique for
+computer detection and correction of spelling errors", 1964); or other signs between the words,
+another case, or fewer of the names that dots divide. Names that differ in digits alone (`n1`,
+`n2`) are names of different things.
+
+The one rule: a name of a log that the pattern names itself is never the near one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+_ONE_FAULT_CHARS = 4
+"""From this length on a name is near with one fault, from twice this with two."""
+_FAR = 99
+
+
+def nearest(
+    name: str, known: Mapping[str, int], *, glob: bool = False, loose: bool = False
+) -> str | None:
+    """Return the nearest name of a log, or None.
+
+    Parameters
+    ----------
+    name : str
+        A name that the log does not have; with `glob` one whose parts may have `*`.
+    known : mapping of str to int
+        The names of the log that the pattern does not name, and how many events have each.
+    glob : bool
+        Whether it is compared part by part, and a part with `*` is left out.
+    loose : bool
+        Whether a name that is only alike is better than none: it is known that something is wrong.
+    """
+    faults = {one: _faults(name, one, glob=glob) for one in known}
+    near = [one for one, number in faults.items() if number < _FAR]
+    if near:
+        return min(near, key=lambda one: (faults[one], -known[one], one))
+    alike = difflib.get_close_matches(name, sorted(known), 1) if loose else []
+    return alike[0] if alike else None
+
+
+def _faults(name: str, known: str, *, glob: bool) -> int:
+    """Return how many faults make one name of another; `_FAR` for too many."""
+    if glob and "*" in name:
+        parts, others = name.split("."), known.split(".")
+        if ".." in name or len(parts) != len(others):
+            return _FAR
+        pairs = [(a, b) for a, b in zip(parts, others, strict=True) if "*" not in a]
+        name, known = (".".join(part) for part in zip(*pairs, strict=True)) if pairs else ("", "")
+    if _letters(name) == _letters(known) and _letters(name):
+        return 0
+    short, long = sorted((name, known), key=len)
+    if "." in long and long.endswith(f".{short}") and len(short) >= _ONE_FAULT_CHARS:
+        return 1
+    most = min(len(short) // _ONE_FAULT_CHARS, 2)
+    if len(long) - len(short) > most or _without_digits(name) == _without_digits(known):
+        return _FAR
+    number = _edits(name, known)
+    return number if number <= most else _FAR
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
+def _without_digits(name: str) -> str:
+    return re.sub(r"\d+", "", name)
+
+
+def _edits(one: str, other: str) -> int:
+    """Return the optimal string alignment distance."""
+    rows = [list(range(len(other) + 1))]
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            least = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                least = min(least, rows[-2][j - 2] + 1)
+            row.append(least)
+        rows.append(row)
+    return rows[-1][-1]

@@ -1,0 +1,285 @@
+"""Vacuity: what of a pattern no event of a log met, and why.
+
+A pattern is vacuous where its answer would be the same whatever the events were: none was judged,
+none satisfies a step that every word has, or none has a name that it gives (Beer, Ben-David,
+Eisner and Rodeh, "Efficient detection of vacuity in temporal model checking", 2001). It may be
+that what is sought did not happen; or that a name is misspelt, and then the log has one that is
+near and that the pattern does not name.
+
+The one rule: a cause is stated once, in place of what follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.named_values import Key, NamedValue, needed
+from ketal.compiler.predicates import Formula
+from ketal.compiler.required_steps import required_steps
+from ketal.engine.log_names import NamesMet
+from ketal.engine.pattern_run import PatternRun
+from ketal.errors import Span
+from ketal.model import syntax
+from ketal.model.syntax_walks import walk
+from ketal.model.values import glob_regex
+from ketal.runtime.near_names import nearest
+
+Entry = dict[str, Any]
+"""An object of the list `vacuous` of a pattern in the summary."""
+SHOWN_MAX = 3
+"""Names that are listed where none is near."""
+_NOUNS = {"partition": "attribute"}
+"""What a name is of, where the word is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternMet:
+    """What the events of an execution, or of a part of it, met of a pattern.
+
+    Attributes
+    ----------
+    events : int
+        How many events its run was to be offered.
+    judged : bool
+        Whether the run judged one of them.
+    on_copies : bool
+        Whether a node had a copy of it, under `at every node`.
+    guards : dict of str to int
+        How many events satisfied each guard, by the keys of `CompiledPattern.counted_guards`.
+        Of one that is absent that is not known.
+    """
+
+    events: int
+    judged: bool
+    on_copies: bool
+    guards: dict[str, int]
+
+    @classmethod
+    def of(cls, run: PatternRun, events: int) -> PatternMet:
+        """Return that of a run."""
+        guards = run.met.save()
+        judged = run.scopes.created > 0
+        if run.compiled.pattern.mode is not None:  # its scopes are those of many runs
+            judged = bool(guards.get(_key(run.compiled, run.compiled.alphabet_guard), events))
+        return cls(events, judged, bool(run.copies), guards)
+
+    @classmethod
+    def sum(cls, parts: Sequence[PatternMet]) -> PatternMet:
+        """Return what parts have together."""
+        known = set(parts[0].guards).intersection(*(part.guards for part in parts))
+        return cls(
+            sum(part.events for part in parts),
+            any(part.judged for part in parts),
+            any(part.on_copies for part in parts),
+            {key: sum(part.guards[key] for part in parts) for key in sorted(known)},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MetEvents:
+    """What the events of an execution, or of a part of it, met of a program.
+
+    Attributes
+    ----------
+    patterns : dict of str to PatternMet
+        By the names of patterns.
+    names : NamesMet
+        The names that no event has.
+    """
+
+    patterns: dict[str, PatternMet]
+    names: NamesMet
+
+    @classmethod
+    def sum(cls, parts: Sequence[MetEvents]) -> MetEvents:
+        """Return what parts of an execution, or executions, of one program have together."""
+        patterns = {
+            name: PatternMet.sum([part.patterns[name] for part in parts])
+            for name in parts[0].patterns
+        }
+        return cls(patterns, NamesMet.sum([part.names for part in parts]))
+
+
+def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, list[Entry]]:
+    """Return the list `vacuous` of each pattern that has one.
+
+    Parameters
+    ----------
+    compiled : sequence of CompiledPattern
+        The patterns.
+    met : MetEvents
+        What the events met of them.
+    """
+    entries = {
+        one.name: _Vacuity(one, met.patterns[one.name], met.names).entries()
+        for one in compiled
+        if met.patterns[one.name].events
+    }
+    return {name: some for name, some in entries.items() if some}
+
+
+def _key(compiled: CompiledPattern, guard: Formula) -> str:
+    return compiled.counted_guards[guard]
+
+
+class _Vacuity:
+    """What of one pattern no event met.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    met : PatternMet
+        What events met of it.
+    names : NamesMet
+        The names that no event has.
+    """
+
+    def __init__(self, compiled: CompiledPattern, met: PatternMet, names: NamesMet) -> None:
+        self._compiled = compiled
+        self._pattern_met = met
+        self._events = met.events
+        self._names = names
+        self._declared = {event.name: event for event, _ in compiled.events}
+        self._guards = {name: event.guard for name, event in self._declared.items()}
+        self._unmet = {
+            name.key: name
+            for name in compiled.named_values
+            if name.key in names.unmet and not self._met(name.known_by)
+        }
+
+    def _met(self, guard: Formula) -> int:
+        """Return how many events satisfied a guard; of one that is not known, all."""
+        return self._pattern_met.guards.get(_key(self._compiled, guard), self._events)
+
+    def entries(self) -> list[Entry]:
+        """Return the causes."""
+        nothing = not self._pattern_met.judged
+        near = [entry for name in self._unmet.values() for entry in self._misspelt(name, nothing)]
+        if not nothing:
+            return [*near, *self._unmet_steps({(e["what"], e["name"]) for e in near})]
+        own = self._compiled.pattern.span
+        head = self._entry("alphabet", self._compiled.name, own, self._why_nothing())
+        return [head, *(near or self._missing())]
+
+    def _entry(self, what: str, name: str, span: Span | None, message: str, **more: Any) -> Entry:
+        """Return an entry; `more` is what some kinds have."""
+        source = self._compiled.source
+        place = {}
+        if span is not None:
+            named = source is not None and not source.name.startswith("<")
+            at = f"{source.name}:{span.line}" if source and named else f"line {span.line}"
+            place = {"place": at}
+        return {"what": what, "name": name, **place, "events": self._events, **more} | {
+            "message": message
+        }
+
+    # --- nothing is judged ---
+
+    def _why_nothing(self) -> str:
+        compiled = self._compiled
+        members, of = self._met(compiled.alphabet_guard), f"{self._events:,}"
+        if not members:
+            return f"0 of {of} {_events(self._events)} are in the alphabet"
+        if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
+            return f"0 of {of} {_events(self._events)} are of a node with a copy of the pattern"
+        lacks = "the key of `partition by`" if compiled.partition else "a time, for `within`"
+        return f"0 of {members:,} {_events(members)} in the alphabet have {lacks}"
+
+    def _missing(self) -> Iterator[Entry]:
+        """Yield the names that no event has and without which nothing can be judged."""
+        wanted = [key for key in self._unmet if key[0] == "partition"]
+        deployment = self._compiled.pattern.deployment
+        if deployment is not None and deployment.glob is not None:
+            wanted += [key for key in self._unmet if key == ("node", deployment.glob)]
+        for guard in self._guards.values():
+            wanted += [key for key in self._unmet if key in needed(guard, self._guards)]
+        for key in list(dict.fromkeys(wanted))[:SHOWN_MAX]:
+            yield self._name_entry(self._unmet[key], self._there_are(key[0]))
+
+    def _there_are(self, what: str) -> str:
+        """Return what the log has in place of a name."""
+        counts = list(self._names.counted(what).items())[:SHOWN_MAX]
+        shown = ", ".join(f"`{name}` ({n:,} {_events(n)})" for name, n in counts)
+        return f"; most have {shown}" if shown else ""
+
+    # --- names ---
+
+    def _name_entry(self, name: NamedValue, rest: str, **more: Any) -> Entry:
+        noun = _NOUNS.get(name.what, name.what)
+        is_of = "is of" if name.what == "node" else "has"
+        looked_at = self._names.looked_at
+        none = "no event" if looked_at >= self._events else f"none of {looked_at:,} events"
+        message = f"{none} {is_of} the {noun} `{name.name}`{rest}"
+        entry = self._entry(name.what, name.name, name.span, message, **more)
+        return entry | {"events": self._names.looked_at}
+
+    def _misspelt(self, name: NamedValue, nothing: bool) -> Iterator[Entry]:
+        """Yield the entry of a name that is near one of the log."""
+        if name.glob == "plain" and any(sign in name.name for sign in "*?"):
+            return
+        known = self._names.counted(name.what)
+        others = {one: number for one, number in known.items() if not self._names_it(name, one)}
+        loose = nothing and self._compiled.kind == "check"
+        near = nearest(name.name, others, glob=name.glob == "dotted", loose=loose)
+        if near is not None:
+            count = others[near]
+            rest = f", which is near `{near}` ({count:,} {_events(count)})"
+            yield self._name_entry(name, rest, near=near, near_events=count)
+
+    def _names_it(self, name: NamedValue, known: str) -> bool:
+        """Return whether the pattern names a name of the log itself."""
+        kinds = {"attribute", "partition"} if name.path else {name.what}
+        return any(
+            known == one.name
+            or (one.glob and glob_regex(one.name, dotted=one.glob == "dotted").fullmatch(known))
+            for one in self._compiled.named_values
+            if one.what in kinds
+        )
+
+    # --- steps ---
+
+    def _unmet_steps(self, stated: set[Key]) -> Iterator[Entry]:
+        """Yield why no event satisfies a step that every word has, if no cause is stated yet."""
+        compiled = self._compiled
+        guards, required = dict(compiled.guards), required_steps(compiled.pattern.body)
+        spans = {name: event.span for name, event in self._declared.items()}
+        spans |= {step.name: step.span for step in compiled.pattern.steps}
+        for step, local in compiled.step_guards.items():
+            if step not in required or self._met(local):
+                continue
+            why = needed(guards[step], self._guards)
+            if stated & why:
+                continue
+            name = next((self._unmet[key] for key in self._unmet if key in why), None)
+            if name is not None:
+                stated.add(name.key)
+                yield self._name_entry(name, f", which the step `{step}` needs")
+                continue
+            what, unmet = self._unmet_event(guards[step]) or ("step", step)
+            if (what, unmet) not in stated:
+                stated.add((what, unmet))
+                message = f"0 of {self._events:,} {_events(self._events)} are a `{unmet}`"
+                yield self._entry(what, unmet, spans.get(unmet), message)
+
+    def _unmet_event(self, guard: syntax.Guard) -> Key | None:
+        """Return the declared event that no event is, of those that a guard needs."""
+        parts = guard.operands if isinstance(guard, syntax.And) else (guard,)
+        for part in parts:
+            for node in walk(part) if isinstance(part, _OVER_ONE) else ():
+                if isinstance(node, syntax.Name):
+                    met = self._met(self._compiled.event_guards[node.name])
+                    if not met:
+                        return "event", node.name
+        return None
+
+
+_OVER_ONE = (syntax.Name, syntax.Causal, syntax.Conc)
+"""Guards of which one event at least is needed."""
+
+
+def _events(number: int) -> str:
+    return "event" if number == 1 else "events"
