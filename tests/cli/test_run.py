@@ -111,8 +111,8 @@ def test_fail_on_incomplete(ketal: Ketal) -> None:
 
 
 def test_fail_on_held_back(ketal: Ketal, write: Write) -> None:
-    write("held.ketal", CONFLICT)
-    log = event("a", "write", {"a": 1}) + event("a", "write", {"a": 3})
+    write("held.ketal", 'pattern N { order CausalOrder; event W = type == "w"; find next W W; }')
+    log = event("a", "w", {"a": 1}) + event("a", "w", {"a": 3})
     words = ("run", "--live", "held.ketal", "-")
     assert ketal(*words, stdin=log).code == 0
     assert ketal(*words, "--fail-on", "held_back", stdin=log).code == 1
