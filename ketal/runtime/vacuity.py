@@ -19,6 +19,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.named_values import Key, NamedValue, needed
 from ketal.compiler.predicates import Formula
 from ketal.compiler.required_steps import required_steps
+from ketal.engine.comparison_kinds import Counts
 from ketal.engine.log_names import NamesMet
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import Span
@@ -26,6 +27,7 @@ from ketal.model import syntax
 from ketal.model.syntax_walks import walk
 from ketal.model.values import glob_regex
 from ketal.runtime.near_names import nearest
+from ketal.runtime.unknown_comparisons import place_of, summed, unknown
 
 Entry = dict[str, Any]
 """An object of the list `vacuous` of a pattern in the summary."""
@@ -88,10 +90,13 @@ class MetEvents:
         By the names of patterns.
     names : NamesMet
         The names that no event has.
+    kinds : dict of str to Counts
+        By the names of patterns, the kinds of the values that their comparisons read.
     """
 
     patterns: dict[str, PatternMet]
     names: NamesMet
+    kinds: dict[str, Counts]
 
     @classmethod
     def sum(cls, parts: Sequence[MetEvents]) -> MetEvents:
@@ -100,7 +105,8 @@ class MetEvents:
             name: PatternMet.sum([part.patterns[name] for part in parts])
             for name in parts[0].patterns
         }
-        return cls(patterns, NamesMet.sum([part.names for part in parts]))
+        kinds = {name: summed([part.kinds[name] for part in parts]) for name in parts[0].kinds}
+        return cls(patterns, NamesMet.sum([part.names for part in parts]), kinds)
 
 
 def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, list[Entry]]:
@@ -121,13 +127,25 @@ def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, li
     return {name: some for name, some in entries.items() if some}
 
 
-def with_vacuous(
+def with_findings(
     counts: dict[str, Any], compiled: Sequence[CompiledPattern], met: MetEvents
 ) -> dict[str, Any]:
-    """Add the lists `vacuous` to the patterns of a summary; return it."""
-    for name, entries in vacuous(compiled, met).items():
-        counts["patterns"][name]["vacuous"] = entries
+    """Add the lists `vacuous` and `unknown` to the patterns of a summary; return it."""
+    for what, found in findings(compiled, met).items():
+        for name, entries in found.items():
+            counts["patterns"][name][what] = entries
     return counts
+
+
+def findings(
+    compiled: Sequence[CompiledPattern], met: MetEvents
+) -> dict[str, dict[str, list[Entry]]]:
+    """Return the lists `vacuous` and `unknown` of the patterns that have one."""
+    unknowns = {one.name: unknown(one, met.kinds[one.name]) for one in compiled}
+    return {
+        "vacuous": vacuous(compiled, met),
+        "unknown": {name: entries for name, entries in unknowns.items() if entries},
+    }
 
 
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -207,12 +225,7 @@ class _Vacuity:
 
     def _entry(self, what: str, name: str, span: Span | None, message: str, **more: Any) -> Entry:
         """Return an entry; `more` is what some kinds have."""
-        source = self._compiled.source
-        place = {}
-        if span is not None:
-            named = source is not None and not source.name.startswith("<")
-            at = f"{source.name}:{span.line}" if source and named else f"line {span.line}"
-            place = {"place": at}
+        place = {} if span is None else {"place": place_of(self._compiled, span)}
         return {"what": what, "name": name, **place, "events": self._events, **more} | {
             "message": message
         }

@@ -24,7 +24,7 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts import Verdict
-from ketal.runtime.vacuity import MetEvents, vacuous, with_vacuous
+from ketal.runtime.vacuity import MetEvents, vacuous, with_findings
 from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.job.pattern_migration import drained_notice
@@ -355,4 +355,4 @@ class Session:
         parts = self.parts or [part_of(engine, {}, self.storage.empty(0))]
         met = MetEvents.sum([part.execution.met_events for part in parts])
         counts = total(part.summed for part in parts)
-        engine.summary = with_vacuous(counts, engine.program.compiled, met)
+        engine.summary = with_findings(counts, engine.program.compiled, met)

@@ -1,0 +1,196 @@
+"""The comparisons of a pattern, and of which events their values decide.
+
+A comparison of an absent value, or of values of two kinds, is unknown (`ketal.model.values`), and
+its guard accepts the event as little as if it were false. To tell the two apart, the kinds of the
+values are counted, of the events for which the comparison decides.
+
+The one rule: a comparison decides for an event if the guard that it stands in is true of the event
+with it, and not without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ketal.analysis.registered_guards import RegisteredGuard
+from ketal.compiler.predicates import (
+    Atom,
+    AtomTable,
+    Formula,
+    Lowering,
+    constant_of,
+    free_of_run,
+    variables,
+)
+from ketal.errors import Span
+from ketal.model import syntax
+from ketal.model.guard_functions import FUNCTIONS
+from ketal.model.limits import Limits
+from ketal.model.syntax_walks import walk
+from ketal.model.values import kind
+
+NUMBER = frozenset({"number"})
+STRING = frozenset({"string"})
+
+Leaf = syntax.Field | syntax.Attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value that a comparison reads.
+
+    Attributes
+    ----------
+    of : Field or Attribute
+        What is read.
+    step : str
+        The step whose event it is read from; empty for the event itself.
+    kinds : frozenset of str or None
+        The kinds with which the comparison is known; None where it is that of the other operand.
+    """
+
+    of: Leaf
+    step: str
+    kinds: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Operands that are read from one event.
+
+    Attributes
+    ----------
+    comparison : int
+        The number of their comparison.
+    operands : tuple of int
+        Their numbers in it.
+    guard : Formula
+        Over the bits of a mask: of which events they are read, with `bits` on.
+    bits : int
+        The bits of the comparison itself, with which the guard is true and without which it is
+        not; 0 where an event of a run is compared.
+    """
+
+    comparison: int
+    operands: tuple[int, ...]
+    guard: Formula
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison in the text of a pattern.
+
+    Attributes
+    ----------
+    span : Span or None
+        Where it stands.
+    operands : tuple of Operand
+        What it reads.
+    """
+
+    span: Span | None
+    operands: tuple[Operand, ...]
+
+
+def comparisons(
+    pattern: syntax.Pattern,
+    events: Sequence[syntax.EventDecl],
+    atoms: Sequence[Atom],
+    registered: Iterable[RegisteredGuard],
+) -> tuple[tuple[Comparison, ...], tuple[Reading, ...]]:
+    """Return the comparisons of a pattern, and how their operands are read.
+
+    Parameters
+    ----------
+    pattern : Pattern
+        The pattern.
+    events : sequence of EventDecl
+        The events of its alphabet, those of the file too.
+    atoms : sequence of Atom
+        Those of its guards.
+    registered : iterable of RegisteredGuard
+        Guards added in code.
+    """
+    table = AtomTable(Limits(atoms_max=len(atoms) + _MORE_ATOMS))
+    for atom in atoms:
+        table.variable(atom)
+    declared = {event.name: event.guard for event in events}
+    lowering = Lowering(declared, table, {guard.name: guard for guard in registered})
+    steps = {step.name: step.guard for step in pattern.steps}
+    local = {
+        name: free_of_run(lowering.lower(guard), table.atoms)
+        for name, guard in {**declared, **steps}.items()
+    }
+    absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
+    found: list[Comparison] = []
+    readings: list[Reading] = []
+    for holder in (*declared.values(), *steps.values(), *absents):
+        guard = free_of_run(lowering.lower(holder), table.atoms)
+        for node in walk(holder):
+            operands = tuple(_operands(node))
+            if not operands:
+                continue
+            number = len(found)
+            found.append(Comparison(node.span, operands))
+            by_step: dict[str, list[int]] = {}
+            for at, operand in enumerate(operands):
+                by_step.setdefault(operand.step, []).append(at)
+            is_local = set(by_step) == {""}
+            bits = _bits(node, lowering, len(atoms)) if is_local else 0
+            for step, numbers in by_step.items():
+                of = local.get(step, True) if step else guard
+                readings.append(Reading(number, tuple(numbers), of, bits))
+    return tuple(found), tuple(readings)
+
+
+_MORE_ATOMS = 10_000
+"""Atoms that a comparison has alone, but not in its guard, and that no mask has."""
+
+
+def _bits(node: syntax.Guard, lowering: Lowering, atoms: int) -> int:
+    """Return the bits of a comparison, whether it is to be true or false."""
+    numbers = variables(lowering.lower(node)) | variables(lowering.lower(node, positive=False))
+    return sum(1 << number for number in numbers if number < atoms)
+
+
+def _operands(node: syntax.Node) -> Iterator[Operand]:
+    """Yield what a comparison reads; nothing of another node."""
+    match node:
+        case syntax.Comparison(left=left, right=right):
+            for value, other in ((left, right), (right, left)):
+                yield from _leaves(value, _kinds_beside(value, other))
+        case syntax.Membership(value=value, items=items):
+            constants = [constant_of(item) for item in items]
+            if None not in constants:
+                yield from _leaves(value, frozenset(kind(one) for one in constants))
+        case syntax.Matches(value=value):
+            yield from _leaves(value, STRING)
+        case syntax.Function(name=name, arguments=arguments) if name in FUNCTIONS:
+            predicate = FUNCTIONS[name]
+            if predicate.subject is None and not predicate.decided and predicate.kind != "any":
+                yield from _leaves(arguments[0], frozenset({predicate.kind}))
+
+
+def _kinds_beside(value: syntax.Value, other: syntax.Value) -> frozenset[str] | None:
+    """Return the kinds of a value that make it comparable with another; None for any one."""
+    if isinstance(value, syntax.Arithmetic | syntax.Negative):
+        return NUMBER
+    if isinstance(other, syntax.Arithmetic | syntax.Negative):
+        return NUMBER
+    constant = constant_of(other)
+    return None if constant is None else frozenset({kind(constant)})
+
+
+def _leaves(value: syntax.Value, kinds: frozenset[str] | None) -> Iterator[Operand]:
+    match value:
+        case syntax.Field() | syntax.Attribute():
+            yield Operand(value, "", kinds)
+        case syntax.Reference(step=step, of=of):
+            yield Operand(of, step, kinds)
+        case syntax.Arithmetic(operands=operands):
+            for operand in operands:
+                yield from _leaves(operand, NUMBER)
+        case syntax.Negative(operand=operand):
+            yield from _leaves(operand, NUMBER)
