@@ -94,6 +94,13 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 # --- what they mean --------------------------------------------------------------
 
 
+def positive(text: str) -> int:
+    """Read a number of an option, from 1 on."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
+
+
 def pair(option: str, text: str, example: str) -> tuple[str, str]:
     """Split NAME=VALUE.
 

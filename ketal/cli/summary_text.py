@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ketal.cli.options import STDIN, STDIN_NAME
 from ketal.cli.output_lines import counted, drop_zeros
+from ketal.errors import printable
 from ketal.model.verdicts import COUNTED, Rejected
 
 if TYPE_CHECKING:
@@ -155,6 +157,26 @@ def records(events: dict[str, int]) -> str:
     parts = drop_zeros({key: events[key] for key in _RECORDS}) or {"accepted": 0}
     terms = [counted(number, *_RECORDS[key]) for key, number in parts.items()]
     return f"{events['read']:,} read = {' + '.join(terms)}"
+
+
+def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
+    """Return why no event was read.
+
+    Parameters
+    ----------
+    logs : sequence of str
+        The logs, as they were given.
+    rejected : int
+        How many records were rejected.
+    first : str
+        The first of them, its place and the reason; may be empty where there is none.
+    """
+    if not rejected:
+        names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
+        return f"no event was read: there is none in {names}"
+    records = counted(rejected, "record was", "records were all")
+    why = f"; the first is {printable(first)}" if first else ""
+    return f"no event was read: {records} rejected{why}\n{MAPPING_HINT}"
 
 
 def judged_nothing(vacuous: Sequence[Mapping[str, Any]]) -> bool:
