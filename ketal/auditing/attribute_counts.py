@@ -18,7 +18,7 @@ from ketal.model.limits import Limits
 
 KINDS = ("string", "number", "boolean", "null", "list", "object")
 KEYS_MAX = 32
-"""Keys in the longest path that is counted."""
+"""Names in the longest path that is counted."""
 EXAMPLES = 3
 """Values that are shown of an attribute: the most frequent, of equally frequent ones the first."""
 TEXT_CHARS_MAX = 100
@@ -101,12 +101,14 @@ class AttributeTable:
     ----------
     cut : int
         How many values had a path that is not counted.
+    deep : int
+        How many values had a path of more than `KEYS_MAX` names.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._left = limits.stats_attributes_max
         self._values_max = limits.stats_values_max
-        self.cut = 0
+        self.cut = self.deep = 0
 
     def count(
         self, counts: dict[str, AttributeCounts], data: Mapping[str, Any], depth: int = 1
@@ -126,7 +128,7 @@ class AttributeTable:
                 if depth < KEYS_MAX:
                     self.count(one.inner, value, depth + 1)
                 else:
-                    self.cut += len(value)
+                    self.deep += len(value)
             elif kind != "null":
                 one.add(_key(value), 1, self._values_max)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from ketal.auditing.attribute_counts import AttributeCounts, AttributeTable, listed
+from ketal.auditing.attribute_counts import KEYS_MAX, AttributeCounts, AttributeTable, listed
 from ketal.auditing.contents_report import LogStats
 from ketal.auditing.log_contents import ConcurrencyStats, LeftOut, TypeStats
 from ketal.auditing.log_statistics import ordered_pairs
@@ -203,11 +203,13 @@ class LogCounts:
             "message nodes": ("stats_pairs_max", self._messages.nodes.cut),
             "dots": ("counters_max", self._dots.cut),
         }
-        return [
+        out = [
             LeftOut(what=what, limit=limit, most=getattr(self._limits, limit), number=number)
             for what, (limit, number) in numbers.items()
-            if number
         ]
+        deep = self._attributes.deep
+        out.append(LeftOut(what="inner attributes", limit="KEYS_MAX", most=KEYS_MAX, number=deep))
+        return [one for one in out if one.number]
 
 
 def _common(counts: Mapping[str, int]) -> list[tuple[str, int]]:

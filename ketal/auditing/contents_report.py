@@ -351,6 +351,8 @@ def _cut_by(one: LeftOut) -> str:
             return f"{_of(one.number, 'event')} of other {one.what} ({at})"
         case "attributes":
             return f"{_of(one.number, 'value')} of other attributes ({at})"
+        case "inner attributes":
+            return f"{_of(one.number, 'value')} inside of {one.most} objects and more"
         case "dots":
             return f"{_of(one.number, 'dot')}, so that duplicates of them count as events ({at})"
     return f"{_of(one.number, 'message')} between other {one.what.removeprefix('message ')} ({at})"

@@ -168,14 +168,14 @@ class LeftOut:
     Attributes
     ----------
     what : str
-        What the table has: `types`, `nodes`, `attributes`, `message types` or `message nodes`;
-        or `dots`, which duplicates are known by.
+        What the table has: `types`, `nodes`, `attributes`, `inner attributes` (of objects in
+        objects), `message types` or `message nodes`; or `dots`, which duplicates are known by.
     limit : str
-        The name of the limit.
+        The name of the limit; of `inner attributes` that of a constant.
     most : int
         Its value.
     number : int
-        How many events, of `attributes` values, of messages pairs, are not in the table.
+        How many events, values of attributes, pairs or dots are not in the table.
     """
 
     what: str

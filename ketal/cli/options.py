@@ -91,6 +91,12 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def reading_options(args: argparse.Namespace) -> list[str]:
+    """Return the options of reading a log that were given, but for `--config`, which has limits."""
+    names = ("format", "regex", "delimiter", "field", "nodes", "time_unit", "rebuild")
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+
+
 # --- what they mean --------------------------------------------------------------
 
 

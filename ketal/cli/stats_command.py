@@ -6,9 +6,15 @@ The one rule: it counts and does not judge. The exit code is 0 if an event was r
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options, summary_text
 from ketal.cli.output_lines import ProgressLine, add_output, as_json, opened
+
+if TYPE_CHECKING:
+    from ketal.auditing.contents_report import LogStats
+    from ketal.logs import Source
+    from ketal.model.limits import Limits
 
 _EXAMPLE = """\
 examples:
@@ -40,14 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_reading(parser)
 
 
-def execute(args: argparse.Namespace) -> int:
-    """Print what is in the logs; return the exit code."""
+def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
+    """Return what is in logs that are read once, with progress on standard error."""
     from ketal.auditing.contents_counting import stats
-    from ketal.auditing.contents_report import lines
     from ketal.logs import Log, open_source
 
-    source, limits = options.source_and_limits(args)
-    log = open_source(source, args.logs, limits)
+    log = open_source(source, logs, limits)
     progress = ProgressLine()
     try:
         contents = stats(Log.of_batches(lambda: progress.counted(log.batches())), limits=limits)
@@ -58,6 +62,15 @@ def execute(args: argparse.Namespace) -> int:
     finally:
         progress.stop()
     options.report_rebuilding(log)
+    return contents
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print what is in the logs; return the exit code."""
+    from ketal.auditing.contents_report import lines
+
+    source, limits = options.source_and_limits(args)
+    contents = stats_of(args.logs, source, limits)
     with opened(args.write, inputs=args.logs) as sink:
         if args.output == "json":
             sink.line(as_json({"stats": contents.to_dict()}))

@@ -12,11 +12,40 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from ketal.compiler.named_values import NamedValue
+from ketal.model.values import glob_regex
 
 _ONE_FAULT_CHARS = 4
 """From this length on a name is near with one fault, from twice this with two."""
 _FAR = 99
+
+
+def names(one: NamedValue, known: str) -> bool:
+    """Return whether a name of a pattern, perhaps a glob, is a name of a log."""
+    if not one.glob:
+        return known == one.name
+    return glob_regex(one.name, dotted=one.glob == "dotted").fullmatch(known) is not None
+
+
+def not_named(
+    known: Mapping[str, int], name: NamedValue, pattern: Iterable[NamedValue]
+) -> dict[str, int]:
+    """Return those of a log's names that may be meant by a name that no event has.
+
+    Parameters
+    ----------
+    known : mapping of str to int
+        The names of the log, and how many events have each.
+    name : NamedValue
+        The name that no event has.
+    pattern : iterable of NamedValue
+        All names of the pattern: what it names itself is meant by no other name.
+    """
+    kinds = {"attribute", "partition"} if name.path else {name.what}
+    own = [one for one in pattern if one.what in kinds]
+    return {log: number for log, number in known.items() if not any(names(one, log) for one in own)}
 
 
 def nearest(

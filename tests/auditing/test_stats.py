@@ -302,7 +302,8 @@ def test_deep_objects_are_looked_into_up_to_a_bound() -> None:
         deep = {"x": deep}
     stats = ketal.stats([ketal.Event("a", "x", {"a": 1}, data=deep)])
     assert [len(one.path) for one in stats.attributes] == list(range(1, 33))
-    assert [one.what for one in stats.left_out] == ["attributes"]
+    assert [(one.what, one.number) for one in stats.left_out] == [("inner attributes", 1)]
+    assert "left out: 1 value inside of 32 objects and more" in str(stats)
 
 
 def test_a_long_log_of_texts_is_told_by_first_words() -> None:
