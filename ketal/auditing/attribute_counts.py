@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -36,6 +37,8 @@ _KINDS = {
 }
 _Path = tuple[str, ...]
 _NAN = ("NaN", b"")
+_TOO_DEEP = ("[…", b"")
+"""Of lists that nest deeper than Python writes: they are not told apart."""
 
 
 class AttributeCounts:
@@ -174,7 +177,10 @@ def _key(value: Any) -> Any:
         return value if value == value else _NAN
     if kind is bool:
         return (value,)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return _TOO_DEEP
     return (text,) if len(text) <= TEXT_CHARS_MAX else _cut(text)
 
 
@@ -187,4 +193,6 @@ def _value(key: Any) -> Any:
     """Return the value that a key was made of; of a long one the text that it begins with."""
     if not isinstance(key, tuple):
         return key
+    if key is _NAN:
+        return math.nan
     return json.loads(key[0]) if len(key) == 1 and isinstance(key[0], str) else key[0]

@@ -236,8 +236,12 @@ class _Sample:
     def add(self, execution: str, event: Event) -> None:
         """Offer an event."""
         self._events += 1
+        number = -self._draw()
         stamp = _Stamp(event.node, event.clock[event.node], event.clock)
-        heappush(self._heap, (-self._draw(), self._events, execution, stamp))
+        full = self._entries + len(stamp.clock) > self._entries_max
+        if full and self._heap and number < self._heap[0][0]:
+            return
+        heappush(self._heap, (number, self._events, execution, stamp))
         self._entries += len(stamp.clock)
         while self._entries > self._entries_max:
             self._entries -= len(heappop(self._heap)[3].clock)

@@ -114,7 +114,7 @@ class Limits:
         1_000, "pairs", "pairs of types, and of nodes, between which `ketal stats` counts messages"
     )
     stats_entries_max: int = _limit(
-        1_000_000,
+        500_000,
         "entries",
         "entries of clocks that `ketal stats` keeps to compare events, and as many for messages",
     )

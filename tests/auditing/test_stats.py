@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from ketal.auditing.log_contents import AttributeStats
 from ketal.errors import columns
 from ketal.model.event import concurrent, happened_before
 from tests.property.executions import execution
-from tests.sampling import chances, examples
+from tests.sampling import chances, examples, sample
 from tests.test_real_logs import LOGS, read
 
 KINDS = {"str": "string", "int": "number", "float": "number", "bool": "boolean"}
@@ -238,10 +240,24 @@ def test_values_are_shown_as_they_are_and_long_ones_by_their_beginning() -> None
         ([1, "a"], [1, "a"]),
         ("x" * 200, "x" * 100 + "…"),
         (None, None),
+        (float("inf"), float("inf")),
     ]:
         data = {"x": value}
         (one,) = ketal.stats([ketal.Event("n", "t", {"n": 1}, data=data)]).attributes
         assert one.examples == (() if value is None else (shown,))
+
+
+def test_a_number_that_is_none_is_shown_as_that() -> None:
+    stats = ketal.stats([ketal.Event("n", "t", {"n": 1}, data={"x": float("nan")})])
+    assert str(stats.attributes[0].examples) == "(nan,)"
+    assert "  x  number  NaN" in str(stats)
+
+
+def test_lists_that_a_line_can_nest_can_be_counted() -> None:
+    for depth in range(300, 1_000, sample(2, 1)):
+        line = f'{{"node":"a","type":"t","clock":{{"a":1}},"x":{"[" * depth}{"]" * depth}}}'
+        stats = ketal.stats(ketal.read_log(BytesIO(line.encode()), format="jsonl"))
+        assert [one.kinds for one in stats.attributes] == [{"list": 1}] * stats.events
 
 
 def test_a_restart_is_counted_and_not_compared() -> None:
@@ -397,3 +413,33 @@ def test_messages_of_a_real_log(shared_data: Path) -> None:
     stats = ketal.stats(read(shared_data, "VectorClocksTests"))
     assert stats.messages.types == {(">", "<"): 831}
     assert {one.type for one in stats.types} == {"<", ">", "d"}
+
+
+def wild(number: int) -> Iterator[ketal.Event]:
+    """Yield events of new nodes, types, attributes and values, with holes and in few nodes too."""
+    for at in range(1, number + 1):
+        data = {f"a{at}": at, "x": f"value {at}" * 20, "o": {f"b{at}": [at, "y" * 500]}}
+        yield ketal.Event(f"n{at}", f"type {at}", {f"n{at}": 1, f"n{at - 1}": 1}, data=data)
+        yield ketal.Event("hub", "t", {"hub": 3 * at, f"n{at}": 1}, data={"x": at})
+
+
+def test_memory_does_not_grow_with_the_log() -> None:
+    limits = ketal.Limits(
+        stats_types_max=50,
+        stats_nodes_max=50,
+        stats_attributes_max=100,
+        stats_values_max=10,
+        stats_pairs_max=50,
+        stats_entries_max=400,
+        dots_max=100,
+        counters_max=100,
+    )
+    peaks = []
+    for number in (1_000, 8_000):
+        tracemalloc.start()
+        stats = ketal.stats(wild(number), limits=limits)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert stats.events == 2 * number
+        assert len(stats.left_out) == 6
+    assert peaks[1] < 1.2 * peaks[0]
