@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options, summary_text
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import (
     ProgressLine,
     add_output,
@@ -97,7 +98,7 @@ def execute(args: argparse.Namespace) -> int:
                 sink.line(printable(one.sentence()))
     if not audit.statistics.events and audit.clean:
         read = audit.statistics
-        complain(summary_text.nothing_read(args.logs, read.rejected, read.first_rejected))
+        complain(nothing_read(args.logs, read.rejected, read.first_rejected))
         return COULD_NOT_RUN
     return FINE if audit.clean else FOUND
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli.output_lines import counted
-from ketal.cli.summary_text import judged_nothing
+from ketal.runtime.vacuity import judged_nothing
 
 if TYPE_CHECKING:
     from ketal.program import Program

@@ -10,7 +10,8 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options, summary_text
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import add_output, as_json, counted, opened
 from ketal.cli.stats_command import stats_of
 from ketal.errors import Diagnostic, PatternText, SettingError, Span, printable, show
@@ -130,7 +131,7 @@ def _log_was_read(logs: list[str], stats: LogStats, programs: list[Program]) -> 
     from ketal.runtime.names_in_log import unchecked
 
     if not stats.events:
-        complain(summary_text.nothing_read(logs, stats.rejected, stats.first_rejected))
+        complain(nothing_read(logs, stats.rejected, stats.first_rejected))
         return False
     if stats.rejected:
         records = counted(stats.rejected, "record was", "records were")

@@ -31,6 +31,7 @@ from ketal.cli import (
     options,
     summary_text,
 )
+from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import OutputLines, ProgressLine, add_output, as_json, counted, opened
 from ketal.errors import KetalError, SettingError, printable
 
@@ -353,4 +354,4 @@ class _RunCommand:
             return f"no event was judged: {summary_text.records(events)}"
         first = self._first_rejected
         why = f"{first.place}: {first.reason}" if first is not None else ""
-        return summary_text.nothing_read(self._args.logs, events["rejected"], why)
+        return nothing_read(self._args.logs, events["rejected"], why)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ketal.cli import COULD_NOT_RUN, FINE, complain, options, summary_text
+from ketal.cli import COULD_NOT_RUN, FINE, complain, options
+from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import ProgressLine, add_output, as_json, opened
 
 if TYPE_CHECKING:
@@ -78,6 +79,6 @@ def execute(args: argparse.Namespace) -> int:
             for line in lines(contents, args.rows):
                 sink.line(line)
     if not contents.events:
-        complain(summary_text.nothing_read(args.logs, contents.rejected, contents.first_rejected))
+        complain(nothing_read(args.logs, contents.rejected, contents.first_rejected))
         return COULD_NOT_RUN
     return FINE

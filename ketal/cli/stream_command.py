@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import (
+    COULD_NOT_RUN,
     FINE,
     INTERRUPTED,
     LOST,
@@ -243,6 +244,10 @@ class _Stream:
         summary = self._engine.summary
         if summary is None:
             return
+        if self._job.until_end and not summary["events"]["read"]:
+            topics = ", ".join(self._job.topics)
+            self._report(f"no event was read: there is none to read in {topics}")
+            self._code = self._code or COULD_NOT_RUN
         if self._json:
             self._sink.line(as_json({"summary": summary}))
             return

@@ -9,19 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli.options import STDIN, STDIN_NAME
 from ketal.cli.output_lines import counted, drop_zeros
-from ketal.errors import printable
 from ketal.model.verdicts import COUNTED, Rejected
+from ketal.runtime import vacuity
 
 if TYPE_CHECKING:
     from ketal.program import Program
-
-MAPPING_HINT = (
-    "hint: --field says where an event's fields are (--field type=event --field clock=pkt.vc), "
-    "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
-    "receive=type:recv makes clocks where there are none; see `ketal run --help`"
-)
 
 _RECORDS = {
     "accepted": ("accepted", "accepted"),
@@ -104,7 +97,7 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
     kinds = {compiled.name: compiled.kind for compiled in program.compiled}
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])
-        warnings = vacuous_warnings(kinds[name], vacuous)
+        warnings = vacuity.warnings(kinds[name], vacuous)
         # What is rare may not have happened: then it is why there is no match, and no warning.
         why = f": {vacuous[0]['message']}" if vacuous and not warnings else ""
         yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{why}"
@@ -116,32 +109,6 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
         verdicts = _verdict_counts("find", drained, ())
         yield f"{name}: draining: {verdicts}, said by the pattern that it was before"
     yield from _sentences_of(_OF_EXECUTION, summary)
-
-
-def vacuous_warnings(kind: str, vacuous: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what is to be said of a pattern that is probably wrong.
-
-    That is a name that the log has in another spelling, and a check that judged no event: it found
-    no violation in nothing. A `find` for what did not happen is right.
-
-    Parameters
-    ----------
-    kind : str
-        `check` or `find`.
-    vacuous : sequence of mapping
-        The list `vacuous` of the pattern in the summary.
-    """
-    nothing = judged_nothing(vacuous)
-    if not any("near" in entry for entry in vacuous) and not (nothing and kind == "check"):
-        return []
-    causes = [
-        f"{entry['place']}: {entry['message']}" if "place" in entry else entry["message"]
-        for entry in vacuous
-        if entry["what"] != "alphabet" and ("near" in entry or nothing)
-    ]
-    if nothing:
-        causes[:1] = ["; ".join([vacuous[0]["message"], *causes[:1]])]
-    return [f"vacuous: {cause}" for cause in causes]
 
 
 def _sentences_of(
@@ -159,38 +126,13 @@ def records(events: dict[str, int]) -> str:
     return f"{events['read']:,} read = {' + '.join(terms)}"
 
 
-def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
-    """Return why no event was read.
-
-    Parameters
-    ----------
-    logs : sequence of str
-        The logs, as they were given.
-    rejected : int
-        How many records were rejected.
-    first : str
-        The first of them, its place and the reason; may be empty where there is none.
-    """
-    if not rejected:
-        names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
-        return f"no event was read: there is none in {names}"
-    records = counted(rejected, "record was", "records were all")
-    why = f"; the first is {printable(first)}" if first else ""
-    return f"no event was read: {records} rejected{why}\n{MAPPING_HINT}"
-
-
-def judged_nothing(vacuous: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a pattern judged no event, by its list `vacuous`."""
-    return any(entry["what"] == "alphabet" for entry in vacuous)
-
-
 def _verdict_counts(
     kind: str, counts: Mapping[str, int], vacuous: Sequence[Mapping[str, Any]]
 ) -> str:
     parts = drop_zeros({key: counts.get(key, 0) for key in COUNTED})
     sought = "violations" if kind == "check" else "matches"
     terms = [counted(number, *COUNTED[key]) for key, number in parts.items()]
-    if kind == "check" and judged_nothing(vacuous):
+    if kind == "check" and vacuity.judged_nothing(vacuous):
         terms.insert(0, "no event judged")
     elif sought not in parts:
         terms.insert(0, f"no {COUNTED[sought][0]}")

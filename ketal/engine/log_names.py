@@ -148,6 +148,8 @@ class LogNames:
         for what, counter in self.counts.items():
             if len(counter) > NAMES_MAX:
                 self.counts[what] = Counter(dict(_most_common(counter)))
+        if not self.unmet:
+            self.looked_at = self._read = self._next = 0
 
     def met(self) -> NamesMet:
         """Return what is known so far."""

@@ -29,7 +29,7 @@ from ketal.runtime.execution import Execution, Item
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.vacuity import MetEvents, vacuous
+from ketal.runtime.vacuity import MetEvents, with_vacuous
 
 if TYPE_CHECKING:
     from ketal.logs import Log
@@ -122,16 +122,14 @@ class LogPass:
                 total = totals[run.compiled.name]
                 for item in Counts.__slots__:
                     setattr(total, item, getattr(total, item) + getattr(run.counts, item))
-        patterns: dict[str, Any] = {name: counts.to_dict() for name, counts in totals.items()}
-        if self._executions:
-            met = MetEvents.sum([one.met_events for one in self._executions.values()])
-            for name, entries in vacuous(self._program.compiled, met).items():
-                patterns[name]["vacuous"] = entries
         out: dict[str, Any] = {
             "events": tally.to_dict(),
-            "patterns": patterns,
+            "patterns": {name: counts.to_dict() for name, counts in totals.items()},
             **{name: n for name, n in rest.items() if n or name in ("gaps", "holes")},
         }
+        if self._executions:
+            met = MetEvents.sum([one.met_events for one in self._executions.values()])
+            out = with_vacuous(out, self._program.compiled, met)
         return cast(Summary, out)
 
 

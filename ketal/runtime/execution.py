@@ -30,7 +30,7 @@ from ketal.runtime.pattern_queues import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.vacuity import MetEvents, PatternMet, vacuous
+from ketal.runtime.vacuity import MetEvents, PatternMet, with_vacuous
 
 Item = Event | Control | Rejected
 """What a record may be."""
@@ -346,10 +346,7 @@ class Execution:
     @property
     def summary(self) -> dict[str, Any]:
         """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
-        summary = self.counts
-        for name, entries in vacuous([run.compiled for run in self.runs], self.met_events).items():
-            summary["patterns"][name]["vacuous"] = entries
-        return summary
+        return with_vacuous(self.counts, [run.compiled for run in self.runs], self.met_events)
 
     @property
     def counts(self) -> dict[str, Any]:

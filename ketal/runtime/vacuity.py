@@ -11,7 +11,7 @@ The one rule: a cause is stated once, in place of what follows from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +118,46 @@ def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, li
         if met.patterns[one.name].events
     }
     return {name: some for name, some in entries.items() if some}
+
+
+def with_vacuous(
+    counts: dict[str, Any], compiled: Sequence[CompiledPattern], met: MetEvents
+) -> dict[str, Any]:
+    """Add the lists `vacuous` to the patterns of a summary; return it."""
+    for name, entries in vacuous(compiled, met).items():
+        counts["patterns"][name]["vacuous"] = entries
+    return counts
+
+
+def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what is to be said of a pattern that is probably wrong.
+
+    That is a name that the log has in another spelling, and a check that judged no event: it found
+    no violation in nothing. A `find` for what did not happen is right.
+
+    Parameters
+    ----------
+    kind : str
+        `check` or `find`.
+    entries : sequence of mapping
+        The list `vacuous` of the pattern in the summary.
+    """
+    nothing = judged_nothing(entries)
+    if not any("near" in entry for entry in entries) and not (nothing and kind == "check"):
+        return []
+    causes = [
+        f"{entry['place']}: {entry['message']}" if "place" in entry else entry["message"]
+        for entry in entries
+        if entry["what"] != "alphabet" and ("near" in entry or nothing)
+    ]
+    if nothing:
+        causes[:1] = ["; ".join([entries[0]["message"], *causes[:1]])]
+    return [f"vacuous: {cause}" for cause in causes]
+
+
+def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a pattern judged no event, by its list `vacuous`."""
+    return any(entry["what"] == "alphabet" for entry in entries)
 
 
 def _key(compiled: CompiledPattern, guard: Formula) -> str:

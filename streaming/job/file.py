@@ -37,7 +37,7 @@ KEYS = {
     ),
     "output": ("verdicts", "rejected"),
     "state": ("store", "commit_interval_ms"),
-    "time": ("lateness_ms", "idle_ms"),
+    "time": ("lateness_ms", "idle_ms", "vacuous_after_ms"),
     "spark": ("key_groups", "trigger_ms", "batch_messages_max", "jars"),
 }
 """Table → its keys; `[source]` and `[limits]` are those of every log."""
@@ -103,6 +103,8 @@ class Job:
     lateness_ms, idle_ms : int
         How far events may be behind the latest one of their partition; after how long a partition
         without messages is idle.
+    vacuous_after_ms : int
+        After how long it is warned that no message came, or that a pattern is vacuous.
     call_timeout_ms, lost_after_ms : int
         How long a call to Kafka may take; how long a Kafka that is away is retried.
     limits : Limits
@@ -143,6 +145,7 @@ class Job:
     commit_interval_ms: int = 500
     lateness_ms: int = 5_000
     idle_ms: int = 30_000
+    vacuous_after_ms: int = 60_000
     call_timeout_ms: int = 30_000
     lost_after_ms: int = 120_000
     limits: Limits = DEFAULT
@@ -269,6 +272,7 @@ def _job(
         commit_interval_ms=state.number("commit_interval_ms", 500, 1),
         lateness_ms=time.number("lateness_ms", 5_000, 0),
         idle_ms=time.number("idle_ms", 30_000, 1),
+        vacuous_after_ms=time.number("vacuous_after_ms", 60_000, 0),
         call_timeout_ms=kafka.number("call_timeout_ms", 30_000, 1_000),
         lost_after_ms=kafka.number("lost_after_ms", 120_000, 0),
         limits=limits,

@@ -59,6 +59,8 @@ class Figures:
         self.live_runs = 0
         self.watermark_s: float | None = None
         self.parts: tuple[int, int] | None = None
+        self.vacuous: dict[str, list[dict[str, Any]]] = {}
+        """Of each pattern the parts that no event has met so far; see `MetEvents`."""
         self.text = ""
         self._last: tuple[float, int] | None = None
 
@@ -156,6 +158,12 @@ class Figures:
         metric("commits_total", "counter", "Commits.", ("", self.commits))
         metric("commit_seconds_total", "counter", "Time in commits.", ("", self.commit_s))
         metric("restarts_total", "counter", "Returns to the last commit.", ("", self.restarts))
+        metric(
+            "vacuous",
+            "gauge",
+            "Names, events and steps of a pattern that no event has met.",
+            *((_label("pattern", name), len(some)) for name, some in sorted(self.vacuous.items())),
+        )
         if self.parts is not None:
             metric("parts", "gauge", "Parts of the job that this process has.", ("", self.parts[0]))
         if self.watermark_s is not None:

@@ -24,6 +24,7 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts import Verdict
+from ketal.runtime.vacuity import MetEvents, vacuous, with_vacuous
 from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.job.pattern_migration import drained_notice
@@ -306,7 +307,13 @@ class Session:
             watermark_s=min(known_s, default=None) if len(known_s) == len(marks_s) else None,
             parts=None if count is None else (len(self.parts), count),
         )
+        if self.parts:
+            self.engine.vacuity_watch.look(now_s, self._vacuous)
         self.engine.hooks.report(self.engine.figures)
+
+    def _vacuous(self) -> dict[str, list[dict[str, Any]]]:
+        met = MetEvents.sum([part.execution.met_events for part in self.parts])
+        return vacuous(self.engine.program.compiled, met)
 
     # --- commit ---
 
@@ -346,4 +353,6 @@ class Session:
         """Sum up the parts, or an empty one if there is none; all is committed."""
         engine = self.engine
         parts = self.parts or [part_of(engine, {}, self.storage.empty(0))]
-        engine.summary = total(part.summary for part in parts)
+        met = MetEvents.sum([part.execution.met_events for part in parts])
+        counts = total(part.summed for part in parts)
+        engine.summary = with_vacuous(counts, engine.program.compiled, met)

@@ -336,9 +336,9 @@ class Part:
         return self.execution.advance_time(mark_s)
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """The execution's summary, with the counts of messages."""
-        return {**self.execution.summary, "kafka": self.counts.to_dict()}
+    def summed(self) -> dict[str, Any]:
+        """The numbers of the execution's summary, with the counts of messages."""
+        return {**self.execution.counts, "kafka": self.counts.to_dict()}
 
 
 def _place_in(records: Sequence[Any], number: int) -> str:

@@ -12,6 +12,7 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.job.sharing import Watch
+from ketal.streaming.job.vacuity_watch import VacuityWatch
 
 
 class RunningJob:
@@ -36,6 +37,7 @@ class RunningJob:
         """Whether a session of this process has begun."""
         self.stopping = False
         self.figures = Figures()
+        self.vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
         self.summary: dict[str, Any] | None = None
         self.failing_since_s: float | None = None
         self.ends: dict[TopicPartition, int] | None = None

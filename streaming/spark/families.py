@@ -22,8 +22,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import SettingError
@@ -33,6 +36,7 @@ from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.program import Program
 from ketal.runtime.stream_release import refuse_unavailable
+from ketal.runtime.vacuity import MetEvents, vacuous
 from ketal.streaming.job.distribution import unfit
 
 KEY_GROUPS = 16
@@ -217,3 +221,25 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
         else:
             continue
         yield f"{compiled.name} {why} one key group, and so one task, does all its work"
+
+
+def vacuous_patterns(
+    families: Iterable[Family], groups: Iterable[Mapping[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what no event met of each pattern, if anything.
+
+    Parameters
+    ----------
+    families : iterable of Family
+        The families of the program.
+    groups : iterable of mapping
+        The last figures of each group (`Group.figures`), with what its events met as plain data.
+    """
+    met = {of["group"]: msgspec.convert(of["met"], MetEvents) for of in groups}
+    out: dict[str, list[dict[str, Any]]] = {}
+    for family in families:
+        numbers = range(family.first, family.first + family.groups)
+        parts = [met[number] for number in numbers if number in met]
+        if parts:
+            out |= vacuous(family.program.compiled, MetEvents.sum(parts))
+    return out

@@ -335,7 +335,8 @@ class Group:
             "control": self.control,
             "live_runs": self.execution.live_runs,
             "ended": self._closed,
-            **self.execution.summary,
+            **self.execution.counts,
+            "met": self.execution.met_events,
         }
         text = msgspec.json.encode(figures).decode()
         return FIGURES, None, str(self.number), None, None, text, None
@@ -349,7 +350,7 @@ class Group:
 
     def _counts(self) -> dict[str, int]:
         """Return the counts since the beginning; of events, only if this group reports them."""
-        summary = self.execution.summary
+        summary = self.execution.counts
         out = dict(summary["events"]) if self._reports else {}
         out["gaps"] = summary["gaps"]
         for pattern, counts in summary["patterns"].items():

@@ -25,6 +25,7 @@ from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks, total
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs
+from ketal.streaming.job.vacuity_watch import VacuityWatch
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
@@ -77,6 +78,7 @@ class SparkEngine:
         self.hooks = hooks
         self.families = grouping.families(program, job.key_groups)
         self.figures = Figures()
+        self._vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
         self.summary: dict[str, Any] | None = None
         self.stopping = False
         self._options = call_timeouts(job, kafka_options(job))
@@ -319,6 +321,7 @@ class SparkEngine:
             live_runs=sum(of["live_runs"] for of in groups),
             watermark_s=_watermark_s(progress),
         )
+        self._vacuity_watch.look(now_s, lambda: grouping.vacuous_patterns(self.families, groups))
         self.hooks.report(self.figures)
 
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -326,10 +329,13 @@ class SparkEngine:
         groups = list(checkpoint.written.groups.values())
         reporting = [of for of in groups if of["tells"]]
         whole = self.families[0].groups == 1
-        patterns: dict[str, dict[str, int]] = {name: {} for name in self.program.names}
+        patterns: dict[str, dict[str, Any]] = {name: {} for name in self.program.names}
+        patterns = total([patterns, *(of["patterns"] for of in groups)])
+        for name, entries in grouping.vacuous_patterns(self.families, groups).items():
+            patterns[name]["vacuous"] = entries
         return {
             "events": total(of["events"] for of in reporting) or Tally().to_dict(),
-            "patterns": total([patterns, *(of["patterns"] for of in groups)]),
+            "patterns": patterns,
             "gaps": sum(of["gaps"] for of in groups),
             # A part sees the counters of every node with holes; a group that sees all knows them.
             "holes": sum(of["holes"] for of in reporting) if whole else 0,

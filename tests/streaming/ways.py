@@ -36,6 +36,7 @@ from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import unfit
 from ketal.streaming.job.metrics import total
 from ketal.streaming.spark import verdicts as spark_verdicts
+from ketal.streaming.spark.families import families, vacuous_patterns
 from ketal.streaming.spark.group import FIGURES
 from tests.streaming.jobs import END, EVER_MS, job_of, run, written
 
@@ -204,7 +205,7 @@ def by_run(execution: Execution, folder: Path) -> Said:
     verdicts = ketal.run(execution.program, ketal.read_log(path))
     said = [one.to_dict() for one in verdicts]
     summary: Any = verdicts.summary
-    return Said(said, summary["events"], summary["patterns"])
+    return Said(said, summary["events"], _without_folders(summary["patterns"]))
 
 
 def by_monitor(execution: Execution) -> Said:
@@ -225,7 +226,9 @@ def by_monitor(execution: Execution) -> Said:
     assert len(ended) == execution.slots
     said += monitor.close()
     summary: Any = monitor.summary
-    return Said([one.to_dict() for one in said], summary["events"], summary["patterns"])
+    return Said(
+        [one.to_dict() for one in said], summary["events"], _without_folders(summary["patterns"])
+    )
 
 
 # --- from Kafka -------------------------------------------------------------------
@@ -256,6 +259,14 @@ def produced(broker: Broker, executions: Iterable[Execution], prefix: str) -> di
     return topics
 
 
+def _without_folders(patterns: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the counts of patterns; the pattern file is somewhere else in each way."""
+    for counts in patterns.values():
+        for entry in counts.get("vacuous", ()):
+            entry["place"] = Path(entry["place"]).name
+    return patterns
+
+
 def by_process(execution: Execution, broker: Broker, topics: Sequence[str], folder: Path) -> Said:
     """Have the process engine consume the topics."""
     engine = run(job_of(broker, topics, folder), execution.program)
@@ -265,7 +276,7 @@ def by_process(execution: Execution, broker: Broker, topics: Sequence[str], fold
         said += written(rejected)
     summary = engine.summary
     assert summary is not None
-    return Said(said, summary["events"], summary["patterns"], **summary["kafka"])
+    return Said(said, summary["events"], _without_folders(summary["patterns"]), **summary["kafka"])
 
 
 def by_spark_stream(
@@ -290,7 +301,7 @@ def by_spark_stream(
             queries.append(writer.trigger(availableNow=True).start())
         for query in queries:
             query.awaitTermination()
-        out |= {one.name: _told(rows[one.name]) for one in some}
+        out |= {one.name: _told(one, rows[one.name]) for one in some}
     return out
 
 
@@ -324,7 +335,8 @@ def by_spark_batch(
     execution: Execution, spark: SparkSession, broker: Broker, topics: Sequence[str]
 ) -> Said:
     """Have Spark read the topics as a table."""
-    return _told(_judged(execution, kafka_frame(spark, broker, topics, offsets_max=None)).collect())
+    frame = kafka_frame(spark, broker, topics, offsets_max=None)
+    return _told(execution, _judged(execution, frame).collect())
 
 
 # --- from Parquet -----------------------------------------------------------------
@@ -381,7 +393,7 @@ def by_spark_table(
     rows: dict[str, list[Any]] = {one.name: [] for one in executions}
     for row in union.collect():
         rows[row["of"]].append(row)
-    return {name: _told(of) for name, of in rows.items()}
+    return {one.name: _told(one, rows[one.name]) for one in executions}
 
 
 # --- Spark ------------------------------------------------------------------------
@@ -407,7 +419,7 @@ def _judged(execution: Execution, events: DataFrame) -> DataFrame:
     )
 
 
-def _told(rows: Iterable[Any]) -> Said:
+def _told(execution: Execution, rows: Iterable[Any]) -> Said:
     """Return what rows of verdicts and of figures say; the last figures of a group are its own."""
     said: list[dict[str, Any]] = []
     groups: dict[int, dict[str, Any]] = {}
@@ -419,10 +431,14 @@ def _told(rows: Iterable[Any]) -> Said:
             assert (row.verdict, row.id) == (told["verdict"], told.get("id"))
             said.append(told)
     telling = [one for one in groups.values() if one["tells"]]
+    patterns = total(one["patterns"] for one in groups.values())
+    of_program = families(execution.program, key_groups(execution.program))
+    for name, entries in vacuous_patterns(of_program, groups.values()).items():
+        patterns[name]["vacuous"] = entries
     return Said(
         said,
         total(one["events"] for one in telling),
-        total(one["patterns"] for one in groups.values()),
+        _without_folders(patterns),
         sum(one["messages"] for one in telling),
         sum(one["control"] for one in telling),
     )

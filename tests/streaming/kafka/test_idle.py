@@ -55,7 +55,7 @@ class Reading:
 
     @property
     def summary(self) -> Any:
-        return self.session.parts[0].summary
+        return self.session.parts[0].summed
 
 
 @pytest.fixture(params=["alone", "several"])

@@ -173,9 +173,11 @@ def test_a_job_whose_group_nobody_named_says_which_it_took(
     flags = ["-b", broker.bootstrap_servers, "--input", source, "--to", "file:/dev/null"]
     start = ["stream", str(pattern), *flags, "--until-end"]
     for _ in range(2):
-        assert main(start) == 0
-        assert f"the group is {source}, after the pattern file" in capsys.readouterr().err
-    assert main([*start, "--group-id", f"named-{source}"]) == 0
+        assert main(start) == 2
+        said = capsys.readouterr().err
+        assert f"the group is {source}, after the pattern file" in said
+        assert f"no event was read: there is none to read in {source}" in said
+    assert main([*start, "--group-id", f"named-{source}"]) == 2
     assert "the group is" not in capsys.readouterr().err
 
 

@@ -163,7 +163,7 @@ def test_nothing_is_late_because_the_process_stood_still(
     reading.take(HERE, "q", 200)
     reading.take(THERE, "q", 105)
     assert [v.kind for v in reading.verdicts] == ["match"]
-    assert reading.part.summary["events"]["late"] == 0
+    assert reading.part.summed["events"]["late"] == 0
 
 
 def test_windows_close_without_a_partition_that_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,79 @@
+"""What a job warns of because verdicts are probably missing: no message, a pattern that is vacuous.
+
+The one rule: after `[time] vacuous_after_ms` what is still so is said once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ketal.program import Program
+from ketal.runtime import vacuity
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.metrics import Figures
+
+EVERY_S = 5.0
+"""Between two looks at what the events met."""
+
+Vacuous = dict[str, list[dict[str, Any]]]
+
+
+class VacuityWatch:
+    """Looks at what the events of a job met, and warns.
+
+    Parameters
+    ----------
+    job : Job
+        Names the topics and the time.
+    program : Program
+        The patterns.
+    figures : Figures
+        Where the messages are counted; `vacuous` is set there.
+    notify : callable
+        Takes a warning.
+    """
+
+    def __init__(
+        self, job: Job, program: Program, figures: Figures, notify: Callable[[str], None]
+    ) -> None:
+        self._after_s = job.vacuous_after_ms / 1e3
+        self._topics = ", ".join(job.topics)
+        self._kinds = {compiled.name: compiled.kind for compiled in program.compiled}
+        self._figures = figures
+        self._notify = notify
+        self._began_s: float | None = None
+        self._due_s = 0.0
+        self._warned: set[str] = set()
+
+    def look(self, now_s: float, vacuous: Callable[[], Vacuous]) -> None:
+        """Look, if it is time.
+
+        Parameters
+        ----------
+        now_s : float
+            The time, in seconds since any moment.
+        vacuous : callable
+            Returns the list `vacuous` of each pattern that has one (`ketal.runtime.vacuity`).
+        """
+        if self._began_s is None:
+            self._began_s = self._due_s = now_s
+        warned_s = self._began_s + self._after_s
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + EVERY_S
+        if now_s < warned_s:
+            self._due_s = min(self._due_s, warned_s)
+        self._figures.vacuous = vacuous()
+        if now_s < warned_s:
+            return
+        if not self._figures.consumed:
+            self._warn("", f"no message has come from {self._topics} since the job began")
+        for name, entries in self._figures.vacuous.items():
+            if texts := vacuity.warnings(self._kinds[name], entries):
+                self._warn(name, "; ".join(f"{name}: {text}" for text in texts))
+
+    def _warn(self, name: str, text: str) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
+            self._notify(f"warning: {text}")
