@@ -16,8 +16,10 @@ from ketal.auditing.contents_report import LogStats
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.named_values import NamedValue
 from ketal.errors import Diagnostic
+from ketal.grammar.printer import render_value
+from ketal.model import syntax
 from ketal.model.values import base_node
-from ketal.runtime.near_names import names, nearest, not_named
+from ketal.runtime.near_names import matcher, nearest, not_named
 
 SHOWN = 3
 """Names of the log that are listed where none is near."""
@@ -80,7 +82,7 @@ def _of_pattern(compiled: CompiledPattern, stats: LogStats) -> Iterator[Diagnost
                 severity="warning",
                 message=_ABSENT[name.what].format(name.name),
                 span=name.span,
-                hint=_hint(name, _known(name, stats), compiled.named_values),
+                hint=_hint(name, stats, compiled.named_values),
                 pattern=compiled.name,
             )
 
@@ -108,21 +110,29 @@ def _is_in(name: NamedValue, stats: LogStats) -> bool:
     if name.what == "node" and base_node(name.name) in known:
         # Which incarnations there are is known when the log is run.
         return True
-    return any(names(name, one) for one in known)
+    return any(map(matcher(name), known))
 
 
-def _hint(name: NamedValue, known: dict[str, int], pattern: Iterable[NamedValue]) -> str:
+def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> str:
+    known = _known(name, stats)
+    if name.path and name.name in known:
+        return f"did you mean {_quoted(name, name.name, stats)}? There the name itself has a dot"
     others = not_named(known, name, pattern)
     if not (name.glob == "plain" and any(sign in name.name for sign in "*?")):
         near = nearest(name.name, others, glob=name.glob == "dotted")
         if near is not None:
-            return f"did you mean `{near}` ({_events(known[near])})?"
+            return f"did you mean {_quoted(name, near, stats)}?"
     if not known:
         return f"the log has no {_TABLES[name.what]}"
-    most = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]
-    listed = ", ".join(f"`{one}` ({_events(number)})" for one, number in most)
+    most = sorted(known, key=lambda one: (-known[one], one))[:SHOWN]
+    listed = ", ".join(_quoted(name, one, stats) for one in most)
     return f"the log has {listed}{' and others' if len(known) > SHOWN else ''}; see `ketal stats`"
 
 
-def _events(number: int) -> str:
-    return f"{number:,} event{'' if number == 1 else 's'}"
+def _quoted(name: NamedValue, known: str, stats: LogStats) -> str:
+    """Write a name of the log of the kind of another, and how many events have it."""
+    number = _known(name, stats)[known]
+    if name.path:
+        path = next(one.path for one in stats.attributes if one.name == known)
+        known = render_value(syntax.Attribute(path))
+    return f"`{known}` ({number:,} event{'' if number == 1 else 's'})"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ketal.compiler.named_values import NamedValue
 from ketal.model.values import glob_regex
@@ -22,11 +22,12 @@ _ONE_FAULT_CHARS = 4
 _FAR = 99
 
 
-def names(one: NamedValue, known: str) -> bool:
-    """Return whether a name of a pattern, perhaps a glob, is a name of a log."""
-    if not one.glob:
-        return known == one.name
-    return glob_regex(one.name, dotted=one.glob == "dotted").fullmatch(known) is not None
+def matcher(name: NamedValue) -> Callable[[str], bool]:
+    """Return what tells whether a name of a log is one of a pattern, which may be a glob."""
+    if not name.glob:
+        return name.name.__eq__
+    glob = glob_regex(name.name, dotted=name.glob == "dotted")
+    return lambda known: glob.fullmatch(known) is not None
 
 
 def not_named(
@@ -44,8 +45,8 @@ def not_named(
         All names of the pattern: what it names itself is meant by no other name.
     """
     kinds = {"attribute", "partition"} if name.path else {name.what}
-    own = [one for one in pattern if one.what in kinds]
-    return {log: number for log, number in known.items() if not any(names(one, log) for one in own)}
+    own = [matcher(one) for one in pattern if one.what in kinds]
+    return {one: number for one, number in known.items() if not any(is_it(one) for is_it in own)}
 
 
 def nearest(

@@ -109,6 +109,17 @@ def test_without_a_near_name_the_most_frequent_are_listed() -> None:
     assert hint == "the log has no attributes"
 
 
+def test_a_near_attribute_stands_as_a_pattern_writes_it() -> None:
+    log = [event("a", "x", 1, **{"http.status": 200, "content-type": "t"})]
+    text = 'pattern P {{ event E = type == "x" && {} == 1; check E*; }}'
+    (one,) = found(text.format("http.status"), log)
+    assert one.hint == (
+        'did you mean `data["http.status"]` (1 event)? There the name itself has a dot'
+    )
+    (one,) = found(text.format("content_type"), log)
+    assert one.hint == 'did you mean `data["content-type"]` (1 event)?'
+
+
 def test_a_name_of_the_pattern_is_not_meant_by_another() -> None:
     """`push2` is another type that did not occur, not a misspelt `push1`, which the pattern has."""
     log = [event("a", "long_push_one")]
