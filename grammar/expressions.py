@@ -16,9 +16,16 @@ from typing import Any, cast
 from lark import Token
 
 from ketal.errors import PatternError, Span
-from ketal.grammar.bare_names import DeclaredNames, nearest, reads_as_reference
+from ketal.grammar.bare_names import (
+    COUNT,
+    DeclaredNames,
+    is_own_text,
+    misleading,
+    nearest,
+    reads_as_reference,
+)
 from ketal.grammar.literals import Literals
-from ketal.grammar.parse_tree import Fault, ParseTree, span_of
+from ketal.grammar.parse_tree import Fault, ParseTree, bare_word, span_of
 from ketal.grammar.printer import render_value
 from ketal.grammar.reader import too_deep
 from ketal.model import syntax as ast
@@ -103,16 +110,28 @@ class Expressions:
 
     def _comparison(self, tree: ParseTree, depth: int) -> ast.Guard:
         left, op, right = cast("tuple[ParseTree, Token, ParseTree]", tree.children)
-        return ast.Comparison(
-            cast(Any, str(op)), self.value(left, depth), self.value(right, depth),
-            span=span_of(tree),
-        )  # fmt: skip
+        first, second = self._compared(left, [right], depth)
+        return ast.Comparison(cast(Any, str(op)), first, second, span=span_of(tree))
 
     def _membership(self, tree: ParseTree, depth: int) -> ast.Guard:
         value, items = cast("tuple[ParseTree, ParseTree]", tree.children)
-        return ast.Membership(
-            self.value(value, depth), self._items(items, depth), span=span_of(tree)
-        )
+        first, *others = self._compared(value, self._item_trees(items), depth)
+        return ast.Membership(first, tuple(others), span=span_of(tree))
+
+    def _compared(self, left: ParseTree, others: list[ParseTree], depth: int) -> list[ast.Value]:
+        """Build a value and those that it is compared with.
+
+        That a bare word stands after the event's own `type` or `node` is a fault.
+        """
+        values = [self.value(tree, depth) for tree in (left, *others)]
+        for tree, value in zip(others, values[1:], strict=True):
+            word = bare_word(tree)
+            if word is not None and is_own_text(values[0]) and isinstance(value, ast.Attribute):
+                self.fault(
+                    "K014", f"`{word}` without quotes is an attribute, and no text", span_of(tree),
+                    f"write `\"{word}\"` for the text, `data.{word}` for the attribute",
+                )  # fmt: skip
+        return values
 
     def _matches(self, tree: ParseTree, depth: int) -> ast.Guard:
         value, regex = cast("tuple[ParseTree, Token]", tree.children)
@@ -124,7 +143,8 @@ class Expressions:
     def _predicate(self, tree: ParseTree, depth: int) -> ast.Guard:
         name, argument = cast("tuple[Token, ParseTree]", tree.children)
         value = self.value(argument, depth)
-        if name == "exists" and not isinstance(value, ast.Field | ast.Attribute | ast.Reference):
+        of_event = isinstance(value, ast.Field | ast.Attribute | ast.Reference)
+        if name == "exists" and not of_event and value is not PLACEHOLDER:
             self.fault(
                 "K013", "`exists` is about an attribute", span_of(tree),
                 "an attribute whose name is taken is written `data.name`",
@@ -213,10 +233,14 @@ class Expressions:
         self.fault("K008", message, span_of(tree), hint)
 
     def _items(self, tree: ParseTree, depth: int, *, lists: bool = False) -> tuple[ast.Value, ...]:
-        items = [c for c in tree.children if c is not None]
+        return tuple(self.value(item, depth, lists=lists) for item in self._item_trees(tree))
+
+    def _item_trees(self, tree: ParseTree) -> list[ParseTree]:
+        """Return the items of a list; that it is empty is a fault."""
+        items = [cast(ParseTree, child) for child in tree.children if child is not None]
         if not items:
             self.fault("K013", "this list is empty", span_of(tree), "write `[1, 2]`")
-        return tuple(self.value(cast(ParseTree, item), depth, lists=lists) for item in items)
+        return items
 
     def _string(self, tree: ParseTree, depth: int) -> ast.Value:
         return ast.Literal(self.literals.string(cast(Token, tree.children[0])), span=span_of(tree))
@@ -277,7 +301,7 @@ class Expressions:
             )  # fmt: skip
         if reads_as_reference(head, self.scope):
             return self._reference(head, path, tree)
-        return ast.Attribute((head, *path), span=span)
+        return self._attribute((head, *path), span)
 
     def _bare(self, name: str, span: Span) -> ast.Value:
         if name in self.scope.declared:
@@ -287,7 +311,19 @@ class Expressions:
             )  # fmt: skip
         if name in self.scope.params:
             return ast.ParamRef(name, span=span)
-        return ast.Attribute((name,), span=span)
+        return self._attribute((name,), span)
+
+    def _attribute(self, path: tuple[str, ...], span: Span) -> ast.Value:
+        """Build an attribute that is written without `data.`; a misleading word is a fault."""
+        reason = misleading(path)
+        if reason is None:
+            return ast.Attribute(path, span=span)
+        why, instead = reason
+        self.fault(
+            "K014", f"`{path[0]}` is read as an attribute: {why}", span,
+            f"{instead}; an attribute of that name is written `data.{path[0]}`",
+        )  # fmt: skip
+        return PLACEHOLDER
 
     def _reference(self, head: str, path: tuple[str, ...], tree: ParseTree) -> ast.Value:
         span = span_of(tree)
@@ -306,6 +342,12 @@ class Expressions:
                     f"an attribute of that name is written `{head}.data.{path[0]}`",
                 )  # fmt: skip
             of = ast.Field(cast(Any, path[0]), span=span)
+        elif first.data == "part" and path == (COUNT,):
+            self.fault(
+                "K014", f"`{head}.count` is read as an attribute of the event of `{head}`", span,
+                f"write `{head}.data.count` for it; `return count;` counts the matches",
+            )  # fmt: skip
+            return PLACEHOLDER
         else:
             of = ast.Attribute(path, span=span)
         return ast.Reference(head, of, span=span)

@@ -10,8 +10,9 @@ The one rule: `parse(render(p)) == p`.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from ketal.grammar.bare_names import IDENTIFIER, DeclaredNames, stands_bare
+from ketal.grammar.bare_names import COUNT, IDENTIFIER, DeclaredNames, is_own_text, stands_bare
 from ketal.model import syntax as ast
 
 INDENT = "    "
@@ -269,10 +270,10 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
             own, text = _NOT, "!" + _guard(operand, _SIGN, scope)
         case ast.Comparison(op=op, left=left, right=right):
             own = _COMPARISON
-            text = f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, scope)}"
+            text = f"{_value(left, _SUM, scope)} {op} {_value(right, _SUM, _after(left, scope))}"
         case ast.Membership(value=value, items=items):
             own = _COMPARISON
-            text = f"{_value(value, _SUM, scope)} in {_list(items, scope)}"
+            text = f"{_value(value, _SUM, scope)} in {_list(items, _after(value, scope))}"
         case ast.Matches(value=value, regex=regex):
             own = _COMPARISON
             text = f"{_value(value, _SUM, scope)} matches {_regex(regex)}"
@@ -291,6 +292,11 @@ def _guard(guard: ast.Guard, strength: int, scope: DeclaredNames) -> str:
         case ast.Conc(guard=inner, anchor=anchor):
             text = f"Conc({_anchored(inner, anchor, scope)})"
     return f"({text})" if own < strength else text
+
+
+def _after(left: ast.Value, scope: DeclaredNames) -> DeclaredNames:
+    """Return the scope of what a value is compared with."""
+    return replace(scope, after_own_text=True) if is_own_text(left) else scope
 
 
 def _anchored(guard: ast.Guard, anchor: str, scope: DeclaredNames) -> str:
@@ -338,7 +344,8 @@ def _value(value: ast.Value, strength: int, scope: DeclaredNames) -> str:
             text = f"{step}.{name}"
         case ast.Reference(step=step, of=ast.Attribute(path=path)):
             head = path[0]
-            plain = IDENTIFIER.match(head) and head != "data" and head not in ast.EVENT_FIELDS
+            taken = head in ("data", *ast.EVENT_FIELDS) or path == (COUNT,)
+            plain = IDENTIFIER.match(head) and not taken
             text = _under(step if plain else f"{step}.data", path)
         case ast.Arithmetic(ops=ops, operands=operands):
             own = _ARITHMETIC[ops[0]]

@@ -27,6 +27,7 @@ PARAMS = ("w", "low", "name")
 WORDS = (
     "hash", "x", "count", "order", "node", "host", "data", "First", "Frist", "first", "w", "Push",
     "all", "in", "not", "A", "http.status", "", "größe", 'q"q', "a b", "1", "Upper", "events",
+    "null", "None", "True", "nan", "self", "event", "clock",
 )  # fmt: skip
 REGEXES = ("a/b", "^x$", r"\d+\.\w", "[/]", r"a\\/b", "(?:)", "(a*)*b", "ä|'\"")
 GLOBS = ("*", "..", "void", "Stack.push", "com..Bar*.m?", "int[]", "T$1")
