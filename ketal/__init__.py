@@ -24,6 +24,7 @@ _HOMES = {
     "Event": "model.event", "Dot": "model.event", "Control": "model.event",
     "register_guard": "analysis.registered_guards",
     "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
+    "stats": "auditing.contents_counting", "LogStats": "auditing.contents_report",
     "Limits": "model.limits",
     "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
     "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
@@ -35,11 +36,13 @@ _HOMES = {
     "StateError": "errors",
 }  # fmt: skip
 
-_NOT_YET = frozenset({"explain", "stats", "trace", "view"})
+_NOT_YET = frozenset({"explain", "trace", "view"})
 """Names of the interface that this version does not have: `hasattr` is False, the error says it."""
 
 if TYPE_CHECKING:
     from ketal.analysis.registered_guards import register_guard
+    from ketal.auditing.contents_counting import stats
+    from ketal.auditing.contents_report import LogStats
     from ketal.auditing.report import Audit, Fault, audit
     from ketal.errors import (
         Diagnostic,
@@ -87,6 +90,7 @@ __all__ = [
     "Late",
     "Limits",
     "Log",
+    "LogStats",
     "Match",
     "Monitor",
     "NotAvailableError",
@@ -113,6 +117,7 @@ __all__ = [
     "read_log",
     "register_guard",
     "run",
+    "stats",
     "write_jsonl",
 ]
 

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 from ketal.model.event import Event
 from ketal.operators.order.hold_back import HoldBackQueue
@@ -103,9 +103,7 @@ def measured(events: Sequence[Event]) -> dict[str, int]:
     """
     ranks = _Ranks(events)
     pairs = len(events) * (len(events) - 1) // 2
-    # An event counts itself among what it knows.
-    ordered = sum(sum(map(ranks.upto, e.clock, e.clock.values())) - 1 for e in events)
-    ordered = min(ordered, pairs)
+    ordered = _ordered(events, ranks)
     return {
         "nodes": len(ranks.counters),
         "events": len(events),
@@ -118,10 +116,40 @@ def measured(events: Sequence[Event]) -> dict[str, int]:
     }
 
 
+class DotAndClock(Protocol):
+    """What has a dot and a clock, as an event."""
+
+    @property
+    def node(self) -> str:
+        """Where it happened."""
+
+    @property
+    def counter(self) -> int:
+        """Its own entry."""
+
+    @property
+    def clock(self) -> dict[str, int]:
+        """Its vector clock."""
+
+
+def ordered_pairs(events: Sequence[DotAndClock]) -> int:
+    """Return how many pairs a → b there are among some events of one execution.
+
+    No two events may have one dot.
+    """
+    return _ordered(events, _Ranks(events))
+
+
+def _ordered(events: Sequence[DotAndClock], ranks: _Ranks) -> int:
+    # An event counts itself among what it knows.
+    ordered = sum(sum(map(ranks.upto, e.clock, e.clock.values())) - 1 for e in events)
+    return min(ordered, len(events) * (len(events) - 1) // 2)
+
+
 class _Ranks:
     """The place of each dot among its node's events that the log has, from 1."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[DotAndClock]) -> None:
         self.counters: dict[str, list[int]] = {}
         for event in events:
             self.counters.setdefault(event.node, []).append(event.counter)

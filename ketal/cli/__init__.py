@@ -34,6 +34,7 @@ COMMANDS = {
     "lint": "errors and warnings of pattern files",
     "fmt": "canonical layout of pattern files",
     "graph": "the automaton of a pattern, as a picture or as data",
+    "stats": "what is in a log: nodes, types, attributes, times, concurrency, messages",
     "audit": "whether a log can be a vector-clocked execution, and what is wrong",
     "stream": "a streaming job on Kafka topics",
     "broker": "a real Kafka broker to try things with",

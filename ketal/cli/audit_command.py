@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import (
     ProgressLine,
     add_output,
@@ -21,7 +22,6 @@ from ketal.cli.output_lines import (
     opened,
     unwritten,
 )
-from ketal.cli.summary_text import MAPPING_HINT
 from ketal.errors import SettingError, printable
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def execute(args: argparse.Namespace) -> int:
             for one in repairs:
                 sink.line(printable(one.sentence()))
     if not audit.statistics.events and audit.clean:
-        return _nothing_read(audit, args.logs)
+        read = audit.statistics
+        complain(nothing_read(args.logs, read.rejected, read.first_rejected))
+        return COULD_NOT_RUN
     return FINE if audit.clean else FOUND
 
 
@@ -166,18 +168,6 @@ def _repaired(part: Examined, path: str, inputs: list[str]) -> Repair:
         complain(f"interrupted: {path} was not written to its end")
         raise
     return repair
-
-
-def _nothing_read(audit: Audit, logs: list[str]) -> int:
-    rejected = audit.statistics.rejected
-    names = ", ".join(options.STDIN_NAME if name == options.STDIN else name for name in logs)
-    if not rejected:
-        complain(f"no event was read: there is none in {names}")
-    else:
-        first = printable(audit.statistics.first_rejected)
-        were = counted(rejected, "record was", "records were all")
-        complain(f"no event was read: {were} rejected; the first is {first}\n{MAPPING_HINT}")
-    return COULD_NOT_RUN
 
 
 # --- forms of output --------------------------------------------------------------

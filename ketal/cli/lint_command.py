@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import add_output, as_json, counted, opened
+from ketal.cli.stats_command import stats_of
 from ketal.errors import Diagnostic, PatternText, SettingError, Span, printable, show
 
 if TYPE_CHECKING:
+    from ketal import LogStats, Program
     from ketal.engine.costs import Cost
 
 _EXAMPLE = """\
@@ -22,6 +25,7 @@ examples:
   ketal lint patterns/*.ketal
   ketal lint --output sarif --write ketal.sarif forks.ketal
   ketal lint --explain-cost forks.ketal
+  ketal lint stack.ketal --log run.jsonl
 """
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -55,20 +59,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="what an event and a match of each pattern cost, and the guard that decides it",
     )
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="LOG",
+        help="warn of types, attributes and nodes that no event of this log has; again for each "
+        "log of the execution",
+    )
     options.add_limits(parser)
+    options.add_reading(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Lint the files; return the exit code."""
     import ketal
-    from ketal.engine.costs import cost_of
+    from ketal.runtime.names_in_log import absent_names
 
     if args.explain_cost and args.output not in _COST_WRITERS:
         raise SettingError(f"--explain-cost has no form for --output {args.output}; json has one")
-    options.check_stdin(args.files)
-    limits = options.limits_of(args.limit)
+    options.check_stdin([*args.files, *args.log])
+    source, limits = options.source_and_limits(args)
+    if not args.log and (without := options.reading_options(args)):
+        raise SettingError(f"{without[0]} says how a log is read, and there is none: --log LOG")
+    stats = stats_of(args.log, source, limits) if args.log else None
     findings: list[LintFinding] = []
-    costs: list[PatternCost] = []
+    compiled: list[tuple[PatternText, Program]] = []
     unread = 0
     for path in args.files:
         try:
@@ -77,21 +93,52 @@ def execute(args: argparse.Namespace) -> int:
             complain(str(fault))
             unread += 1
             continue
-        source = PatternText(text, name)
+        pattern = PatternText(text, name)
         diagnostics = ketal.lint(text, name=name, limits=limits)
-        findings += [LintFinding(source, d) for d in diagnostics]
-        if args.explain_cost and not any(d.severity == "error" for d in diagnostics):
+        faulty = any(d.severity == "error" for d in diagnostics)
+        if not faulty and (args.explain_cost or stats is not None):
             program = ketal.compile(text, name=name, limits=limits)
-            costs += [PatternCost(source, cost_of(one)) for one in program.compiled]
-    with opened(args.write, inputs=args.files) as sink:
+            compiled.append((pattern, program))
+            if stats is not None and stats.events:
+                diagnostics += absent_names(program.compiled, stats)
+                diagnostics.sort(key=_place)
+        findings += [LintFinding(pattern, d) for d in diagnostics]
+    with opened(args.write, inputs=[*args.files, *args.log]) as sink:
         for line in _WRITERS[args.output](findings, len(args.files) - unread):
             sink.line(line)
         if args.explain_cost:
-            for line in _COST_WRITERS[args.output](costs):
+            for line in _COST_WRITERS[args.output](_costs(compiled)):
                 sink.line(line)
+    if stats is not None:
+        unread += not _log_was_read(args.log, stats, [program for _, program in compiled])
     if unread:
         return COULD_NOT_RUN
     return FOUND if any(f.diagnostic.severity == "error" for f in findings) else FINE
+
+
+def _place(of: Diagnostic) -> tuple[int, int]:
+    return (of.span.line, of.span.column) if of.span else (0, 0)
+
+
+def _costs(compiled: list[tuple[PatternText, Program]]) -> list[PatternCost]:
+    from ketal.engine.costs import cost_of
+
+    return [PatternCost(source, cost_of(one)) for source, p in compiled for one in p.compiled]
+
+
+def _log_was_read(logs: list[str], stats: LogStats, programs: list[Program]) -> bool:
+    """Return whether the logs have an event; print on standard error what was not looked at."""
+    from ketal.runtime.names_in_log import unchecked
+
+    if not stats.events:
+        complain(nothing_read(logs, stats.rejected, stats.first_rejected))
+        return False
+    if stats.rejected:
+        records = counted(stats.rejected, "record was", "records were")
+        complain(f"--log: {records} rejected; the first is {stats.first_rejected}")
+    for sentence in unchecked([one for p in programs for one in p.compiled], stats):
+        complain(f"--log: {sentence}")
+    return True
 
 
 def as_dict(finding: LintFinding) -> dict[str, Any]:

@@ -91,7 +91,20 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def reading_options(args: argparse.Namespace) -> list[str]:
+    """Return the options of reading a log that were given, but for `--config`, which has limits."""
+    names = ("format", "regex", "delimiter", "field", "nodes", "time_unit", "rebuild")
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+
+
 # --- what they mean --------------------------------------------------------------
+
+
+def positive(text: str) -> int:
+    """Read a number of an option, from 1 on."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return int(text)
 
 
 def pair(option: str, text: str, example: str) -> tuple[str, str]:

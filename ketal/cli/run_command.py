@@ -31,6 +31,7 @@ from ketal.cli import (
     options,
     summary_text,
 )
+from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import OutputLines, ProgressLine, add_output, as_json, counted, opened
 from ketal.errors import KetalError, SettingError, printable
 
@@ -75,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "human", "json")
     parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
     parser.add_argument("--count", action="store_true", help="print the summary only")
-    parser.add_argument("--first", type=_positive, metavar="N", help="stop after so many verdicts")
+    parser.add_argument(
+        "--first", type=options.positive, metavar="N", help="stop after so many verdicts"
+    )
     parser.add_argument(
         "--stats", action="store_true", help="add held-back events and what each waits for"
     )
@@ -84,12 +87,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_params(parser)
     options.add_limits(parser)
     options.add_reading(parser)
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
-    return int(text)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -355,11 +352,6 @@ class _RunCommand:
             return ""
         if events["read"] > events["rejected"]:
             return f"no event was judged: {summary_text.records(events)}"
-        logs = ", ".join(options.STDIN_NAME if n == options.STDIN else n for n in self._args.logs)
-        if not events["read"]:
-            return f"no event was read: there is none in {logs}"
-        why = ""
-        if self._first_rejected is not None:
-            why = f"; the first is {self._first_rejected.place}: {self._first_rejected.reason}"
-        records = counted(events["rejected"], "record was", "records were all")
-        return f"no event was read: {records} rejected{printable(why)}\n{summary_text.MAPPING_HINT}"
+        first = self._first_rejected
+        why = f"{first.place}: {first.reason}" if first is not None else ""
+        return nothing_read(self._args.logs, events["rejected"], why)

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ketal.cli.output_lines import counted, drop_zeros
 from ketal.model.verdicts import COUNTED, Rejected
-from ketal.runtime import vacuity
+from ketal.runtime import unknown_comparisons, vacuity
 
 if TYPE_CHECKING:
     from ketal.program import Program
-
-MAPPING_HINT = (
-    "hint: --field says where an event's fields are (--field type=event --field clock=pkt.vc), "
-    "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
-    "receive=type:recv makes clocks where there are none; see `ketal run --help`"
-)
 
 _RECORDS = {
     "accepted": ("accepted", "accepted"),
@@ -108,6 +102,8 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
         why = f": {vacuous[0]['message']}" if vacuous and not warnings else ""
         yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{why}"
         for warning in warnings:
+            yield f"{name}: {warning}"
+        for warning in unknown_comparisons.warnings(counts.get("unknown", [])):
             yield f"{name}: {warning}"
         for sentence in _sentences_of(_OF_PATTERN, counts):
             yield f"{name}: {sentence}"

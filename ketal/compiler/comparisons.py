@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.predicates import (
@@ -20,6 +21,7 @@ from ketal.compiler.predicates import (
     Formula,
     Lowering,
     constant_of,
+    disjunction,
     free_of_run,
     variables,
 )
@@ -80,7 +82,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison in the text of a pattern.
+    """A comparison in the text of a pattern, or a key of `partition by`.
 
     Attributes
     ----------
@@ -92,6 +94,11 @@ class Comparison:
 
     span: Span | None
     operands: tuple[Operand, ...]
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it is a key of `partition by`: its values are compared with one another."""
+        return len(self.operands) == 1 and self.operands[0].kinds is None
 
 
 def comparisons(
@@ -126,6 +133,11 @@ def comparisons(
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
     found: list[Comparison] = []
     readings: list[Reading] = []
+    alphabet = disjunction([local[event.name] for event in events])
+    for key in pattern.partition:
+        if isinstance(key, syntax.Attribute) and _in_masks(alphabet, len(atoms)):
+            readings.append(Reading(len(found), (0,), alphabet, 0))
+            found.append(Comparison(key.span, (Operand(key, "", None),)))
     for holder in (*declared.values(), *steps.values(), *absents):
         guard = free_of_run(lowering.lower(holder), table.atoms)
         for node in walk(holder):
@@ -141,15 +153,21 @@ def comparisons(
             bits = _bits(node, lowering, len(atoms)) if is_local else 0
             for step, numbers in by_step.items():
                 of = local.get(step, True) if step else guard
-                readings.append(Reading(number, tuple(numbers), of, bits))
+                if _in_masks(of, len(atoms)):
+                    readings.append(Reading(number, tuple(numbers), of, bits))
     return tuple(found), tuple(readings)
+
+
+def _in_masks(guard: Formula, atoms: int) -> bool:
+    """Return whether masks have all atoms of a guard: those that decide nothing have no bit."""
+    return all(number < atoms for number in variables(guard))
 
 
 _MORE_ATOMS = 10_000
 """Atoms that a comparison has alone, but not in its guard, and that no mask has."""
 
 
-def _bits(node: syntax.Guard, lowering: Lowering, atoms: int) -> int:
+def _bits(node: Any, lowering: Lowering, atoms: int) -> int:
     """Return the bits of a comparison, whether it is to be true or false."""
     numbers = variables(lowering.lower(node)) | variables(lowering.lower(node, positive=False))
     return sum(1 << number for number in numbers if number < atoms)

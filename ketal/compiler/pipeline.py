@@ -220,8 +220,8 @@ class _Compilation:
         window_events = window if isinstance(window, int) else None
         order_free = needs_no_order(p)
         sensitive = order_sensitivity(p, automaton, alphabet, theory, order_free)
-        if sensitive is not None and not p.order.total:
-            # Under `total` there is one order: nothing is left to depend on.
+        if sensitive is not None and not p.order.total and p.mode is None:
+            # Under `total` there is one order, and a mode asks for every order.
             span, hint = _remedy(p, sensitive)
             self.report("warning", "K220", sensitive.message, span, hint)
         for state, one, two in ambiguities(automaton, theory):

@@ -59,10 +59,8 @@ class ComparisonKinds:
             by_mask.setdefault(mask, []).append(event)
         for mask, alike in by_mask.items():
             for number in self._readings_of(mask):
-                readers = self._readings[number][1]
-                self.counts[number].update(
-                    zip(*(map(read, alike) for read in readers), strict=True)
-                )
+                kinds = (map(read, alike) for read in self._readings[number][1])
+                self.counts[number].update(zip(*kinds, strict=True))
 
     def _readings_of(self, mask: int) -> list[int]:
         """Return the numbers of the readings of an event with a mask."""

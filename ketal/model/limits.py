@@ -102,6 +102,22 @@ class Limits:
         100_000, "verdicts", "verdicts of a finite log that are kept to be iterated again in Python"
     )
     shown_max: int = _limit(50, "verdicts", "rows of the table of verdicts in a notebook")
+    stats_types_max: int = _limit(1_000, "types", "types that `ketal stats` tells apart")
+    stats_nodes_max: int = _limit(1_000, "nodes", "nodes that `ketal stats` tells apart")
+    stats_attributes_max: int = _limit(
+        10_000, "attributes", "attributes of types that `ketal stats` tells apart"
+    )
+    stats_values_max: int = _limit(
+        100, "values", "values of one attribute of a type that `ketal stats` tells apart"
+    )
+    stats_pairs_max: int = _limit(
+        1_000, "pairs", "pairs of types, and of nodes, between which `ketal stats` counts messages"
+    )
+    stats_entries_max: int = _limit(
+        500_000,
+        "entries",
+        "entries of clocks that `ketal stats` keeps to compare events, and as many for messages",
+    )
 
     def __post_init__(self) -> None:
         for item in fields(self):

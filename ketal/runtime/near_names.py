@@ -12,11 +12,41 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+from ketal.compiler.named_values import NamedValue
+from ketal.model.values import glob_regex
 
 _ONE_FAULT_CHARS = 4
 """From this length on a name is near with one fault, from twice this with two."""
 _FAR = 99
+
+
+def matcher(name: NamedValue) -> Callable[[str], bool]:
+    """Return what tells whether a name of a log is one of a pattern, which may be a glob."""
+    if not name.glob:
+        return name.name.__eq__
+    glob = glob_regex(name.name, dotted=name.glob == "dotted")
+    return lambda known: glob.fullmatch(known) is not None
+
+
+def not_named(
+    known: Mapping[str, int], name: NamedValue, pattern: Iterable[NamedValue]
+) -> dict[str, int]:
+    """Return those of a log's names that may be meant by a name that no event has.
+
+    Parameters
+    ----------
+    known : mapping of str to int
+        The names of the log, and how many events have each.
+    name : NamedValue
+        The name that no event has.
+    pattern : iterable of NamedValue
+        All names of the pattern: what it names itself is meant by no other name.
+    """
+    kinds = {"attribute", "partition"} if name.path else {name.what}
+    own = [matcher(one) for one in pattern if one.what in kinds]
+    return {one: number for one, number in known.items() if not any(is_it(one) for is_it in own)}
 
 
 def nearest(

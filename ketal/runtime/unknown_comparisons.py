@@ -8,7 +8,7 @@ events that the step can take.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
@@ -61,7 +61,7 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
         total = sum(parts[0][1].values())
         for (what, other), events in sorted(_unknown_kinds(comparison, parts).items()):
             shown = what if what == ABSENT else f"{what} with {other}"
-            out.append(_entry(compiled, comparison.span, shown, events, total))
+            out.append(_entry(compiled, comparison, shown, events, total))
     return out
 
 
@@ -86,8 +86,15 @@ def _faults(
     kinds: Kinds,
     parts: list[tuple[Reading, Counter[Kinds]]],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the values of an event that are unknown in a comparison: their kinds, and the others."""
+    """Yield the kinds of an event's values that are unknown in a comparison, and the others'."""
     own = dict(zip(reading.operands, kinds, strict=True))
+    if comparison.is_key:
+        ((_, counter),) = parts
+        known = [(count, what) for (what,), count in counter.items() if what != ABSENT]
+        usual = max(known, default=(0, ABSENT))[1]
+        if kinds not in ((usual,), (ABSENT,)):
+            yield kinds[0], usual
+        return
     for number, what in own.items():
         expected = comparison.operands[number].kinds
         if expected is None:
@@ -109,16 +116,40 @@ def _seen(number: int, parts: list[tuple[Reading, Counter[Kinds]]]) -> frozenset
 
 
 def _entry(
-    compiled: CompiledPattern, span: Span | None, kinds: str, events: int, total: int
+    compiled: CompiledPattern, comparison: Comparison, kinds: str, events: int, total: int
 ) -> Entry:
+    span = comparison.span
     text = "a comparison" if span is None else _text(compiled, span)
     times = f"{events:,} {'event' if events == 1 else 'events'}"
     of = f" of {total:,}" if kinds == ABSENT else ""
+    message = f"`{text}` is unknown: {kinds}, {times}{of}"
+    if comparison.is_key:
+        message = (
+            f"the key `{text}` of `partition by` is of two kinds, never equal: {kinds}, {times}"
+        )
+    place = {} if span is None else {"place": place_of(compiled, span)}
     return {
-        **({} if span is None else {"place": place_of(compiled, span)}),
-        "comparison": text, "kinds": kinds, "events": events, "of": total,
-        "message": f"`{text}` is unknown: {kinds}, {times}{of}",
+        **place, "comparison": text, "kinds": kinds, "events": events, "of": total,
+        "message": message,
     }  # fmt: skip
+
+
+def warnings(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what is to be said of the comparisons of a pattern.
+
+    That is each one of values of two kinds, and of absent values the one that was never known: that
+    some events lack an attribute is usual.
+
+    Parameters
+    ----------
+    entries : sequence of mapping
+        The list `unknown` of the pattern in the summary.
+    """
+    return [
+        f"{entry['place']}: {entry['message']}" if "place" in entry else entry["message"]
+        for entry in entries
+        if entry["kinds"] != ABSENT or entry["events"] == entry["of"]
+    ]
 
 
 def _text(compiled: CompiledPattern, span: Span) -> str:

@@ -25,8 +25,7 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
-from ketal.model.values import glob_regex
-from ketal.runtime.near_names import nearest
+from ketal.runtime.near_names import nearest, not_named
 from ketal.runtime.unknown_comparisons import place_of, summed, unknown
 
 Entry = dict[str, Any]
@@ -275,23 +274,13 @@ class _Vacuity:
         if name.glob == "plain" and any(sign in name.name for sign in "*?"):
             return
         known = self._names.counted(name.what)
-        others = {one: number for one, number in known.items() if not self._names_it(name, one)}
+        others = not_named(known, name, self._compiled.named_values)
         loose = nothing and self._compiled.kind == "check"
         near = nearest(name.name, others, glob=name.glob == "dotted", loose=loose)
         if near is not None:
             count = others[near]
             rest = f", which is near `{near}` ({count:,} {_events(count)})"
             yield self._name_entry(name, rest, near=near, near_events=count)
-
-    def _names_it(self, name: NamedValue, known: str) -> bool:
-        """Return whether the pattern names a name of the log itself."""
-        kinds = {"attribute", "partition"} if name.path else {name.what}
-        return any(
-            known == one.name
-            or (one.glob and glob_regex(one.name, dotted=one.glob == "dotted").fullmatch(known))
-            for one in self._compiled.named_values
-            if one.what in kinds
-        )
 
     # --- steps ---
 

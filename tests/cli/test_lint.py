@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write
+from tests.cli.conftest import CONFLICT, PHASES, RUN, Ketal, Write, event
 
 BAD = PHASES.replace("(Open Close)", "(Open Clsoe)")
 UNUSED = CONFLICT.replace("find", "Never = Write;\n    find")
@@ -160,3 +160,85 @@ def test_limit(ketal: Ketal) -> None:
     said = ketal("lint", "good.ketal", "--limit", "pattern_bytes_max=10")
     assert said.code == 2
     assert "pattern_bytes_max" in said.err
+
+
+# --- against a log ------------------------------------------------------------------
+
+
+MISSPELT = CONFLICT.replace('"write"', '"wirte"')
+
+
+@pytest.fixture
+def log(write: Write) -> Path:
+    write("conflict.ketal", MISSPELT)
+    return write("run.jsonl", RUN.splitlines(keepends=True)[0] + RUN.splitlines(keepends=True)[1])
+
+
+def test_a_name_that_no_event_of_the_log_has(ketal: Ketal, log: Path) -> None:
+    assert ketal("lint", "conflict.ketal").code == 0
+    assert "K301" not in ketal("lint", "conflict.ketal").out
+    said = ketal("lint", "conflict.ketal", "--log", log)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
+    shown = page.split("```\n$ ketal lint conflict.ketal --log run.jsonl\n")[1].split("```")[0]
+    assert (said.code, said.out, said.err) == (0, shown, "")
+
+
+@pytest.mark.parametrize("form", ["json", "github", "sarif"])
+def test_it_is_a_finding_in_every_form(ketal: Ketal, log: Path, form: str) -> None:
+    said = ketal("lint", "--output", form, "--log", log, "conflict.ketal", "good.ketal")
+    assert said.out.count("did you mean `write` (2 events)?") == 1
+    if form == "json":
+        (finding,) = said.objects
+        assert (finding["code"], finding["line"], finding["column"]) == ("K301", 4, 19)
+        assert (finding["severity"], finding["pattern"]) == ("warning", "Conflict")
+
+
+def test_findings_of_the_log_stand_among_the_others(ketal: Ketal, log: Path, write: Write) -> None:
+    write("both.ketal", UNUSED.replace("find any", "return k = First.kye; find any"))
+    said = ketal("lint", "--output", "json", "both.ketal", "--log", log)
+    assert [finding["code"] for finding in said.objects] == ["K107", "K302"]
+    said = ketal("lint", "--output", "json", "bad.ketal", "--log", log)
+    assert said.code == 1
+    assert [finding["code"][:2] for finding in said.objects] == ["K1"] * len(said.objects)
+
+
+def test_several_logs_are_read_together_and_as_the_options_say(ketal: Ketal, write: Write) -> None:
+    write("one.jsonl", json.dumps({"n": "a", "type": "write", "clock": {"a": 1}, "key": 1}) + "\n")
+    write("two.jsonl", json.dumps({"n": "b", "type": "x", "clock": {"b": 1}}) + "\n")
+    words = ["lint", "good.ketal", "--field", "node=n", "--log", "two.jsonl"]
+    assert ketal(*words).lines[-1] == "0 errors, 2 warnings in 1 file"
+    assert ketal(*words, "--log", "one.jsonl").out == "no errors and no warnings in 1 file\n"
+    stdin = (Path("one.jsonl")).read_bytes()
+    assert ketal(*words, "--log", "-", stdin=stdin).out == "no errors and no warnings in 1 file\n"
+    assert "given twice" in ketal("lint", "-", "--log", "-").err
+
+
+def test_a_log_without_an_event_says_nothing_of_names(ketal: Ketal, write: Write) -> None:
+    said = ketal("lint", "good.ketal", "--log", write("empty.jsonl", ""))
+    assert (said.code, said.out) == (2, "no errors and no warnings in 1 file\n")
+    assert said.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    assert ketal("lint", "good.ketal", "--log", "nowhere.jsonl").code == 2
+
+
+def test_what_of_the_log_was_not_looked_at_is_said(ketal: Ketal, log: Path, write: Write) -> None:
+    more = write("more.jsonl", event("a", "top", {"a": 2}, key=1) + "no event\n")
+    words = ["lint", "conflict.ketal", "--log", log, "--log", more]
+    assert "ketal: --log: 1 record was rejected; the first is more.jsonl:2: " in ketal(*words).err
+    said = ketal(*words, "--limit", "stats_types_max=1")
+    assert said.out == "no errors and no warnings in 1 file\n"
+    assert "(limit stats_types_max = 1), so no type is said to be absent" in said.err
+
+
+def test_an_option_of_reading_without_a_log_is_refused(ketal: Ketal, write: Write) -> None:
+    said = ketal("lint", "good.ketal", "--format", "csv")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "ketal: --format says how a log is read, and there is none: --log LOG\n"
+    for option, value in [("--field", "node=n"), ("--time-unit", "ms"), ("--nodes", "a,b")]:
+        assert ketal("lint", "good.ketal", option, value).code == 2
+    config = write("limits.toml", "[limits]\npattern_bytes_max = 10\n")
+    assert "pattern_bytes_max" in ketal("lint", "good.ketal", "--config", config).err
+
+
+def test_the_log_is_not_written_over(ketal: Ketal, log: Path) -> None:
+    said = ketal("lint", "good.ketal", "--log", log, "--write", log)
+    assert (said.code, "would write over what is read" in said.err) == (2, True)

@@ -799,6 +799,15 @@ def test_the_hint_of_an_order_sensitive_pattern_helps(
     assert findings(text.replace(*instead), "K220") == []
 
 
+@pytest.mark.parametrize("mode", ["possibly", "definitely"])
+@pytest.mark.parametrize("order", ["arrival", "CausalOrder"])
+@pytest.mark.parametrize("body", ["check (A B)*", "find next A B", "find any A B; limit 2"])
+def test_a_mode_which_asks_for_every_order_is_not_order_sensitive(
+    mode: str, order: str, body: str
+) -> None:
+    assert findings(p(f"mode {mode}", body, order=order), "K220") == []
+
+
 AB = 'event A = type == "a"; event B = type == "b";\n'
 
 

@@ -10,7 +10,10 @@ import pytest
 
 import ketal
 from examples.real_logs.by_hand import answers
+from ketal.auditing.contents_report import WIDTH
+from ketal.errors import columns
 from ketal.logs import load_config, open_source
+from ketal.runtime.names_in_log import absent_names
 
 from .transcripts import ROOT
 
@@ -30,6 +33,18 @@ def verdicts_of(name: str, data: Path) -> ketal.Verdicts:
     config, log = LOGS[name]
     source = load_config(FOLDER / f"{config}.toml").source
     return ketal.run(ketal.load(FOLDER / f"{name}.ketal"), open_source(source, [data / log]))
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_each_log_has_what_its_patterns_name(name: str, shared_data: Path) -> None:
+    config, log = LOGS[name]
+    read = open_source(load_config(FOLDER / f"{config}.toml").source, [shared_data / log])
+    stats = ketal.stats(read)
+    text = (FOLDER / f"{name}.ketal").read_text("utf-8")
+    assert absent_names(ketal.compile(text).compiled, stats) == []
+    assert max(map(columns, str(stats).splitlines()[2:])) <= WIDTH
+    wrong = absent_names(ketal.compile(text.replace("type", "data.tpye")).compiled, stats)
+    assert {one.code for one in wrong} == {"K302"}
 
 
 @pytest.fixture(scope="module")

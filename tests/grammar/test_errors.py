@@ -100,6 +100,7 @@ DOCUMENTED = [
     (code, example.replace("\\|", "|"))
     for code, cells in re.findall(r"^\| (K\d{3}) \|(.*)\|$", DIAGNOSTICS, re.M)
     for example in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", cells)[-1])
+    if not code.startswith("K3")  # tests/runtime/test_names_in_log.py, which has their log
 ]
 # What takes hundreds of predicates or nodes, and what another code says first.
 WITHOUT_EXAMPLE = {"K202", "K210", "K211", "K213", "K214"}
@@ -118,7 +119,7 @@ def test_a_documented_example_gives_its_code(code: str, example: str) -> None:
 
 
 def test_every_code_has_a_documented_example() -> None:
-    codes = set(re.findall(r"^\| (K\d{3}) \|", DIAGNOSTICS, re.M))
+    codes = set(re.findall(r"^\| (K[012]\d{2}) \|", DIAGNOSTICS, re.M))
     assert codes - {code for code, _ in DOCUMENTED} == WITHOUT_EXAMPLE
 
 

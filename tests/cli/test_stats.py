@@ -1,0 +1,146 @@
+"""`ketal stats`: what is in a log, for a person and as JSON, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import RUN, Ketal, Write, event
+
+SHOP = "".join(
+    [
+        event("a", "Cart.add", {"a": 1}, time=1.0, item="pen", price={"eur": 3}),
+        event("a", "Cart.send", {"a": 2}, time=2.0, item="pen"),
+        event("b", "Cart.take", {"a": 2, "b": 1}, time=63.0, item=None),
+        event("b", "Cart.take", {"a": 2, "b": 2}, item="ink", price="free"),
+        "no event\n",
+    ]
+)
+SHOWN = """\
+5 records = 4 events + 1 rejected
+first rejected: shop.jsonl:5: the line is not JSON (--format says what kind of log this is)
+time        1970-01-01T00:00:01Z to 1970-01-01T00:01:03Z (1.033 min); 3 events
+concurrent  0.0% of 6 pairs of events: 0, and 6 ordered
+
+nodes (2)
+  "a" 2, "b" 2
+
+attributes of all events (3)
+         4  100.0%  item       string 3, null 1    "pen", "ink"
+         2   50.0%  price      string 1, object 1  "free"
+         1   25.0%  price.eur  number              3
+
+types (3), each with the attributes that not every event has
+         2   50.0%  "Cart.take"
+           2  100.0%  item   string 1, null 1  "ink"
+           1   50.0%  price  string            "free"
+         1   25.0%  "Cart.add"
+           1  100.0%  item       string  "pen"
+           1  100.0%  price      object
+           1  100.0%  price.eur  number  3
+         1   25.0%  "Cart.send"
+           1  100.0%  item  string  "pen"
+
+messages (1, received by 1 event): by the clocks the first event happened
+immediately before the second, which is of another node
+         1  "Cart.send" → "Cart.take"
+  from node to node
+         1  "a" → "b"
+"""
+
+
+def test_a_person_is_shown_what_there_is(ketal: Ketal, write: Write) -> None:
+    said = ketal("stats", write("shop.jsonl", SHOP))
+    assert said.out == SHOWN
+    assert (said.code, said.err) == (0, "")
+
+
+def test_json_is_one_object(ketal: Ketal, write: Write) -> None:
+    said = ketal("stats", "--output", "json", write("shop.jsonl", SHOP))
+    assert said.code == 0
+    ((key, stats),) = said.objects[0].items()
+    assert (key, len(said.objects)) == ("stats", 1)
+    assert stats["types"][0]["type"] == "Cart.take"
+    assert stats["types"][0]["attributes"][0] == {
+        "attribute": "item",
+        "path": ["item"],
+        "events": 2,
+        "share": 1.0,
+        "kinds": {"string": 1, "null": 1},
+        "values": 1,
+        "more_values": False,
+        "examples": ["ink"],
+    }
+    assert stats["time"] == {
+        "events": 3,
+        "first": "1970-01-01T00:00:01Z",
+        "last": "1970-01-01T00:01:03Z",
+    }
+    assert stats["first_rejected"].startswith("shop.jsonl:5: ")
+
+
+def test_the_rows_of_a_table_can_be_more_or_fewer(ketal: Ketal, write: Write) -> None:
+    log = write("shop.jsonl", SHOP)
+    few = ketal("stats", "--rows", "1", log)
+    assert few.out.count("… and 2 more (--rows, --output json)") == 2
+    assert "Cart.add" not in few.out
+    assert ketal("stats", "--rows", "0", log).code == 2
+
+
+def test_the_options_of_reading_apply(ketal: Ketal, write: Write) -> None:
+    log = write("pair.log", 'alice {"alice":1}\nhello\nbob {"alice":1,"bob":1}\nhello too\n')
+    said = ketal("stats", "--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)", log)
+    assert '         1  "hello" → "hello too"' in said.lines
+    moved = write("moved.jsonl", json.dumps({"pkt": {"n": "a", "vc": {"a": 1}}, "what": "x"}))
+    fields = ["--field", "node=pkt.n", "--field", "clock=pkt.vc", "--field", "type=what"]
+    assert ketal("stats", *fields, moved).lines[0] == "1 record = 1 event"
+
+
+def test_several_logs_are_one_execution_and_standard_input_is_one(
+    ketal: Ketal, write: Write
+) -> None:
+    first, *others = RUN.splitlines(keepends=True)
+    said = ketal("stats", write("a.jsonl", first), "-", stdin="".join(others))
+    assert said.lines[0] == "3 records = 3 events"
+
+
+def test_several_executions_are_counted(ketal: Ketal, write: Write) -> None:
+    text = '== one\na {"a":1}\nx\n== two\na {"a":1}\nx\n'
+    words = ["--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)", "--delimiter", "^== .*$"]
+    said = ketal("stats", *words, write("two.log", text))
+    assert "executions  2" in said.lines
+    assert said.lines[0] == "2 records = 2 events"
+
+
+def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
+    said = ketal("stats", "--limit", "stats_types_max=2", write("shop.jsonl", SHOP))
+    assert said.lines[-1] == "left out: 2 events of other types (limit stats_types_max = 2)"
+    assert said.code == 0
+
+
+def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:
+    empty = ketal("stats", write("empty.jsonl", ""))
+    assert (empty.code, empty.out) == (2, "0 records = 0 events\n")
+    assert empty.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    bad = ketal("stats", write("bad.jsonl", "x\ny\n"))
+    assert bad.code == 2
+    assert bad.lines[0] == "2 records = 0 events + 2 rejected"
+    assert bad.err.startswith("ketal: no event was read: 2 records were all rejected; the first is")
+
+
+def test_it_is_written_to_a_file_that_is_no_log(ketal: Ketal, write: Write) -> None:
+    log = write("shop.jsonl", SHOP)
+    assert ketal("stats", "--write", "stats.txt", log).out == ""
+    assert ketal("stats", "--write", log, log).code == 2
+    assert ketal("stats", log).out == log.parent.joinpath("stats.txt").read_text()
+
+
+def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
+    run = (
+        event("a", "write", {"a": 1}, key="x", value=1)
+        + event("b", "write", {"b": 1}, key="x", value="2")
+        + event("b", "read", {"b": 2}, key="x")
+    )
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
+    shown = page.split("```\n$ ketal stats run.jsonl\n")[1].split("```")[0]
+    assert ketal("stats", write("run.jsonl", run)).out == shown
