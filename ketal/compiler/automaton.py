@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
-from ketal.compiler.comparisons import Comparison, Reading, comparisons
+from ketal.compiler.comparisons import ComparisonSite, SiteReading, comparisons
 from ketal.compiler.named_values import NamedValue, named_values
 from ketal.compiler.predicate_codegen import (
     Mask,
@@ -389,7 +389,7 @@ class CompiledPattern:
         return named_values(self.pattern, events, self.automaton.atoms)
 
     @functools.cached_property
-    def comparisons(self) -> tuple[tuple[Comparison, ...], tuple[Reading, ...]]:
+    def comparisons(self) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
         """The comparisons of its guards, and how their operands are read from events."""
         events = [event for event, _ in self.events]
         found, readings = comparisons(self.pattern, events, self.automaton.atoms, self.registered)

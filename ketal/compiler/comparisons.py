@@ -34,6 +34,8 @@ from ketal.model.values import kind
 
 NUMBER = frozenset({"number"})
 STRING = frozenset({"string"})
+ORDERED = frozenset({"number", "string"})
+SCALAR = frozenset({"number", "string", "boolean"})
 
 Leaf = syntax.Field | syntax.Attribute
 
@@ -48,17 +50,17 @@ class Operand:
         What is read.
     step : str
         The step whose event it is read from; empty for the event itself.
-    kinds : frozenset of str or None
-        The kinds with which the comparison is known; None where it is that of the other operand.
+    kinds : frozenset of str
+        The kinds with which the comparison can be known.
     """
 
     of: Leaf
     step: str
-    kinds: frozenset[str] | None
+    kinds: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SiteReading:
     """Operands that are read from one event.
 
     Attributes
@@ -81,7 +83,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonSite:
     """A comparison in the text of a pattern, or a key of `partition by`.
 
     Attributes
@@ -90,15 +92,18 @@ class Comparison:
         Where it stands.
     operands : tuple of Operand
         What it reads.
+    alike : bool
+        Whether what it reads must be of one kind: the two operands, or the values of a key.
     """
 
     span: Span | None
     operands: tuple[Operand, ...]
+    alike: bool
 
     @property
     def is_key(self) -> bool:
         """Whether it is a key of `partition by`: its values are compared with one another."""
-        return len(self.operands) == 1 and self.operands[0].kinds is None
+        return self.alike and len(self.operands) == 1
 
 
 def comparisons(
@@ -106,7 +111,7 @@ def comparisons(
     events: Sequence[syntax.EventDecl],
     atoms: Sequence[Atom],
     registered: Iterable[RegisteredGuard],
-) -> tuple[tuple[Comparison, ...], tuple[Reading, ...]]:
+) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
     """Return the comparisons of a pattern, and how their operands are read.
 
     Parameters
@@ -131,13 +136,13 @@ def comparisons(
         for name, guard in {**declared, **steps}.items()
     }
     absents = (node.guard for node in walk(pattern.body) if isinstance(node, syntax.Absent))
-    found: list[Comparison] = []
-    readings: list[Reading] = []
+    found: list[ComparisonSite] = []
+    readings: list[SiteReading] = []
     alphabet = disjunction([local[event.name] for event in events])
     for key in pattern.partition:
         if isinstance(key, syntax.Attribute) and _in_masks(alphabet, len(atoms)):
-            readings.append(Reading(len(found), (0,), alphabet, 0))
-            found.append(Comparison(key.span, (Operand(key, "", None),)))
+            readings.append(SiteReading(len(found), (0,), alphabet, 0))
+            found.append(ComparisonSite(key.span, (Operand(key, "", SCALAR),), alike=True))
     for holder in (*declared.values(), *steps.values(), *absents):
         guard = free_of_run(lowering.lower(holder), table.atoms)
         for node in walk(holder):
@@ -145,7 +150,7 @@ def comparisons(
             if not operands:
                 continue
             number = len(found)
-            found.append(Comparison(node.span, operands))
+            found.append(ComparisonSite(node.span, operands, _alike(node)))
             by_step: dict[str, list[int]] = {}
             for at, operand in enumerate(operands):
                 by_step.setdefault(operand.step, []).append(at)
@@ -154,7 +159,7 @@ def comparisons(
             for step, numbers in by_step.items():
                 of = local.get(step, True) if step else guard
                 if _in_masks(of, len(atoms)):
-                    readings.append(Reading(number, tuple(numbers), of, bits))
+                    readings.append(SiteReading(number, tuple(numbers), of, bits))
     return tuple(found), tuple(readings)
 
 
@@ -177,8 +182,9 @@ def _operands(node: syntax.Node) -> Iterator[Operand]:
     """Yield what a comparison reads; nothing of another node."""
     match node:
         case syntax.Comparison(left=left, right=right):
+            comparable = SCALAR if node.op in ("==", "!=") else ORDERED
             for value, other in ((left, right), (right, left)):
-                yield from _leaves(value, _kinds_beside(value, other))
+                yield from _leaves(value, comparable & _kinds_beside(value, other))
         case syntax.Membership(value=value, items=items):
             constants = [constant_of(item) for item in items]
             if None not in constants:
@@ -191,17 +197,26 @@ def _operands(node: syntax.Node) -> Iterator[Operand]:
                 yield from _leaves(arguments[0], frozenset({predicate.kind}))
 
 
-def _kinds_beside(value: syntax.Value, other: syntax.Value) -> frozenset[str] | None:
-    """Return the kinds of a value that make it comparable with another; None for any one."""
+def _alike(node: syntax.Node) -> bool:
+    """Return whether a node compares two values that are read as they are."""
+    read = (syntax.Field, syntax.Attribute, syntax.Reference)
+    match node:
+        case syntax.Comparison(left=left, right=right):
+            return isinstance(left, read) and isinstance(right, read)
+    return False
+
+
+def _kinds_beside(value: syntax.Value, other: syntax.Value) -> frozenset[str]:
+    """Return the kinds of a value that make it comparable with another."""
     if isinstance(value, syntax.Arithmetic | syntax.Negative):
         return NUMBER
     if isinstance(other, syntax.Arithmetic | syntax.Negative):
         return NUMBER
     constant = constant_of(other)
-    return None if constant is None else frozenset({kind(constant)})
+    return SCALAR if constant is None else frozenset({kind(constant)})
 
 
-def _leaves(value: syntax.Value, kinds: frozenset[str] | None) -> Iterator[Operand]:
+def _leaves(value: syntax.Value, kinds: frozenset[str]) -> Iterator[Operand]:
     match value:
         case syntax.Field() | syntax.Attribute():
             yield Operand(value, "", kinds)

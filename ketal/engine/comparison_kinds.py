@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.comparisons import Leaf, Reading
+from ketal.compiler.comparisons import Leaf, SiteReading
 from ketal.compiler.predicates import evaluate
 from ketal.engine.sampling import sampled
 from ketal.model import syntax
@@ -128,7 +128,7 @@ class ProgramKinds:
                 kinds.load(counts[name])
 
 
-def _is_read(reading: Reading, mask: int) -> bool:
+def _is_read(reading: SiteReading, mask: int) -> bool:
     if not evaluate(reading.guard, mask | reading.bits):
         return False
     return not reading.bits or not evaluate(reading.guard, mask & ~reading.bits)

@@ -31,7 +31,7 @@ from ketal.runtime.pattern_queues import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.vacuity import MetEvents, PatternMet, with_findings
+from ketal.runtime.vacuity import MetEvents, PatternMet, add_findings, findings
 
 Item = Event | Control | Rejected
 """What a record may be."""
@@ -349,7 +349,10 @@ class Execution:
     @property
     def summary(self) -> dict[str, Any]:
         """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
-        return with_findings(self.counts, [run.compiled for run in self.runs], self.met_events)
+        out = self.counts
+        compiled = [run.compiled for run in self.runs]
+        add_findings(out["patterns"], findings(compiled, self.met_events))
+        return out
 
     @property
     def counts(self) -> dict[str, Any]:

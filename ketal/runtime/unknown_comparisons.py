@@ -1,8 +1,8 @@
 """Comparisons that came out unknown: of values of two kinds, or of an absent value.
 
-The one rule: a value is unknown in a comparison if no value that it was compared with is of its
-kind. Of two attributes of one event both kinds are known; of an event of a run, the kinds of all
-events that the step can take.
+The one rule: a value is unknown in a comparison if its kind cannot be compared, or is that of no
+value that it was compared with. Of two attributes of one event both kinds are known; of an event of
+a run, the kinds of all events that the step can take.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.comparisons import Comparison, Reading
+from ketal.compiler.comparisons import ComparisonSite, SiteReading
 from ketal.engine.comparison_kinds import ABSENT, Counts
 from ketal.errors import Span
 
@@ -51,14 +51,14 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
         The kinds of the values that its comparisons read.
     """
     comparisons, readings = compiled.comparisons
-    of_comparison: dict[int, list[tuple[Reading, Counter[Kinds]]]] = {}
+    of_comparison: dict[int, list[tuple[SiteReading, Counter[Kinds]]]] = {}
     for number, reading in enumerate(readings):
         counter = Counter({tuple(k.split(",")): n for k, n in counts.get(str(number), {}).items()})
         of_comparison.setdefault(reading.comparison, []).append((reading, counter))
     out: list[Entry] = []
     for number, parts in of_comparison.items():
         comparison = comparisons[number]
-        total = sum(parts[0][1].values())
+        total = sum(parts[0][1].values()) if parts else 0
         for (what, other), events in sorted(_unknown_kinds(comparison, parts).items()):
             shown = what if what == ABSENT else f"{what} with {other}"
             out.append(_entry(compiled, comparison, shown, events, total))
@@ -66,7 +66,7 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
 
 
 def _unknown_kinds(
-    comparison: Comparison, parts: list[tuple[Reading, Counter[Kinds]]]
+    comparison: ComparisonSite, parts: list[tuple[SiteReading, Counter[Kinds]]]
 ) -> Counter[tuple[str, str]]:
     """Return how many events have a value of a kind that the comparison does not know."""
     out: Counter[tuple[str, str]] = Counter()
@@ -81,10 +81,10 @@ def _unknown_kinds(
 
 
 def _faults(
-    comparison: Comparison,
-    reading: Reading,
+    comparison: ComparisonSite,
+    reading: SiteReading,
     kinds: Kinds,
-    parts: list[tuple[Reading, Counter[Kinds]]],
+    parts: list[tuple[SiteReading, Counter[Kinds]]],
 ) -> Iterator[tuple[str, str]]:
     """Yield the kinds of an event's values that are unknown in a comparison, and the others'."""
     own = dict(zip(reading.operands, kinds, strict=True))
@@ -96,16 +96,16 @@ def _faults(
             yield kinds[0], usual
         return
     for number, what in own.items():
-        expected = comparison.operands[number].kinds
-        if expected is None:
-            (other,) = (n for n in range(len(comparison.operands)) if n != number)
-            expected = frozenset({own[other]}) if other in own else _seen(other, parts)
-            expected -= {ABSENT}
-        if what == ABSENT or (expected and what not in expected):
-            yield what, " or ".join(sorted(expected))
+        comparable = wanted = comparison.operands[number].kinds
+        if comparison.alike:
+            other = 1 - number
+            wanted = frozenset({own[other]}) if other in own else _seen(other, parts)
+            wanted -= {ABSENT}
+        if what == ABSENT or (wanted and what not in wanted & comparable):
+            yield what, " or ".join(sorted(wanted))
 
 
-def _seen(number: int, parts: list[tuple[Reading, Counter[Kinds]]]) -> frozenset[str]:
+def _seen(number: int, parts: list[tuple[SiteReading, Counter[Kinds]]]) -> frozenset[str]:
     """Return the kinds of the values of an operand."""
     return frozenset(
         kinds[reading.operands.index(number)]
@@ -116,7 +116,7 @@ def _seen(number: int, parts: list[tuple[Reading, Counter[Kinds]]]) -> frozenset
 
 
 def _entry(
-    compiled: CompiledPattern, comparison: Comparison, kinds: str, events: int, total: int
+    compiled: CompiledPattern, comparison: ComparisonSite, kinds: str, events: int, total: int
 ) -> Entry:
     span = comparison.span
     text = "a comparison" if span is None else _text(compiled, span)

@@ -30,6 +30,8 @@ from ketal.runtime.unknown_comparisons import place_of, summed, unknown
 
 Entry = dict[str, Any]
 """An object of the list `vacuous` of a pattern in the summary."""
+Findings = dict[str, dict[str, list[Entry]]]
+"""`vacuous` or `unknown` → pattern → its list of that name."""
 SHOWN_MAX = 3
 """Names that are listed where none is near."""
 _NOUNS = {"partition": "attribute"}
@@ -126,19 +128,14 @@ def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, li
     return {name: some for name, some in entries.items() if some}
 
 
-def with_findings(
-    counts: dict[str, Any], compiled: Sequence[CompiledPattern], met: MetEvents
-) -> dict[str, Any]:
-    """Add the lists `vacuous` and `unknown` to the patterns of a summary; return it."""
-    for what, found in findings(compiled, met).items():
-        for name, entries in found.items():
-            counts["patterns"][name][what] = entries
-    return counts
+def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> None:
+    """Add the lists `vacuous` and `unknown` to the patterns of a summary."""
+    for what, of in found.items():
+        for name, entries in of.items():
+            patterns[name][what] = entries
 
 
-def findings(
-    compiled: Sequence[CompiledPattern], met: MetEvents
-) -> dict[str, dict[str, list[Entry]]]:
+def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
     """Return the lists `vacuous` and `unknown` of the patterns that have one."""
     unknowns = {one.name: unknown(one, met.kinds[one.name]) for one in compiled}
     return {
