@@ -38,7 +38,7 @@ class Case:
         *self.verdicts, last = map(json.loads, (folder / "expected.jsonl").read_text().splitlines())
         self.summary: dict[str, Any] = last["summary"]
         for counts in self.summary["patterns"].values():
-            for entry in counts.get("vacuous", ()):
+            for entry in (*counts.get("vacuous", ()), *counts.get("unknown", ())):
                 entry["place"] = str(folder / entry["place"])
         self.compiled = self.program.one
 

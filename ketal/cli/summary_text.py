@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ketal.cli.output_lines import counted, drop_zeros
 from ketal.model.verdicts import COUNTED, Rejected
-from ketal.runtime import vacuity
+from ketal.runtime import unknown_comparisons, vacuity
 
 if TYPE_CHECKING:
     from ketal.program import Program
@@ -98,10 +98,13 @@ def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | Non
     for name, counts in summary["patterns"].items():
         vacuous = counts.get("vacuous", [])
         warnings = vacuity.warnings(kinds[name], vacuous)
-        # What is rare may not have happened: then it is why there is no match, and no warning.
-        why = f": {vacuous[0]['message']}" if vacuous and not warnings else ""
+        # What is rare may not have happened: then it is why nothing was found, and no warning.
+        found = counts.get("violations" if kinds[name] == "check" else "matches")
+        why = f": {vacuous[0]['message']}" if vacuous and not (warnings or found) else ""
         yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{why}"
         for warning in warnings:
+            yield f"{name}: {warning}"
+        for warning in unknown_comparisons.warnings(counts.get("unknown", [])):
             yield f"{name}: {warning}"
         for sentence in _sentences_of(_OF_PATTERN, counts):
             yield f"{name}: {sentence}"

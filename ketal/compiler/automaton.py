@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
+from ketal.compiler.comparisons import ComparisonSite, SiteReading, comparisons
 from ketal.compiler.named_values import NamedValue, named_values
 from ketal.compiler.predicate_codegen import (
     Mask,
@@ -386,6 +387,14 @@ class CompiledPattern:
         """What the pattern names that events are to have."""
         events = [event for event, _ in self.events]
         return named_values(self.pattern, events, self.automaton.atoms)
+
+    @functools.cached_property
+    def comparisons(self) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:
+        """The comparisons of its guards, and how their operands are read from events."""
+        events = [event for event, _ in self.events]
+        found, readings = comparisons(self.pattern, events, self.automaton.atoms, self.registered)
+        of_event = (replace(one, guard=self._of_one_event(one.guard)) for one in readings)
+        return found, tuple(of_event)
 
     @functools.cached_property
     def counted_guards(self) -> dict[Formula, str]:

@@ -1,8 +1,8 @@
 """Which names of a program some event of an execution has, and what there is in their place.
 
 While a name was met by no event, the types, nodes or attributes of events are counted, so that a
-name that is near can be shown with how many events have it. Of the first `WHOLE_EVENTS` all are
-looked at, after that one batch in `SAMPLED`, and none once every name was met.
+name that is near can be shown with how many events have it: of a sample of the events, and of none
+once every name was met.
 
 The one rule: a name is unmet if no event that was looked at has it.
 """
@@ -17,11 +17,10 @@ from operator import attrgetter
 from typing import Any
 
 from ketal.compiler.named_values import Key, NamedValue
+from ketal.engine.sampling import sampled
 from ketal.model.event import Event
 from ketal.model.values import base_node, dig, glob_regex
 
-WHOLE_EVENTS = 16_384
-SAMPLED = 32
 NAMES_MAX = 256
 """Types, nodes and attributes that are counted, of each the most frequent."""
 
@@ -94,19 +93,17 @@ class LogNames:
         self.unmet = {name.key: name for name in names}
         self._all = sorted(self.unmet)
         self.looked_at = 0
-        self._read = self._next = 0
+        self._read = 0
         self._globs: dict[Key, Any] = {}
         self.counts: dict[str, Counter[str]] = {}
         self._count_unmet()
 
     def look(self, batch: Sequence[Any]) -> None:
-        """Look at the events of a batch of records, if it is its turn."""
+        """Look at the events of a batch of records that are in the sample."""
+        events = [item for item in sampled(batch, self._read) if isinstance(item, Event)]
         self._read += len(batch)
-        if self._read <= self._next:
+        if not events:
             return
-        if self._read > WHOLE_EVENTS:
-            self._next = self._read + (SAMPLED - 1) * len(batch)
-        events = [item for item in batch if isinstance(item, Event)]
         self.looked_at += len(events)
         before = [len(counter) for counter in self.counts.values()]
         for what, counter in self.counts.items():
@@ -149,7 +146,7 @@ class LogNames:
             if len(counter) > NAMES_MAX:
                 self.counts[what] = Counter(dict(_most_common(counter)))
         if not self.unmet:
-            self.looked_at = self._read = self._next = 0
+            self.looked_at = self._read = 0
 
     def met(self) -> NamesMet:
         """Return what is known so far."""
@@ -162,7 +159,7 @@ class LogNames:
         """Return the state as plain data."""
         counts = {what: dict(sorted(counter.items())) for what, counter in self.counts.items()}
         unmet = sorted(map(list, self.unmet))
-        numbers = [self.looked_at, self._read, self._next]
+        numbers = [self.looked_at, self._read]
         return [list(map(list, self._all)), unmet, numbers, counts]
 
     def load(self, value: Any) -> None:
@@ -172,6 +169,6 @@ class LogNames:
             return
         left = set(map(tuple, unmet))
         self.unmet = {key: name for key, name in self.unmet.items() if key in left}
-        self.looked_at, self._read, self._next = numbers
+        self.looked_at, self._read = numbers
         self.counts = {what: Counter(counter) for what, counter in counts.items()}
         self._count_unmet()

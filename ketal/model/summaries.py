@@ -23,6 +23,7 @@ class PatternCounts(TypedDict):
     uncertain: NotRequired[int]
     marks_forgotten: NotRequired[int]
     vacuous: NotRequired[list[dict[str, object]]]
+    unknown: NotRequired[list[dict[str, object]]]
 
 
 class Summary(TypedDict):

@@ -29,7 +29,7 @@ from ketal.runtime.execution import Execution, Item
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.vacuity import MetEvents, with_vacuous
+from ketal.runtime.vacuity import MetEvents, add_findings, findings
 
 if TYPE_CHECKING:
     from ketal.logs import Log
@@ -129,7 +129,7 @@ class LogPass:
         }
         if self._executions:
             met = MetEvents.sum([one.met_events for one in self._executions.values()])
-            out = with_vacuous(out, self._program.compiled, met)
+            add_findings(out["patterns"], findings(self._program.compiled, met))
         return cast(Summary, out)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.comparison_kinds import ProgramKinds
 from ketal.engine.log_names import LogNames
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import EventError
@@ -30,7 +31,7 @@ from ketal.runtime.pattern_queues import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.vacuity import MetEvents, PatternMet, with_vacuous
+from ketal.runtime.vacuity import MetEvents, PatternMet, add_findings, findings
 
 Item = Event | Control | Rejected
 """What a record may be."""
@@ -107,7 +108,8 @@ class Execution:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
             self.retiring = RetiringRelease(retiring, self.admission, limits, name)
             self.release.retiring = self.retiring
-        self.progress = Progress(LogNames(n for c in patterns for n in c.named_values))
+        names = LogNames(name for one in patterns for name in one.named_values)
+        self.progress = Progress(names, ProgramKinds(patterns))
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
         self._uses_time = any(c.window_us is not None for c in (*patterns, *beside))
@@ -185,6 +187,7 @@ class Execution:
         admission, progress = self.admission, self.progress
         if progress.names.unmet:
             progress.names.look(batch)
+        progress.kinds.look(batch)
         admit, counted = admission.intake.admit, progress.counted
         while at < end:
             room = 0  # how many events may be admitted by their counters alone
@@ -341,12 +344,15 @@ class Execution:
             name: PatternMet.of(run, max(0, events - since.get(name, 0)))
             for name, run in runs.items()
         }
-        return MetEvents(patterns, self.progress.names.met())
+        return MetEvents(patterns, self.progress.names.met(), self.progress.kinds.met())
 
     @property
     def summary(self) -> dict[str, Any]:
         """The summary so far: `events`, `patterns`, `gaps`, `holes`, and counts that are rare."""
-        return with_vacuous(self.counts, [run.compiled for run in self.runs], self.met_events)
+        out = self.counts
+        compiled = [run.compiled for run in self.runs]
+        add_findings(out["patterns"], findings(compiled, self.met_events))
+        return out
 
     @property
     def counts(self) -> dict[str, Any]:

@@ -19,15 +19,19 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.named_values import Key, NamedValue, needed
 from ketal.compiler.predicates import Formula
 from ketal.compiler.required_steps import required_steps
+from ketal.engine.comparison_kinds import Counts
 from ketal.engine.log_names import NamesMet
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk
 from ketal.runtime.near_names import nearest, not_named
+from ketal.runtime.unknown_comparisons import place_of, summed, unknown
 
 Entry = dict[str, Any]
 """An object of the list `vacuous` of a pattern in the summary."""
+Findings = dict[str, dict[str, list[Entry]]]
+"""`vacuous` or `unknown` → pattern → its list of that name."""
 SHOWN_MAX = 3
 """Names that are listed where none is near."""
 _NOUNS = {"partition": "attribute"}
@@ -87,10 +91,13 @@ class MetEvents:
         By the names of patterns.
     names : NamesMet
         The names that no event has.
+    kinds : dict of str to Counts
+        By the names of patterns, the kinds of the values that their comparisons read.
     """
 
     patterns: dict[str, PatternMet]
     names: NamesMet
+    kinds: dict[str, Counts]
 
     @classmethod
     def sum(cls, parts: Sequence[MetEvents]) -> MetEvents:
@@ -99,7 +106,8 @@ class MetEvents:
             name: PatternMet.sum([part.patterns[name] for part in parts])
             for name in parts[0].patterns
         }
-        return cls(patterns, NamesMet.sum([part.names for part in parts]))
+        kinds = {name: summed([part.kinds[name] for part in parts]) for name in parts[0].kinds}
+        return cls(patterns, NamesMet.sum([part.names for part in parts]), kinds)
 
 
 def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, list[Entry]]:
@@ -120,13 +128,20 @@ def vacuous(compiled: Sequence[CompiledPattern], met: MetEvents) -> dict[str, li
     return {name: some for name, some in entries.items() if some}
 
 
-def with_vacuous(
-    counts: dict[str, Any], compiled: Sequence[CompiledPattern], met: MetEvents
-) -> dict[str, Any]:
-    """Add the lists `vacuous` to the patterns of a summary; return it."""
-    for name, entries in vacuous(compiled, met).items():
-        counts["patterns"][name]["vacuous"] = entries
-    return counts
+def add_findings(patterns: Mapping[str, dict[str, Any]], found: Findings) -> None:
+    """Add the lists `vacuous` and `unknown` to the patterns of a summary."""
+    for what, of in found.items():
+        for name, entries in of.items():
+            patterns[name][what] = entries
+
+
+def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
+    """Return the lists `vacuous` and `unknown` of the patterns that have one."""
+    unknowns = {one.name: unknown(one, met.kinds[one.name]) for one in compiled}
+    return {
+        "vacuous": vacuous(compiled, met),
+        "unknown": {name: entries for name, entries in unknowns.items() if entries},
+    }
 
 
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -206,12 +221,7 @@ class _Vacuity:
 
     def _entry(self, what: str, name: str, span: Span | None, message: str, **more: Any) -> Entry:
         """Return an entry; `more` is what some kinds have."""
-        source = self._compiled.source
-        place = {}
-        if span is not None:
-            named = source is not None and not source.name.startswith("<")
-            at = f"{source.name}:{span.line}" if source and named else f"line {span.line}"
-            place = {"place": at}
+        place = {} if span is None else {"place": place_of(self._compiled, span)}
         return {"what": what, "name": name, **place, "events": self._events, **more} | {
             "message": message
         }

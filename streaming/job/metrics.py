@@ -17,7 +17,12 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.model.verdicts import Verdict
 from ketal.runtime.admission.deduplication import Tally
+from ketal.runtime.vacuity import Findings
 
+_FINDINGS = {
+    "vacuous": "Names, events and steps of a pattern that no event has met.",
+    "unknown": "Comparisons of a pattern that were unknown for some events.",
+}
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -59,8 +64,8 @@ class Figures:
         self.live_runs = 0
         self.watermark_s: float | None = None
         self.parts: tuple[int, int] | None = None
-        self.vacuous: dict[str, list[dict[str, Any]]] = {}
-        """Of each pattern the parts that no event has met so far; see `MetEvents`."""
+        self.findings: Findings = {}
+        """What no event has met so far, and the comparisons that were unknown."""
         self.text = ""
         self._last: tuple[float, int] | None = None
 
@@ -158,12 +163,11 @@ class Figures:
         metric("commits_total", "counter", "Commits.", ("", self.commits))
         metric("commit_seconds_total", "counter", "Time in commits.", ("", self.commit_s))
         metric("restarts_total", "counter", "Returns to the last commit.", ("", self.restarts))
-        metric(
-            "vacuous",
-            "gauge",
-            "Names, events and steps of a pattern that no event has met.",
-            *((_label("pattern", name), len(some)) for name, some in sorted(self.vacuous.items())),
-        )
+        for what, text in _FINDINGS.items():
+            found = sorted(self.findings.get(what, {}).items())
+            metric(
+                what, "gauge", text, *((_label("pattern", name), len(some)) for name, some in found)
+            )
         if self.parts is not None:
             metric("parts", "gauge", "Parts of the job that this process has.", ("", self.parts[0]))
         if self.watermark_s is not None:

@@ -1,4 +1,4 @@
-"""What a job warns of because verdicts are probably missing: no message, a pattern that is vacuous.
+"""What a job warns of because verdicts are probably missing: no message, what no event met.
 
 The one rule: after `[time] vacuous_after_ms` what is still so is said once.
 """
@@ -6,17 +6,15 @@ The one rule: after `[time] vacuous_after_ms` what is still so is said once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ketal.program import Program
-from ketal.runtime import vacuity
+from ketal.runtime import unknown_comparisons, vacuity
+from ketal.runtime.vacuity import Findings
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures
 
 EVERY_S = 5.0
 """Between two looks at what the events met."""
-
-Vacuous = dict[str, list[dict[str, Any]]]
 
 
 class VacuityWatch:
@@ -29,7 +27,7 @@ class VacuityWatch:
     program : Program
         The patterns.
     figures : Figures
-        Where the messages are counted; `vacuous` is set there.
+        Where the messages are counted; `findings` is set there.
     notify : callable
         Takes a warning.
     """
@@ -46,15 +44,15 @@ class VacuityWatch:
         self._due_s = 0.0
         self._warned: set[str] = set()
 
-    def look(self, now_s: float, vacuous: Callable[[], Vacuous]) -> None:
+    def look(self, now_s: float, findings: Callable[[], Findings]) -> None:
         """Look, if it is time.
 
         Parameters
         ----------
         now_s : float
             The time, in seconds since any moment.
-        vacuous : callable
-            Returns the list `vacuous` of each pattern that has one (`ketal.runtime.vacuity`).
+        findings : callable
+            Returns the findings of the patterns so far (`ketal.runtime.vacuity`).
         """
         if self._began_s is None:
             self._began_s = self._due_s = now_s
@@ -64,13 +62,16 @@ class VacuityWatch:
         self._due_s = now_s + EVERY_S
         if now_s < warned_s:
             self._due_s = min(self._due_s, warned_s)
-        self._figures.vacuous = vacuous()
+        self._figures.findings = findings()
         if now_s < warned_s:
             return
         if not self._figures.consumed:
             self._warn("", f"no message has come from {self._topics} since the job began")
-        for name, entries in self._figures.vacuous.items():
-            if texts := vacuity.warnings(self._kinds[name], entries):
+        found = self._figures.findings
+        for name, kind in self._kinds.items():
+            texts = vacuity.warnings(kind, found.get("vacuous", {}).get(name, []))
+            texts += unknown_comparisons.warnings(found.get("unknown", {}).get(name, []))
+            if texts:
                 self._warn(name, "; ".join(f"{name}: {text}" for text in texts))
 
     def _warn(self, name: str, text: str) -> None:

@@ -24,7 +24,7 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts import Verdict
-from ketal.runtime.vacuity import MetEvents, vacuous, with_vacuous
+from ketal.runtime.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.job.pattern_migration import drained_notice
@@ -308,12 +308,12 @@ class Session:
             parts=None if count is None else (len(self.parts), count),
         )
         if self.parts:
-            self.engine.vacuity_watch.look(now_s, self._vacuous)
+            self.engine.vacuity_watch.look(now_s, self._findings)
         self.engine.hooks.report(self.engine.figures)
 
-    def _vacuous(self) -> dict[str, list[dict[str, Any]]]:
+    def _findings(self) -> Findings:
         met = MetEvents.sum([part.execution.met_events for part in self.parts])
-        return vacuous(self.engine.program.compiled, met)
+        return findings(self.engine.program.compiled, met)
 
     # --- commit ---
 
@@ -354,5 +354,5 @@ class Session:
         engine = self.engine
         parts = self.parts or [part_of(engine, {}, self.storage.empty(0))]
         met = MetEvents.sum([part.execution.met_events for part in parts])
-        counts = total(part.summed for part in parts)
-        engine.summary = with_vacuous(counts, engine.program.compiled, met)
+        engine.summary = total(part.summed for part in parts)
+        add_findings(engine.summary["patterns"], findings(engine.program.compiled, met))

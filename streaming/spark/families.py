@@ -36,7 +36,7 @@ from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.program import Program
 from ketal.runtime.stream_release import refuse_unavailable
-from ketal.runtime.vacuity import MetEvents, vacuous
+from ketal.runtime.vacuity import Findings, MetEvents, findings
 from ketal.streaming.job.distribution import unfit
 
 KEY_GROUPS = 16
@@ -223,10 +223,8 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
         yield f"{compiled.name} {why} one key group, and so one task, does all its work"
 
 
-def vacuous_patterns(
-    families: Iterable[Family], groups: Iterable[Mapping[str, Any]]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return what no event met of each pattern, if anything.
+def findings_of_groups(families: Iterable[Family], groups: Iterable[Mapping[str, Any]]) -> Findings:
+    """Return the lists `vacuous` and `unknown` of the patterns that have one.
 
     Parameters
     ----------
@@ -236,10 +234,11 @@ def vacuous_patterns(
         The last figures of each group (`Group.figures`), with what its events met as plain data.
     """
     met = {of["group"]: msgspec.convert(of["met"], MetEvents) for of in groups}
-    out: dict[str, list[dict[str, Any]]] = {}
+    out: Findings = {}
     for family in families:
         numbers = range(family.first, family.first + family.groups)
         parts = [met[number] for number in numbers if number in met]
         if parts:
-            out |= vacuous(family.program.compiled, MetEvents.sum(parts))
+            for what, found in findings(family.program.compiled, MetEvents.sum(parts)).items():
+                out.setdefault(what, {}).update(found)
     return out

@@ -21,6 +21,7 @@ from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError
 from ketal.model.event import seconds
 from ketal.program import Program
+from ketal.runtime import vacuity
 from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks, total
@@ -321,7 +322,7 @@ class SparkEngine:
             live_runs=sum(of["live_runs"] for of in groups),
             watermark_s=_watermark_s(progress),
         )
-        self._vacuity_watch.look(now_s, lambda: grouping.vacuous_patterns(self.families, groups))
+        self._vacuity_watch.look(now_s, lambda: grouping.findings_of_groups(self.families, groups))
         self.hooks.report(self.figures)
 
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -331,8 +332,7 @@ class SparkEngine:
         whole = self.families[0].groups == 1
         patterns: dict[str, dict[str, Any]] = {name: {} for name in self.program.names}
         patterns = total([patterns, *(of["patterns"] for of in groups)])
-        for name, entries in grouping.vacuous_patterns(self.families, groups).items():
-            patterns[name]["vacuous"] = entries
+        vacuity.add_findings(patterns, grouping.findings_of_groups(self.families, groups))
         return {
             "events": total(of["events"] for of in reporting) or Tally().to_dict(),
             "patterns": patterns,

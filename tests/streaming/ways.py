@@ -32,11 +32,12 @@ from ketal.logs.source import Source
 from ketal.model.event import Control, Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts import Rejected
+from ketal.runtime.vacuity import add_findings
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import unfit
 from ketal.streaming.job.metrics import total
 from ketal.streaming.spark import verdicts as spark_verdicts
-from ketal.streaming.spark.families import families, vacuous_patterns
+from ketal.streaming.spark.families import families, findings_of_groups
 from ketal.streaming.spark.group import FIGURES
 from tests.streaming.jobs import END, EVER_MS, job_of, run, written
 
@@ -262,7 +263,7 @@ def produced(broker: Broker, executions: Iterable[Execution], prefix: str) -> di
 def _without_folders(patterns: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the counts of patterns; the pattern file is somewhere else in each way."""
     for counts in patterns.values():
-        for entry in counts.get("vacuous", ()):
+        for entry in (*counts.get("vacuous", ()), *counts.get("unknown", ())):
             entry["place"] = Path(entry["place"]).name
     return patterns
 
@@ -433,8 +434,7 @@ def _told(execution: Execution, rows: Iterable[Any]) -> Said:
     telling = [one for one in groups.values() if one["tells"]]
     patterns = total(one["patterns"] for one in groups.values())
     of_program = families(execution.program, key_groups(execution.program))
-    for name, entries in vacuous_patterns(of_program, groups.values()).items():
-        patterns[name]["vacuous"] = entries
+    add_findings(patterns, findings_of_groups(of_program, groups.values()))
     return Said(
         said,
         total(one["events"] for one in telling),

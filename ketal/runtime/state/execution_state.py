@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.comparison_kinds import ProgramKinds
 from ketal.engine.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.model.event import Event
@@ -45,6 +46,8 @@ class Progress:
     ----------
     names : LogNames
         The names of the program that no event has had.
+    kinds : ProgramKinds
+        The kinds of the values that its comparisons read.
     since : dict of str to int
         Of a pattern that changed under a stream, how many events were accepted before.
     counted : Tally
@@ -56,6 +59,7 @@ class Progress:
     """
 
     names: LogNames
+    kinds: ProgramKinds
     since: dict[str, int] = field(default_factory=dict)
     counted: Tally = field(default_factory=Tally)
     watermark_us: int | None = None
@@ -267,6 +271,7 @@ class ExecutionState:
 
             progress.since = dict(core["since"])
             progress.names.load(core["names"])
+            progress.kinds.load(core["kinds"])
             if saved.changed:
                 names = self._program.names
                 changed = [name for name in names if name not in saved.unchanged]
@@ -303,6 +308,7 @@ class ExecutionState:
             "watermark_us": progress.watermark_us,
             "closed": progress.closed,
             "names": progress.names.save(),
+            "kinds": progress.kinds.save(),
             "since": dict(sorted(progress.since.items())),
         }
         return recorder.changes(self._about, core)

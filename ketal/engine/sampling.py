@@ -1,0 +1,39 @@
+"""Which records of an execution are looked at, where to look at all of them would cost too much.
+
+The one rule: it depends on the numbers of the records alone, not on how they are batched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+WHOLE = 16_384
+"""So many records are all looked at."""
+BLOCK = 512
+"""Records that are looked at together."""
+SAMPLED = 64
+"""After the first ones one block in so many is looked at."""
+
+
+def sampled(batch: Sequence[Any], read: int) -> Sequence[Any]:
+    """Return the records of a batch that are looked at.
+
+    Parameters
+    ----------
+    batch : sequence
+        Records.
+    read : int
+        How many came before.
+    """
+    end = read + len(batch)
+    if end <= WHOLE:
+        return batch
+    out = list(batch[: max(0, WHOLE - read)])
+    period = BLOCK * SAMPLED
+    start = max(read, WHOLE) // period * period
+    for block in range(start, end, period):
+        first, last = max(block, read, WHOLE), min(block + BLOCK, end)
+        if first < last:
+            out += batch[first - read : last - read]
+    return out

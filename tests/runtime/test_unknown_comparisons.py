@@ -1,0 +1,195 @@
+"""Comparisons that came out unknown: what the list `unknown` of a summary counts."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import ketal
+from ketal import semantics
+from ketal.engine import sampling
+from ketal.engine.sampling import sampled
+from ketal.grammar import parse
+from ketal.model import syntax
+from ketal.runtime.unknown_comparisons import warnings
+from tests.sampling import chances, examples
+
+
+def event(number: int, type: str = "a", **data: object) -> ketal.Event:
+    return ketal.Event("n", type, {"n": number}, data=data)
+
+
+def log(*data: dict[str, object], type: str = "a") -> list[ketal.Event]:
+    return [event(n, type, **one) for n, one in enumerate(data, 1)]
+
+
+def unknown(text: str, events: list[ketal.Event]) -> list[dict[str, Any]]:
+    verdicts = ketal.run(ketal.compile(text), events)
+    (counts,) = verdicts.summary["patterns"].values()
+    return counts.get("unknown", [])
+
+
+def found(text: str, events: list[ketal.Event]) -> list[tuple[str, str, int, int]]:
+    return [
+        (one["comparison"], one["kinds"], one["events"], one["of"]) for one in unknown(text, events)
+    ]
+
+
+A_AND_B = [event(1, "a", x="1"), event(2, "b", x=1), event(3, "b", x=True), event(4, "b")]
+
+
+@pytest.mark.parametrize(
+    ("guard", "events", "expected"),
+    [
+        ("x == 1", log({"x": "1"}), [("x == 1", "string with number", 1, 1)]),
+        ("x == 1", log({"x": 1}, {"x": 2}), []),
+        ("x == 1", log({"x": 1}, {}), [("x == 1", "absent", 1, 2)]),
+        ("x == 1", log({"x": None}), [("x == 1", "absent", 1, 1)]),
+        ("x == 1", log({"x": True}), [("x == 1", "boolean with number", 1, 1)]),
+        ("x < y", log({"x": "1", "y": 1}), [("x < y", "string with number", 1, 1)]),
+        ("x < y", log({"x": [1], "y": 1}), [("x < y", "list with number", 1, 1)]),
+        ("x + 1 > 2", log({"x": "1"}), [("x + 1 > 2", "string with number", 1, 1)]),
+        ("x in [1, 2]", log({"x": "1"}), [("x in [1, 2]", "string with number", 1, 1)]),
+        ('x in [1, "a"]', log({"x": "1"}, {"x": 1}), []),
+        ("x matches /a/", log({"x": 1}), [("x matches /a/", "number with string", 1, 1)]),
+        ("x < y", log({"x": True, "y": False}), [("x < y", "boolean with boolean", 1, 1)]),
+        ("x == y", log({"x": True, "y": False}), []),
+        ("x == y", log({"x": [1], "y": [1]}), [("x == y", "list with list", 1, 1)]),
+        ("exists(x)", log({}, {"x": 1}), []),
+        # Another part of the guard decides alone.
+        ('type == "b" && x == 1', log({"x": "1"}), []),
+        ('type == "a" || x == 1', log({"x": "1"}), []),
+        ("exists(x) && x == 1", log({}, {"x": 1}), []),
+        ("!(x == 1)", log({"x": "1"}), [("x == 1", "string with number", 1, 1)]),
+    ],
+)  # fmt: skip
+def test_of_a_guard(
+    guard: str, events: list[ketal.Event], expected: list[tuple[str, str, int, int]]
+) -> None:
+    assert found(f"pattern P {{ event E = {guard}; find E; }}", events) == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (A_AND_B, [("x == A.x", "absent", 1, 3), ("x == A.x", "boolean with string", 1, 3),
+                   ("x == A.x", "number with string", 1, 3)]),
+        ([event(1, "a", x=1), event(2, "b", x=1)], []),
+        # What no event of the step has is said once, of the side that lacks it.
+        ([event(1, "a"), event(2, "b", x=1)], [("x == A.x", "absent", 1, 1)]),
+    ],
+)  # fmt: skip
+def test_with_an_event_of_a_run(
+    events: list[ketal.Event], expected: list[tuple[str, str, int, int]]
+) -> None:
+    text = (
+        'pattern P { event A = type == "a"; event B = type == "b"; C = B && x == A.x; find A C; }'
+    )
+    assert found(text, events) == expected
+
+
+def test_a_key_of_two_kinds_is_of_two_scopes() -> None:
+    text = 'pattern P { partition by k; event E = type == "a"; check E*; }'
+    events = log({"k": 1}, {"k": 2}, {"k": "1"}, {})
+    (one,) = unknown(text, events)
+    assert one["message"] == (
+        "the key `k` of `partition by` is of two kinds, never equal: string with number, 1 event"
+    )
+    assert warnings([one]) == [f"line 1: {one['message']}"]
+
+
+def test_an_attribute_that_some_events_lack_is_no_warning_and_one_that_all_lack_is() -> None:
+    text = "pattern P { event E = x == 1; find E; }"
+    assert warnings(unknown(text, log({}, {"x": 1}))) == []
+    assert warnings(unknown(text, log({}, {}))) == [
+        "line 1: `x == 1` is unknown: absent, 2 events of 2"
+    ]
+
+
+def test_the_place_is_the_line_of_the_comparison() -> None:
+    text = 'pattern P {\n    event E = type == "a"\n        && x == 1;\n    find E;\n}'
+    (one,) = unknown(text, log({"x": "1"}))
+    assert one["place"] == "line 3"
+
+
+def test_a_monitor_counts_the_same_after_a_restore() -> None:
+    program = ketal.compile("pattern P { event E = x == 1; find E; }")
+    monitor = ketal.Monitor(program)
+    for number, value in enumerate([1, "1", None, "2", True], 1):
+        monitor.feed(event(number, x=value))
+        monitor = ketal.Monitor.restore(program, monitor.snapshot())
+    monitor.close()
+    entries = monitor.summary["patterns"]["P"]["unknown"]
+    assert [(one["kinds"], one["events"]) for one in entries] == [
+        ("absent", 1), ("boolean with number", 1), ("string with number", 2),
+    ]  # fmt: skip
+
+
+# --- against the truth of the comparison ---
+
+COMPARISONS = ["x == 1", 'x != "a"', "x < y", "x >= y", "x in [1, 2]", "x matches /a/", "-y > 0"]
+FRAMES = [
+    "{}", "!({})", '{} && type == "a"', '{} || type == "a"', "{} && z == 1", "!({} || exists(z))",
+    '({} || type == "b") && z == 1',
+]  # fmt: skip
+VALUES = [1, 2, "a", "1", True, None, [1], {"q": 1}]
+
+
+@given(chances())
+@examples(150, 2_000)
+def test_an_event_counts_where_the_comparison_decides_and_is_unknown(rng: random.Random) -> None:
+    comparison, frame = rng.choice(COMPARISONS), rng.choice(FRAMES)
+    events = [
+        event(n, rng.choice("ab"), **{k: rng.choice(VALUES) for k in "xyz" if rng.random() < 0.7})
+        for n in range(1, rng.randint(2, 9))
+    ]
+    said = unknown(f"pattern P {{ event E = {frame.format(comparison)}; find E; }}", events)
+    counted = sum(one["events"] for one in said if one["comparison"] == comparison)
+    of: Counter[str] = Counter(one["of"] for one in said if one["comparison"] == comparison)
+    decided = [
+        one for one in events
+        if truth(frame.format("true"), one) is not truth(frame.format("false"), one)
+        and True in (truth(frame.format("true"), one), truth(frame.format("false"), one))
+    ]  # fmt: skip
+    assert counted == sum(truth(comparison, one) is None for one in decided)
+    assert set(of) <= {len(decided)}
+
+
+def truth(guard: str, one: ketal.Event) -> bool | None:
+    """Return what the oracle says of a guard."""
+    judge, parsed = parsed_guard(guard)
+    return judge.truth(parsed, judge.moment(one, (), None))
+
+
+@functools.cache
+def parsed_guard(guard: str) -> tuple[semantics._Judge, syntax.Guard]:
+    file = parse(f"pattern P {{ event E = {guard}; find E; }}")
+    (pattern,) = file.patterns
+    (declared,) = (d for d in pattern.declarations if isinstance(d, syntax.EventDecl))
+    return semantics._Judge(file, pattern, {}, {}, None), declared.guard
+
+
+# --- the sample ---
+
+
+@given(chances())
+@examples(50, 500)
+def test_the_sample_does_not_depend_on_the_batches(rng: random.Random) -> None:
+    records = list(range(200_000))
+    whole = sampled(records, 0)
+    parts: list[int] = []
+    at = 0
+    while at < len(records):
+        size = rng.choice([1, 100, 512, 5_000, 40_000, 90_000])
+        parts += sampled(records[at : at + size], at)
+        at += size
+    assert parts == whole
+    assert whole[: sampling.WHOLE] == records[: sampling.WHOLE]
+    blocks = {number // sampling.BLOCK for number in whole[sampling.WHOLE :]}
+    assert all(block % sampling.SAMPLED == 0 for block in blocks)
+    assert len(blocks) == 200_000 // (sampling.BLOCK * sampling.SAMPLED)
