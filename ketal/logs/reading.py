@@ -258,6 +258,7 @@ def read_log(
     fields: Mapping[str, str] | None = None,
     nodes: Sequence[str] | None = None,
     time_unit: str = "s",
+    time_format: str | None = None,
     rebuild: str | None = None,
     limits: Limits = DEFAULT,
 ) -> Log:
@@ -285,6 +286,10 @@ def read_log(
         The nodes of positional clocks; a clock that names its nodes is rejected.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
+    time_format : str, optional
+        The format of times that are text, as `strptime` takes it, where they are not RFC
+        3339: `%m/%d/%Y %I:%M:%S %p`; without `%z` they are UTC. Numbers stay numbers, unless
+        the format writes numbers, as `%Y%m%d%H%M%S`.
     rebuild : str, optional
         What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
         clocks are rebuilt from that and each node's order in the log, for events
@@ -324,6 +329,7 @@ def read_log(
         fields={} if fields is None else fields,
         nodes=nodes,
         time_unit=time_unit,
+        time_format=time_format,
         rebuild=rebuild,
     )
     return open_source(source, paths, limits)

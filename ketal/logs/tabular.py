@@ -5,8 +5,9 @@ tabs, semicolons or bars, whichever the header has most of. Columns that are no 
 event are attributes. In CSV a cell is text, read by one rule: an empty cell is
 absent; a cell that is a number as JSON writes one is that number (so `007`
 stays text); `true` and `false` are booleans; all else is text. The columns of
-node, type and id stay text. A clock is a JSON object, a JSON array with
-`--nodes`, or `node:3;m:2`; a `data` column is a JSON object.
+node, type and id stay text, and so does that of the time under a format that writes
+numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`; a `data`
+column is a JSON object.
 
 In Parquet a clock is a map, a struct, a list with `--nodes`, or text as in CSV;
 `data` is a map, a struct or a JSON object as text; null is absent. The one rule:
@@ -27,7 +28,7 @@ import msgspec
 
 from ketal.errors import EventError, SettingError
 from ketal.logs.jsonl import Record, rejected
-from ketal.logs.shape import Shape, brief
+from ketal.logs.shape import Shape, brief, value_at
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks
 from ketal.model.limits import Limits
@@ -41,7 +42,9 @@ def read_csv(
 ) -> Iterator[Record]:
     """Yield the records of a CSV file, in its order."""
     shape = Shape(source, limits=limits)
-    as_text = {shape.paths[field][0] for field in ("node", "type", "id")}
+    # A number would lose what a format reads, as zeros at its end.
+    texts = ("node", "type", "id", "time") if shape.times.numeric else ("node", "type", "id")
+    as_text = {shape.paths[field][0] for field in texts}
     header: list[str] | None = None
     for line, row in _rows(chunks, limits):
         if header is None:
@@ -223,6 +226,11 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
 def _plain_record(values: dict[str, Any], shape: Shape) -> dict[str, Any]:
     # Field paths lead into structs; a map is one as soon as it is a mapping.
     record = {key: _plain(value) for key, value in values.items() if value is not None}
+    time = value_at(values, shape.paths["time"])
+    if isinstance(time, datetime):
+        # No text, and in no format.
+        *outer, last = shape.paths["time"]
+        value_at(record, tuple(outer))[last] = time
     return _with_data(record, shape)
 
 
