@@ -67,13 +67,16 @@ class RowOrigin:
     @classmethod
     def takes(cls, where: object) -> bool:
         """Return whether a log is given as rows, and not as a file."""
+        if _kind(where):
+            # A DataFrame has each of its columns as an attribute, `read` too.
+            return True
         if hasattr(where, "read") or isinstance(where, _NO_ROWS):
             return False
         if isinstance(where, list | tuple | set):
             first = next(iter(where), None)
             several = ("read", "__fspath__", "__arrow_c_stream__")
             return not isinstance(first, str) and not any(hasattr(first, of) for of in several)
-        return hasattr(where, "__arrow_c_stream__") or isinstance(where, Iterable)
+        return isinstance(where, Iterable)
 
     def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
         """Yield the records of the rows, in their order.

@@ -10,7 +10,7 @@ numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`;
 column is a JSON object.
 
 In Parquet a clock is a map, a struct, a list with `--nodes`, or text as in CSV;
-`data` is a map, a struct or a JSON object as text; null is absent. The one rule:
+`data` is a map, a struct or a JSON object as text; null and NaN are absent. The one rule:
 rows stream, batch by batch, and no table is ever whole in memory.
 """
 

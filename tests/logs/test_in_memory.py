@@ -308,6 +308,12 @@ def test_a_named_index_is_columns_too() -> None:
     assert "time" in frame.columns
 
 
+def test_a_column_may_be_named_as_what_a_file_has() -> None:
+    pandas = pytest.importorskip("pandas")
+    (event,) = read_log(pandas.DataFrame([GOOD | {"read": 1, "name": "x"}]))
+    assert event.data == {"read": 1, "name": "x"}
+
+
 def test_a_map_of_arrow_is_a_mapping() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     kind = pyarrow.map_(pyarrow.string(), pyarrow.int64())
