@@ -362,6 +362,30 @@ def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -
     assert at == [*(time.timestamp() for time in times), None, None]
 
 
+def test_the_watermark_goes_by_the_format_of_the_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The window of height 1 ends, though nothing more comes to its group."""
+    at = [(("a", 1, 1), "5/27/2013 11:59:00 PM"), (("a", 2, 3), "5/28/2013 12:01:00 AM")]
+    at += [(("a", 3, 3), "5/28/2013 12:01:01 AM"), (("d", 1, 4), "5/27/2013 11:59:30 PM")]
+    batches = [
+        [{"value": message(*event, time=time).decode(), "offset": offset}]
+        for offset, (event, time) in enumerate(at)
+    ]
+    events = stream(spark, tmp_path / "in", batches, "value string, offset long").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "CAST(value AS BINARY) AS value", "'t' AS topic",
+        "0 AS partition", "offset",
+    )  # fmt: skip
+    source = Source(time_format="%m/%d/%Y %I:%M:%S %p")
+    program = ketal.compile(WINDOWED_FORKS)
+    found = said(detect(program, events, key_groups=64, source=source, lateness_ms=1_000))
+    assert [(v["verdict"], v.get("event")) for v in found if v["verdict"] == "late"] == [
+        ("late", "d@1")
+    ]
+    (ended,) = (v for v in found if v["verdict"] == "timed_out")
+    assert ended["bindings"] == {"First": ["a@1"]}
+
+
 def test_the_time_of_an_events_column_has_no_format() -> None:
     columns = RowReader(("copy", "value"), (), None, ketal.Limits())
     row = (0, message("a", time="5/27/2013"))
