@@ -1,7 +1,7 @@
 """Cells of tables: their values as JSON would have them.
 
 Rows come from Python, pandas, polars, Arrow and Parquet, whose values know more kinds than
-JSON. None, NaN, NaT and pandas's NA are absent; dates and times are RFC 3339 text, durations
+JSON. None, NaN, NaT and pandas's NA are absent; dates and times are ISO 8601 text, durations
 seconds, decimals numbers, bytes text, scalars and arrays of numpy what they hold. The time of
 an event stays a time, whatever the format of times that are text. What is no such value is a
 fault of the row.
@@ -135,7 +135,7 @@ def _of_numpy(value: Any) -> Any:
 
 
 def _time_at(row: Any, path: tuple[str, ...]) -> datetime | None:
-    """Return the time at a path in a row, in microseconds; None if it is none of Python's."""
+    """Return the datetime at a path in a row, in microseconds; None if there is none."""
     for name in path:
         if not isinstance(row, Mapping):
             return None
