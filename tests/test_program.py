@@ -85,7 +85,7 @@ def test_a_parameter_belongs_to_its_pattern() -> None:
 A_PROGRAM = "program must be a ketal.Program, as ketal.load(path) and ketal.compile(text) return"
 A_LOG = "log must be a ketal.Log, as ketal.read_log(path) returns, or an iterable of ketal.Event"
 A_TEXT = "text must be a str, the text of a pattern file"
-A_PATH = "a log to read must be a path or a binary file"
+A_PATH = "a log to read must be a path, a binary file or rows"
 LIMITS = "limits must be a ketal.Limits, not dict"
 WRONG: list[tuple[Callable[[Any], object], Any, str]] = [
     (ketal.compile, b"x", A_TEXT),

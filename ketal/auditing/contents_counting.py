@@ -27,6 +27,7 @@ from ketal.errors import wrong_type
 from ketal.logs import Log
 from ketal.model.event import Control, Event, checked_log
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
 
 SEED = 17
@@ -125,7 +126,7 @@ class LogCounts:
         elif not isinstance(item, Event):
             raise wrong_type("what a log holds", "a ketal.Event", item)
         elif execution in self._ended:
-            self._reject(f"{file}:{line}" if file else str(item.dot), ENDED)
+            self._reject(place_at(file, line) or str(item.dot), ENDED)
         else:
             status = self._dots.status(execution, item)
             if status == "duplicate":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.auditing.log_statistics import Statistics
+from ketal.model.places import place_at
 
 CODES = {
     "A001": (
@@ -133,7 +134,8 @@ class Fault:
         return out
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file else ""
+        at = place_at(self.file, self.line or 0)
+        place = f"{at}: " if at else ""
         which = f" (execution {self.execution})" if self.execution else ""
         return f"{place}{self.severity}[{self.code}]: {self.message}{which}"
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from ketal.logs.traces.message_pairing import Pairing
 from ketal.model.event import Dot, Draft, Event
+from ketal.model.places import place_at
 
 NONE: frozenset[str] = frozenset()
 
@@ -71,8 +72,8 @@ class AuditedEvent:
 
     @property
     def place(self) -> str:
-        """Return where it stands, `file:line`; empty where it came from code."""
-        return f"{self.file}:{self.line}" if self.file else ""
+        """Return where it stands, as `place_at` writes it."""
+        return place_at(self.file, self.line)
 
     def others(self) -> int:
         """Return the sum of its entries without the own one; along a line it never falls."""

@@ -24,6 +24,7 @@ from ketal.auditing.log_model import AuditedEvent, Everything, Finding
 from ketal.auditing.own_entry import is_counter
 from ketal.auditing.report import Examined
 from ketal.model.event import Control, Dot, Draft, Event
+from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts import Rejected
 
 
@@ -56,7 +57,8 @@ class Correction:
 
     def __str__(self) -> str:
         code = f"[{self.code}]" if self.code else ""
-        return f"{self.file}:{self.line}: {code}{' ' if code else ''}{self.message}"
+        at = place_at(self.file, self.line)
+        return f"{at}{': ' if at else ''}{code}{' ' if code else ''}{self.message}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +160,9 @@ def _change(finding: Finding | None, event: AuditedEvent, message: str) -> Corre
 
 
 def _not_kept(place: str, reason: str) -> Correction:
-    file, _, line = place.rpartition(":")
+    file, line = file_and_line(place)
     message = f"not in the corrected log, it is no event: {reason}"
-    return Correction(file=file, line=int(line or 0), code="", dot="", message=message)
+    return Correction(file=file, line=line, code="", dot="", message=message)
 
 
 # --- what an event is written as -----------------------------------------------------------

@@ -26,6 +26,7 @@ from ketal.logs import Log
 from ketal.logs.traces.message_pairing import Messages
 from ketal.model.event import Control, Event, checked_log
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts import Rejected
 
 ENDED = "the execution has ended (ketal.end)"
@@ -83,7 +84,7 @@ class Examined:
             return False
         if self.ended:
             # As `ketal run` does: what comes after the end is no part of it.
-            at = f"{file}:{line}" if file else str(event.dot) if isinstance(event, Event) else ""
+            at = place_at(file, line) or (str(event.dot) if isinstance(event, Event) else "")
             self.rejected.append(Rejected(place=at, reason=ENDED, execution=self.name))
             return False
         clock = event.clock if isinstance(event, Event) else {}
@@ -202,7 +203,7 @@ def _faults(part: Examined) -> Iterator[Fault]:
         event = finding.event
         yield Fault(
             file=event.file,
-            line=event.line if event.file else None,
+            line=event.line or None,
             code=finding.code,
             message=finding.message,
             hint=_hint(finding, part),
@@ -218,9 +219,9 @@ def _hint(finding: Finding, part: Examined) -> str:
     # A record that could not be read may be the missing one.
     before = part.execution.before(finding.event)
     for item in part.rejected:
-        file, _, line = item.place.rpartition(":")
+        file, line = file_and_line(item.place)
         first = before.line if before is not None and before.file == file else 0
-        if file == finding.event.file and line.isdigit() and first < int(line) < finding.event.line:
+        if file == finding.event.file and first < line < finding.event.line:
             return f"{item.place} could not be read and may be it: {item.reason}"
     return hint
 

@@ -81,6 +81,12 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         "--time-unit", metavar="UNIT", help="unit of times that are numbers: s, ms, us, ns"
     )
     group.add_argument(
+        "--time-format",
+        metavar="FORMAT",
+        help="the strptime format of times that are text and not RFC 3339: "
+        "'%%m/%%d/%%Y %%I:%%M:%%S %%p'; without %%z they are UTC",
+    )
+    group.add_argument(
         "--rebuild",
         metavar="KEYS",
         help="rebuild the clocks from messages and each node's order: "
@@ -93,7 +99,16 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 def reading_options(args: argparse.Namespace) -> list[str]:
     """Return the options of reading a log that were given, but for `--config`, which has limits."""
-    names = ("format", "regex", "delimiter", "field", "nodes", "time_unit", "rebuild")
+    names = [
+        "format",
+        "regex",
+        "delimiter",
+        "field",
+        "nodes",
+        "time_unit",
+        "time_format",
+        "rebuild",
+    ]
     return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
 
 
@@ -179,6 +194,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
         "regex": args.regex,
         "delimiter": args.delimiter,
         "time_unit": args.time_unit,
+        "time_format": args.time_format,
         "rebuild": args.rebuild,
         "nodes": None if args.nodes is None else parse_nodes(args.nodes),
     }

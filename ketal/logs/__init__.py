@@ -1,7 +1,7 @@
 """Readers and writers of event logs.
 
-`read_log` gives a re-iterable `Log` of JSON lines, ShiViz logs, CSV and Parquet;
-`write_jsonl` writes the first of these. A `Source` describes how a log is read,
+`read_log` gives a re-iterable `Log` of JSON lines, ShiViz logs, CSV, Parquet and rows in
+memory; `write_jsonl` writes the first of these. A `Source` describes how a log is read,
 `load_config` reads one from a TOML file. The one rule: malformed input is an item
 (`Rejected`, with its place), a wrong option an error (`SettingError`), and nothing is
 lost between them.

@@ -23,6 +23,7 @@ from ketal.logs.source import Source
 from ketal.logs.streams import blocks
 from ketal.model.event import CONTROL_PREFIX, Control, Draft, Event, decode_event
 from ketal.model.limits import Limits
+from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
 
 Record = tuple[str, Event | Control | Rejected, str, int]
@@ -41,7 +42,7 @@ def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Re
     """Return the record of a line that is no event."""
     reason = brief_reason(fault.reason)
     draft = fault.draft if isinstance(fault.draft, Draft) else None
-    item = Rejected(place=f"{name}:{line}", reason=reason, execution=execution, draft=draft)
+    item = Rejected(place=place_at(name, line), reason=reason, execution=execution, draft=draft)
     return execution, item, name, line
 
 

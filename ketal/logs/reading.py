@@ -1,7 +1,7 @@
 """Logs: what `read_log` returns.
 
-A `Log` is re-iterable: every iteration reads its files again, in bounded memory,
-and yields what they hold in their order. The one rule: malformed input never
+A `Log` is re-iterable: every iteration reads its files or rows again, in bounded
+memory, and yields what they hold in their order. The one rule: malformed input never
 ends an iteration; it comes out as `Rejected` where it stood.
 """
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ketal.errors import SettingError, wrong_type
 from ketal.logs import jsonl, shiviz, tabular
+from ketal.logs.in_memory import RowOrigin, Rows
 from ketal.logs.jsonl import Record
 from ketal.logs.shape import Shape
 from ketal.logs.source import INCARNATION, Source
@@ -23,12 +24,13 @@ from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, rebuilt
 from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
 
 
 def place(record: Record) -> str:
-    """Return where a record stands, `file:line`; empty where it came from code."""
-    return f"{record[2]}:{record[3]}" if record[2] else ""
+    """Return where a record stands: `file:line`, `row N`; empty where it came from code."""
+    return place_at(record[2], record[3])
 
 
 class Log:
@@ -251,24 +253,29 @@ class Log:
 
 
 def read_log(
-    *paths: str | os.PathLike[str] | BinaryIO,
+    *paths: str | os.PathLike[str] | BinaryIO | Rows,
     format: str | None = None,
     regex: str | None = None,
     delimiter: str | None = None,
     fields: Mapping[str, str] | None = None,
     nodes: Sequence[str] | None = None,
     time_unit: str = "s",
+    time_format: str | None = None,
     rebuild: str | None = None,
     limits: Limits = DEFAULT,
 ) -> Log:
-    r"""Return the log that files hold; reading happens on iteration.
+    r"""Return the log that files or rows in memory hold; reading happens on iteration.
 
     Parameters
     ----------
-    *paths : path or binary file
+    *paths : path, binary file, or rows
         Together they are one execution. `-` is standard input, which can be
         read only once; gzip and Zstandard data are unpacked, and a name that
-        ends in `.gz` or `.zst` is held to it.
+        ends in `.gz` or `.zst` is held to it. Rows are an iterable of dicts, a
+        DataFrame of pandas or polars, a table of pyarrow or what else has Arrow's stream
+        protocol: each row is read as a JSON line with its names would be. None, NaN and
+        NaT are absent, a timestamp is a time (UTC without a zone), and the place
+        of a rejection is `row N`, from 1. An iterator can be read only once.
     format : str, optional
         `jsonl`, `shiviz`, `csv` or `parquet`. By default from the name, then from the
         first lines; a `regex` means `shiviz`. Also `otlp` and `zipkin`: traces, whose
@@ -285,6 +292,10 @@ def read_log(
         The nodes of positional clocks; a clock that names its nodes is rejected.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
+    time_format : str, optional
+        The format of times that are text, as `strptime` takes it, where they are not RFC
+        3339: `%m/%d/%Y %I:%M:%S %p`; without `%z` they are UTC. Numbers stay numbers, unless
+        the format writes numbers, as `%Y%m%d%H%M%S`.
     rebuild : str, optional
         What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
         clocks are rebuilt from that and each node's order in the log, for events
@@ -299,7 +310,7 @@ def read_log(
         If a file is missing or an option is wrong; later, on iteration, if a
         file cannot be read, or a stream is read a second time.
     TypeError
-        If an argument is neither a path nor a file.
+        If an argument is neither a path nor a file nor rows, or a row is an event.
 
     Examples
     --------
@@ -316,6 +327,11 @@ def read_log(
     >>> for event in ketal.read_log(shiviz, regex=r"(?<host>\S*) (?<clock>{.*}) (?<event>.*)"):
     ...     print(event)
     alice@1 hello
+    >>> rows = [{"node": "n1", "type": "push", "clock": {"n1": 1}, "time": "5/27/2013"},
+    ...         {"node": "n1", "type": "push", "time": "5/28/2013"}]
+    >>> log = ketal.read_log(rows, time_format="%m/%d/%Y")
+    >>> [(str(event), event.time) for event in log], log.rejected[0].place
+    ([('n1@1 push', 1369612800.0)], 'row 2')
     """
     source = Source(
         format=format,
@@ -324,6 +340,7 @@ def read_log(
         fields={} if fields is None else fields,
         nodes=nodes,
         time_unit=time_unit,
+        time_format=time_format,
         rebuild=rebuild,
     )
     return open_source(source, paths, limits)
@@ -331,34 +348,45 @@ def read_log(
 
 def open_source(
     source: Source,
-    paths: Iterable[str | os.PathLike[str] | BinaryIO],
+    paths: Iterable[str | os.PathLike[str] | BinaryIO | Rows],
     limits: Limits = DEFAULT,
 ) -> Log:
     """Return the log that `paths` hold, read by `source`; see `read_log`."""
     limits = Limits.given(limits)
-    origins = [LogOrigin(path) for path in paths]
-    if sum(origin.is_stdin for origin in origins) > 1:
+    origins = [_origin(path) for path in paths]
+    files = [origin for origin in origins if isinstance(origin, LogOrigin)]
+    if sum(origin.is_stdin for origin in files) > 1:
         raise SettingError("standard input is given twice as a log, and can be read only once")
     if not origins:
         raise SettingError("there is no log to read; name a file, or - for standard input")
+    for name in ("format", "regex", "delimiter"):
+        if len(files) < len(origins) and getattr(source, name) is not None:
+            raise SettingError(f"{name} says how a file is read, and rows in memory are none")
     Shape(source)
     if source.regex or source.delimiter or source.format == "shiviz":
         shiviz.check_expressions(source, limits)
     messages = None if source.rebuild is None else Messages.of(source.rebuild)
 
     def batches() -> Iterator[Sequence[Record]]:
-        pieces = count(1)
+        pieces, numbers = count(1), count(1)
         for origin in origins:
-            yield from _batches(origin, source, limits, pieces)
+            if isinstance(origin, RowOrigin):
+                yield from _each(origin.records(source, limits, numbers))
+            else:
+                yield from _batches(origin, source, limits, pieces)
 
     missing = Rebuilding()
     if source.format in TRACES:
         spans = source.format
-        return Log(lambda: read_traces(origins, spans, limits, missing), missing, limits=limits)
+        return Log(lambda: read_traces(files, spans, limits, missing), missing, limits=limits)
     if messages is not None:
         read = Log.of_batches(batches).records
         return Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
     return Log.of_batches(batches, limits=limits)
+
+
+def _origin(where: Any) -> LogOrigin | RowOrigin:
+    return RowOrigin(where) if RowOrigin.takes(where) else LogOrigin(where)
 
 
 def _batches(

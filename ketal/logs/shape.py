@@ -21,7 +21,8 @@ import msgspec
 
 from ketal.clocks import vector
 from ketal.errors import EventError, SettingError
-from ketal.logs.source import INCARNATION, OWN_FIELDS, TIME_UNITS, Path, Source, path_of
+from ketal.logs.source import INCARNATION, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
+from ketal.logs.times import TimeReading
 from ketal.model.event import CONTROL_PREFIX, Control, Draft, Event, clean_event
 from ketal.model.limits import DEFAULT, Limits
 
@@ -32,17 +33,15 @@ KAFKA = "\0kafka"
 """The key under which a record holds its message's key, headers and timestamp (`decoded`'s
 `outside`)."""
 
-TIMESTAMP = "kafka.timestamp"
-"""The path of the time that Kafka has for a message."""
-
 PLAIN: Mapping[str, str] = {name: name for name in OWN_FIELDS}
 """Where the fields are by default: under their own names."""
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)', re.ASCII)
 _DIGITS_MAX = 4_300
 """Python reads no longer integer."""
 _COUNTERS = re.compile(r"\s*;\s*")
+_TIME_HINT = " (--time-format FORMAT says how times are written)"
+TIME_HINT_OF_SOURCE = " (`time_format` of the source says how times are written)"
 _MISSING_HINT = {
     "node": " (--field node=PATH says where it is)",
     "type": " (--field type=PATH says where it is)",
@@ -56,7 +55,7 @@ class Shape:
     Parameters
     ----------
     source : Source
-        The mapping, the nodes of positional clocks, the unit of time.
+        The mapping, the nodes of positional clocks, the unit and the format of times.
     defaults : mapping of str to str
         The format's own mapping, for the fields that `source` does not map; a
         field in neither does not exist in the record.
@@ -70,7 +69,7 @@ class Shape:
     Raises
     ------
     SettingError
-        If a path is one that only a Kafka source has.
+        If a path is one that only a Kafka source has, or times have a format and no path.
     """
 
     def __init__(
@@ -97,18 +96,24 @@ class Shape:
         self._nodes_option = "`nodes` of the source" if kafka else "--nodes A,B,C"
         self._nodes = source.nodes
         self._clockless = source.rebuild is not None
-        self._divisor = TIME_UNITS[source.time_unit]
+        if source.time_format is not None and "time" not in texts:
+            raise SettingError(
+                "a time format is given, and no field has the time: --field time=PATH says where "
+                "it is"
+            )
+        hint = TIME_HINT_OF_SOURCE if kafka else _TIME_HINT
+        self.times = TimeReading(source.time_unit, source.time_format, hint)
+        """How the time is read."""
+        self._time = self.times.read
         self._entries_max = limits.clock_entries_max
         self._own = [(name, path) for name, path in self.paths.items() if name != "data"]
         self._data = self.paths.get("data")
         ends = [path[0] for _, path in self._own if len(path) == 1]
         self._flat = len(set(ends)) == len(self._own)
-
-    @property
-    def plain(self) -> bool:
+        own_times = source.time_unit == "s" and source.time_format is None
+        own_clocks = not self._clockless and self._nodes is None
+        self.plain = texts == PLAIN and own_times and own_clocks
         """Whether a record of this shape is an Event as `Event` spells it."""
-        unchanged = self._divisor == 1 and not self._clockless and self._nodes is None
-        return self._shown == PLAIN and unchanged
 
     def item(self, record: dict[str, Any]) -> Item:
         """Return the event or control event that a record is; takes the record over.
@@ -131,7 +136,7 @@ class Shape:
             own = {name: record.pop(path[0], None) for name, path in self._own}
         else:
             # Two fields may share a path, so nothing is taken out before all is read.
-            own = {name: _value(record, path) for name, path in self._own}
+            own = {name: value_at(record, path) for name, path in self._own}
             for _, path in self._own:
                 _remove(record, path)
         type_ = own.get("type")
@@ -220,7 +225,7 @@ class Shape:
     def _attributes(self, record: dict[str, Any]) -> dict[str, Any]:
         if self._data is None:
             return record
-        data = _value(record, self._data)
+        data = value_at(record, self._data)
         if data is None:
             _remove(record, self._data)
             return record
@@ -266,17 +271,6 @@ class Shape:
             )
         return clock
 
-    def _time(self, time: Any) -> Any:
-        if time is None:
-            return None
-        if time.__class__ is str:
-            time = time.strip()
-            if _NUMBER.fullmatch(time):
-                time = float(time)
-        if self._divisor != 1 and isinstance(time, int | float) and not isinstance(time, bool):
-            time = time / self._divisor
-        return time
-
 
 def _of_message(path: str) -> Path:
     """Return the keys of `kafka.key`, `kafka.timestamp`, `kafka.header.NAME`; of others none."""
@@ -294,7 +288,8 @@ def _identifier(value: Any) -> str | None:
     raise EventError(f"id must be a string or an integer, not {json_type_of(value)}")
 
 
-def _value(record: Any, path: Path) -> Any:
+def value_at(record: Any, path: Path) -> Any:
+    """Return the value at a path in a record; None if there is none."""
     for key in path:
         if record.__class__ is not dict:
             return None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ketal.errors import SettingError
+from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.limits import DEFAULT, Limits
 
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", "otlp", "zipkin")
@@ -25,7 +26,8 @@ INCARNATION = "incarnation"
 """The attribute that numbers the runs of a node (docs/membership.md)."""
 FIELDS = (*OWN_FIELDS, INCARNATION)
 """The fields for which a path in a record may be given."""
-TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+TIMESTAMP = "kafka.timestamp"
+"""The path of the time that Kafka has for a message."""
 MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
 TABLES = (
     "pattern",
@@ -114,6 +116,8 @@ class Source:
         The nodes of positional clocks, in their order.
     time_unit : str
         The unit of times that are numbers: `s`, `ms`, `us` or `ns`.
+    time_format : str or None
+        The `strptime` format of times that are text; None for RFC 3339.
     rebuild : str or None
         What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
         clocks are rebuilt from messages and each node's order.
@@ -132,6 +136,7 @@ class Source:
     fields: Mapping[str, str] = field(default_factory=dict)
     nodes: Sequence[str] | None = None
     time_unit: str = "s"
+    time_format: str | None = None
     rebuild: str | None = None
     topics: Sequence[str] = ()
     keyed_by: str | None = None
@@ -155,10 +160,12 @@ class Source:
             raise SettingError(
                 f"there is no time unit {self.time_unit!r}; there are {', '.join(TIME_UNITS)}"
             )
+        if self.time_format is not None:
+            check_time_format(self.time_format)
         self._check_fields()
         self._check_nodes()
         if self.format in ("otlp", "zipkin"):
-            for name in ("fields", "nodes", "rebuild"):
+            for name in ("fields", "nodes", "time_format", "rebuild"):
                 if getattr(self, name):
                     raise SettingError(
                         f"{name} is for logs of events, and {self.format} says where all is"
@@ -175,6 +182,8 @@ class Source:
             if not isinstance(path, str):
                 raise SettingError(f"the path of {name} must be a string, not {path!r}")
             path_of(path)
+        if self.time_format is not None and self.fields.get("time") == TIMESTAMP:
+            raise SettingError(f"{TIMESTAMP} is a number, and time_format is for times as text")
 
     def _check_nodes(self) -> None:
         if self.nodes is None:

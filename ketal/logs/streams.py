@@ -67,7 +67,7 @@ class LogOrigin:
         else:
             if not hasattr(where, "read"):
                 several = " (several are arguments of their own)" if _listed(where) else ""
-                raise wrong_type("a log to read", f"a path or a binary file{several}", where)
+                raise wrong_type("a log to read", f"a path, a binary file or rows{several}", where)
             self._file = where
             self.name = str(getattr(where, "name", "<file>"))
             self._again = _seekable(where)

@@ -5,11 +5,12 @@ tabs, semicolons or bars, whichever the header has most of. Columns that are no 
 event are attributes. In CSV a cell is text, read by one rule: an empty cell is
 absent; a cell that is a number as JSON writes one is that number (so `007`
 stays text); `true` and `false` are booleans; all else is text. The columns of
-node, type and id stay text. A clock is a JSON object, a JSON array with
-`--nodes`, or `node:3;m:2`; a `data` column is a JSON object.
+node, type and id stay text, and so does that of the time under a format that writes
+numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`; a `data`
+column is a JSON object.
 
 In Parquet a clock is a map, a struct, a list with `--nodes`, or text as in CSV;
-`data` is a map, a struct or a JSON object as text; null is absent. The one rule:
+`data` is a map, a struct or a JSON object as text; null and NaN are absent. The one rule:
 rows stream, batch by batch, and no table is ever whole in memory.
 """
 
@@ -18,16 +19,16 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from itertools import chain
 from typing import Any, BinaryIO
 
 import msgspec
 
 from ketal.errors import EventError, SettingError
+from ketal.logs.cells import with_data
+from ketal.logs.in_memory import arrow_rows, record_of_row
 from ketal.logs.jsonl import Record, rejected
-from ketal.logs.shape import Shape, brief
+from ketal.logs.shape import Shape
 from ketal.logs.source import Source
 from ketal.logs.streams import PARQUET, SEPARATORS, blocks
 from ketal.model.limits import Limits
@@ -41,7 +42,9 @@ def read_csv(
 ) -> Iterator[Record]:
     """Yield the records of a CSV file, in its order."""
     shape = Shape(source, limits=limits)
-    as_text = {shape.paths[field][0] for field in ("node", "type", "id")}
+    # A number would lose what a format reads, as zeros at its end.
+    texts = ("node", "type", "id", "time") if shape.times.numeric else ("node", "type", "id")
+    as_text = {shape.paths[field][0] for field in texts}
     header: list[str] | None = None
     for line, row in _rows(chunks, limits):
         if header is None:
@@ -53,7 +56,8 @@ def read_csv(
         try:
             if isinstance(row, EventError):
                 raise row
-            yield "", shape.item(_record(header, row, shape, as_text)), name, line
+            record = with_data(_record(header, row, as_text), shape)
+            yield "", shape.item(record), name, line
         except EventError as fault:
             yield rejected(fault, name, line)
 
@@ -69,17 +73,17 @@ def _header(row: list[str] | EventError) -> tuple[list[str], EventError | None]:
     return header, None
 
 
-def _record(header: list[str], row: list[str], shape: Shape, as_text: set[str]) -> dict[str, Any]:
+def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
     if len(row) != len(header):
         raise EventError(f"the row has {len(row)} cells, the header has {len(header)}")
     record: dict[str, Any] = {}
     for column, cell in zip(header, row, strict=True):
         if cell:
-            record[column] = cell if column in as_text else _cell(cell)
-    return _with_data(record, shape)
+            record[column] = cell if column in as_text else _of_text(cell)
+    return record
 
 
-def _cell(text: str) -> Any:
+def _of_text(text: str) -> Any:
     if _JSON_NUMBER.fullmatch(text):
         try:
             return msgspec.json.decode(text)
@@ -87,18 +91,6 @@ def _cell(text: str) -> Any:
             # Thousands of digits are an identifier, not a quantity.
             return text
     return {"true": True, "false": False}.get(text, text)
-
-
-def _with_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Decode a data column that is JSON."""
-    column = shape.paths["data"][0]
-    text = record.get(column)
-    if isinstance(text, str) and len(shape.paths["data"]) == 1:
-        try:
-            record[column] = msgspec.json.decode(text)
-        except (ValueError, RecursionError):
-            raise EventError(f"the column {column} is no JSON object: {brief(text)}") from None
-    return record
 
 
 def _split(block: bytes | EventError) -> list[bytes | EventError]:
@@ -200,51 +192,12 @@ def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> I
         yield rejected(EventError(why), name, 1)
         return
     file.seek(start)
+    # Typed in some versions of pyarrow, in others not.
+    opened: Any = pyarrow.parquet.ParquetFile
+
+    def batches() -> Iterator[Any]:
+        yield from opened(file).iter_batches(batch_size=_BATCH_ROWS)
+
     shape = Shape(source, limits=limits)
-    row = 0
-    try:
-        # Typed in some versions of pyarrow, in others not.
-        opened: Any = pyarrow.parquet.ParquetFile
-        table = opened(file)
-        for batch in table.iter_batches(batch_size=_BATCH_ROWS):
-            for values in batch.to_pylist():
-                row += 1
-                try:
-                    yield "", shape.item(_plain_record(values, shape)), name, row
-                except EventError as fault:
-                    yield rejected(fault, name, row)
-    except (pyarrow.ArrowException, OSError, ValueError) as fault:
-        why = str(fault).partition("\n")[0]
-        yield rejected(
-            EventError(f"the Parquet data is damaged from here on: {why}"), name, row + 1
-        )
-
-
-def _plain_record(values: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    # Field paths lead into structs; a map is one as soon as it is a mapping.
-    record = {key: _plain(value) for key, value in values.items() if value is not None}
-    return _with_data(record, shape)
-
-
-def _plain(value: Any) -> Any:
-    """Return a Parquet value as JSON would have it."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        if value and all(isinstance(pair, tuple) for pair in value):
-            return {str(key): _plain(inner) for key, inner in value if inner is not None}
-        return [_plain(inner) for inner in value]
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return value.hex()
-    return str(value)
+    for number, row in enumerate(arrow_rows(batches(), "Parquet"), 1):
+        yield record_of_row(row, name, number, shape, typed=True)

@@ -45,8 +45,15 @@ _Where = tuple[Any, str | int] | str
 """A place in data: its name, or the enclosing place and a key or an index."""
 
 
-def attributes(data: Any) -> dict[str, Any]:
+def attributes(data: Any, what: str = "data") -> dict[str, Any]:
     """Return an event's data as plain values, in new containers.
+
+    Parameters
+    ----------
+    data : mapping
+        The data.
+    what : str
+        What to call it in a message.
 
     Raises
     ------
@@ -71,8 +78,8 @@ def attributes(data: Any) -> dict[str, Any]:
         else:
             return data.copy()
     if not isinstance(data, Mapping):
-        raise EventError(f"data must be a mapping, not {type(data).__name__}")
-    return _plain(data, "data", 0)  # type: ignore[no-any-return]
+        raise EventError(f"{what} must be a mapping, not {type(data).__name__}")
+    return _plain(data, what, 0)  # type: ignore[no-any-return]
 
 
 def _plain(value: Any, where: _Where, depth: int) -> Any:

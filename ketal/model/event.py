@@ -84,6 +84,23 @@ class Dot(NamedTuple):
         return cls(node, int(counter))
 
 
+def parsed_time(text: str) -> datetime:
+    """Return the time that RFC 3339 text says.
+
+    Raises
+    ------
+    EventError
+        If it is no such text.
+    """
+    try:
+        # Python also reads 20240101 as a day, which RFC 3339 does not.
+        return datetime.fromisoformat(text.strip() if "-" in text else "")
+    except ValueError:
+        raise EventError(
+            f"time {text[:60]!r} is neither RFC 3339 nor seconds since the epoch"
+        ) from None
+
+
 def seconds(value: Any) -> float:
     """Return a time as seconds since the epoch, rounded to a microsecond.
 
@@ -101,13 +118,7 @@ def seconds(value: Any) -> float:
     if value.__class__ is float and _TIME_MIN_S <= value < _TIME_MAX_S:
         return round(value * 1e6) / 1e6
     if isinstance(value, str):
-        try:
-            # Python also reads 20240101 as a day, which RFC 3339 does not.
-            value = datetime.fromisoformat(value.strip() if "-" in value else "")
-        except ValueError:
-            raise EventError(
-                f"time {value[:60]!r} is neither RFC 3339 nor seconds since the epoch"
-            ) from None
+        value = parsed_time(value)
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) / timedelta(microseconds=1) / 1e6

@@ -21,6 +21,7 @@ from ketal.engine.scopes import Counts
 from ketal.errors import wrong_type
 from ketal.model.event import Control, Event, checked_log
 from ketal.model.limits import Limits
+from ketal.model.places import place_at
 from ketal.model.summaries import Summary
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program, checked_program
@@ -38,9 +39,8 @@ Record = tuple[str, "Event | Control | Rejected", str, int]
 
 
 def _place_in(records: Sequence[Record], number: int) -> str:
-    """Return where a record stands, `file:line`; empty where it came from code."""
     _, _, file, line = records[number]
-    return f"{file}:{line}" if file else ""
+    return place_at(file, line)
 
 
 def _batches(log: Any) -> Iterator[Sequence[Record]]:

@@ -15,7 +15,8 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.jsonl import brief_reason, decoded, may_hold_control
 from ketal.logs.shape import KAFKA, Item, Shape
-from ketal.logs.source import TIME_UNITS, Source
+from ketal.logs.source import Source
+from ketal.logs.times import TIME_UNITS
 from ketal.model.event import Event, decode_event, decode_events
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected

@@ -233,7 +233,12 @@ def test_an_option_of_reading_without_a_log_is_refused(ketal: Ketal, write: Writ
     said = ketal("lint", "good.ketal", "--format", "csv")
     assert (said.code, said.out) == (2, "")
     assert said.err == "ketal: --format says how a log is read, and there is none: --log LOG\n"
-    for option, value in [("--field", "node=n"), ("--time-unit", "ms"), ("--nodes", "a,b")]:
+    for option, value in [
+        ("--field", "node=n"),
+        ("--time-unit", "ms"),
+        ("--time-format", "%x"),
+        ("--nodes", "a,b"),
+    ]:
         assert ketal("lint", "good.ketal", option, value).code == 2
     config = write("limits.toml", "[limits]\npattern_bytes_max = 10\n")
     assert "pattern_bytes_max" in ketal("lint", "good.ketal", "--config", config).err

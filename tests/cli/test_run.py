@@ -418,6 +418,26 @@ def test_a_config_that_is_wrong(ketal: Ketal, write: Write) -> None:
 # --- reading -------------------------------------------------------------------------
 
 
+def test_times_have_a_format(ketal: Ketal, write: Write) -> None:
+    lines = "".join(
+        event(node, "write", {node: 1}, key="x", time=time) + "\n"
+        for node, time in (("a", "5/27/2013 10:53:39 AM"), ("b", "5/27/2013 10:53:48 PM"))
+    )
+    words: tuple[str, ...] = ("run", "conflict.ketal", "-", "--output", "json")
+    bare = ketal(*words, stdin=lines)
+    assert bare.summary["events"]["rejected"] == 2
+    assert "(--time-format FORMAT says how times are written)" in bare.objects[0]["reason"]
+    said = ketal(*words, "--time-format", "%m/%d/%Y %I:%M:%S %p", stdin=lines)
+    assert said.objects[0]["time"] == "2013-05-27T22:53:48Z"
+    assert said.summary["events"]["rejected"] == 0
+    write("ketal.toml", "[source]\ntime_format = '%m/%d/%Y'\n")
+    bad = ketal(*words, "--config", "ketal.toml", stdin=lines)
+    fault = "time '5/27/2013 10:53:39 AM' does not fit the time format '%m/%d/%Y'"
+    assert bad.objects[0]["reason"] == fault
+    words += ("--config", "ketal.toml", "--time-format", "%m/%d/%Y %I:%M:%S %p")
+    assert ketal(*words, stdin=lines).summary["events"]["accepted"] == 2
+
+
 def test_fields_are_mapped(ketal: Ketal) -> None:
     words = ["--field", "type=event", "--field", "clock=pkt.vc", "--field", "data=pkt"]
     said = ketal("run", "conflict.ketal", "-", *words, "--time-unit", "ms", stdin=mapped())
@@ -564,6 +584,8 @@ def test_real_logs_as_their_users_would_read_them(
         (("conflict.ketal", "run.jsonl", "--field", "type"), "--field 'type' is not NAME=PATH"),
         (("conflict.ketal", "run.jsonl", "--nodes", ","), "nodes must be names"),
         (("conflict.ketal", "run.jsonl", "--time-unit", "h"), "there is no time unit 'h'"),
+        (("conflict.ketal", "run.jsonl", "--time-format", "%T"), "unknown directive, %T; it is"),
+        (("conflict.ketal", "run.jsonl", "--time-format", "%H:%M"), "'%H:%M' has no date; it"),
     ],
 )
 def test_the_reason_is_one_line(ketal: Ketal, words: tuple[str, ...], reason: str) -> None:

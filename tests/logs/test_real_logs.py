@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ SEVERAL = [
         },
     ),
 ]
+
+
+def test_times_of_a_shiviz_log_have_a_format(shared_data: Path) -> None:
+    path, fields = shared_data / "shiviz" / "facebook.log", {"time": "date"}
+    bare = read_log(path, regex=WEB, fields=fields)
+    assert (len(list(bare)), len(bare.rejected)) == (0, 47)
+    assert all("(--time-format FORMAT says how" in one.reason for one in bare.rejected)
+    log = read_log(path, regex=WEB, fields=fields, time_format="%m/%d/%Y %I:%M:%S %p")
+    assert (len(list(log)), len(log.rejected)) == (47, 0)
+    days = {datetime.fromtimestamp(event.time or 0, UTC).date() for event in log}  # type: ignore[arg-type]
+    assert days == {date(2013, 5, 27)}
 
 
 @pytest.mark.parametrize(("name", "regex", "events", "nodes", "lost"), SHIVIZ)

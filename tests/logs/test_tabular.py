@@ -174,6 +174,25 @@ def test_parquet_with_struct_text_and_positional_clocks(tmp_path: Path) -> None:
     assert list(read_log(listed, nodes=["a", "b"])) == [Event("b", "T", {"a": 3, "b": 4})]
 
 
+def test_a_cell_of_parquet_is_that_of_its_table_in_memory(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = table(
+        tmp_path / "x.parquet",
+        node=["a"] * 4,
+        type=["T"] * 4,
+        clock=["a:1", "a:2", "a:3", "a:4"],
+        time=pyarrow.array([0.5, float("nan"), None, 2.0]),
+        at=pyarrow.array([0, 1_000, 10**15, None], pyarrow.timestamp("ms")),
+    )
+    read = [record[1] for record in read_log(path).records()]
+    assert [one.time for one in read if isinstance(one, Event)] == [0.5, None, 2.0]
+    lost = read[2]
+    assert isinstance(lost, Rejected)
+    assert (lost.place, lost.reason[:25]) == (f"{path}:3", "a value cannot be read: d")
+    of_table = pyarrow.parquet.read_table(path)
+    assert list(read_log(of_table)) == [one for one in read if isinstance(one, Event)]
+
+
 def test_damaged_parquet(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1 nothing")

@@ -23,6 +23,7 @@ from ketal.logs.jsonl import Record
 from ketal.logs.traces.message_pairing import Messages, paired
 from ketal.model.event import Event
 from ketal.model.limits import Limits
+from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
 
 
@@ -119,7 +120,7 @@ def rebuilt(
             send = held[refused[at]]
             reason = (
                 "the event receives a message that is sent after it, "
-                f"at {send[2]}:{send[3]}, so no clock fits"
+                f"at {place_at(send[2], send[3])}, so no clock fits"
             )
             yield execution, _refused(name, line, reason, execution), name, line
         elif isinstance(item, Event):
@@ -196,4 +197,4 @@ def clocks_of(
 
 
 def _refused(name: str, line: int, reason: str, execution: str) -> Rejected:
-    return Rejected(place=f"{name}:{line}", reason=reason, execution=execution)
+    return Rejected(place=place_at(name, line), reason=reason, execution=execution)

@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 from ketal.errors import SettingError
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import Source
+from ketal.logs.times import TIME_UNITS
 from ketal.model.event import CONTROL_PREFIX
 from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
-from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of
+from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of
 from ketal.streaming.spark.rows.types import KAFKA_TYPES, check_types
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class MessageColumns:
                 f"the header {self.headers[0]} is read, and the events have no column headers: "
                 'read the topic with .option("includeHeaders", "true")'
             )
-        self._divisor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[source.time_unit]
+        self._divisor = TIME_UNITS[source.time_unit]
 
     def columns(self) -> dict[str, Column]:
         """Return what the operator reads, by the name of its column."""
@@ -111,7 +112,13 @@ class MessageColumns:
     def marked(self, frame: DataFrame, lateness_ms: int) -> DataFrame:
         """Return the rows with the column of event time that bears Spark's watermark."""
         # A control event has no event time; `ketal.watermark` has a mark of its own.
-        at = F.when(~self.control(), timestamp_of(self._own("time"), self._divisor))
+        text = self._own("time")
+        at = F.when(
+            ~self.control(),
+            timestamp_of(text, self._divisor)
+            if self._source.time_format is None
+            else timestamp_by_format(text, self._source),
+        )
         return frame.withColumn("_at", at).withWatermark("_at", f"{lateness_ms} milliseconds")
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ketal.errors import EventError
 from ketal.logs.jsonl import brief_reason
-from ketal.logs.shape import Item, Shape
+from ketal.logs.shape import TIME_HINT_OF_SOURCE, Item, Shape
 from ketal.logs.source import Source
 from ketal.model.event import Control, Event, canonical_key
 from ketal.model.limits import Limits
@@ -141,6 +141,8 @@ class RowReader:
 
     def _no_event(self, reason: str) -> Rejected:
         reason = reason.replace("the message", "the row").replace("the record", "the row")
+        # Rows that have an event's columns have no source.
+        reason = reason.removesuffix(TIME_HINT_OF_SOURCE)
         return self.rejected(brief_reason(reason))
 
     def rejected(self, reason: str) -> Rejected:

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ketal.errors import EventError
+from ketal.logs.source import Source
+from ketal.logs.times import TimeReading
+from ketal.model.event import seconds
 from ketal.streaming.spark.families import Path
 
 if TYPE_CHECKING:
@@ -31,6 +35,22 @@ def timestamp_of(text: Column, divisor: int) -> Column:
     number = text.try_cast("double") / F.lit(float(divisor))
     within = number.between(F.lit(-_TIME_MAX_S / 4), F.lit(_TIME_MAX_S))
     return F.coalesce(F.when(within, F.timestamp_seconds(number)), F.try_to_timestamp(text))
+
+
+def timestamp_by_format(text: Column, source: Source) -> Column:
+    """Return a timestamp of what is a time in the format of a source; null where it is none.
+
+    Formats are Python's, and not those of the JVM: Python reads them.
+    """
+    times = TimeReading(source.time_unit, source.time_format)
+
+    def since_epoch(value: str | None) -> float | None:
+        try:
+            return None if value is None else seconds(times.read(value))
+        except EventError:
+            return None
+
+    return F.timestamp_seconds(F.udf(since_epoch, T.DoubleType())(text))
 
 
 def texts_at(text: Column, paths: Iterable[Path]) -> dict[Path, Column]:

@@ -199,6 +199,7 @@ def test_flags_alone_are_a_job() -> None:
         ('"process"', '"proces"', "did you mean process"),
         ('store = "dir:state"', 'store = "state"', "dir:PATH or kafka:TOPIC"),
         ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
+        ("[source]", "[source]\ntime_format = '%H:%M'", "the time format '%H:%M' has no date"),
         ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),
         ("messages_max = 1000", "messages_max = 0", "batch_messages_max must be"),

@@ -162,6 +162,16 @@ def test_poison_in_the_process_engine(
             Source(nodes=("a",)),
             "itself; `nodes` of the source is for clocks that are lists",
         ),
+        (
+            b'{"node": "a", "type": "t", "clock": {"a": 1}, "time": "5/27/2013"}',
+            Source(),
+            "since the epoch (`time_format` of the source says how times are written)",
+        ),
+        (
+            b'{"node": "a", "type": "t", "clock": {"a": 1}, "time": "27/5/2013"}',
+            Source(time_format="%m/%d/%Y"),
+            "time '27/5/2013' does not fit the time format '%m/%d/%Y'",
+        ),
     ],
 )
 def test_what_is_said_of_a_message_names_no_flags(value: bytes, source: Source, said: str) -> None:

@@ -9,6 +9,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,8 @@ from ketal.logs import Source
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.spark import detect, families
 from ketal.streaming.spark.rows import shaping
+from ketal.streaming.spark.rows.message_columns import MessageColumns
+from ketal.streaming.spark.rows.row_reader import RowReader
 from tests.streaming.jobs import END, FORKS, WINDOWED_FORKS, Topic, produce, spread
 from tests.streaming.jobs import accept as message
 from tests.test_corpus import CORPUS, Case, without_time
@@ -334,6 +337,62 @@ def test_the_timestamp_of_a_message_can_be_the_time_of_its_event(
     assert found[0].time.timestamp() == 1_700_000_003.25
     with pytest.raises(SettingError, match="the events have no column timestamp"):
         detect(program, events.drop("timestamp"), key_groups=groups, source=source)
+
+
+@pytest.mark.parametrize("format", ["%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S"])
+def test_times_have_the_format_of_the_source(format: str, spark: SparkSession) -> None:
+    """In the events, and in the column that bears the watermark."""
+    times = [datetime(2013, 5, 27, 22, 53, second, tzinfo=UTC) for second in (30, 33)]
+    texts = [time.strftime(format) for time in times]
+    values = [message(node, 1, time=text) for node, text in zip("ab", texts, strict=True)]
+    rows = [(value,) for value in (*values, message("a", 2), message("b", 2, time="soon"))]
+    events = spark.createDataFrame(rows, "value binary").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition",
+        "monotonically_increasing_id() AS offset",
+    )  # fmt: skip
+    source = Source(time_format=format)
+    found = detect(ketal.compile(WINDOWED_FORKS), events, key_groups=1, source=source).collect()
+    assert [(row.verdict, row.time) for row in found if row.verdict == "match"] == [
+        ("match", times[1].replace(tzinfo=None))
+    ]
+    (fault,) = [json.loads(row.json)["reason"] for row in found if row.verdict == "rejected"]
+    assert fault == f"time 'soon' does not fit the time format {format!r}"
+    marked = MessageColumns(events, source, ()).marked(events, 0)
+    at = [row["at"] for row in marked.selectExpr("unix_timestamp(_at) AS at").collect()]
+    assert at == [*(time.timestamp() for time in times), None, None]
+
+
+def test_the_watermark_goes_by_the_format_of_the_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The window of height 1 ends, though nothing more comes to its group."""
+    at = [(("a", 1, 1), "5/27/2013 11:59:00 PM"), (("a", 2, 3), "5/28/2013 12:01:00 AM")]
+    at += [(("a", 3, 3), "5/28/2013 12:01:01 AM"), (("d", 1, 4), "5/27/2013 11:59:30 PM")]
+    batches = [
+        [{"value": message(*event, time=time).decode(), "offset": offset}]
+        for offset, (event, time) in enumerate(at)
+    ]
+    events = stream(spark, tmp_path / "in", batches, "value string, offset long").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "CAST(value AS BINARY) AS value", "'t' AS topic",
+        "0 AS partition", "offset",
+    )  # fmt: skip
+    source = Source(time_format="%m/%d/%Y %I:%M:%S %p")
+    program = ketal.compile(WINDOWED_FORKS)
+    found = said(detect(program, events, key_groups=64, source=source, lateness_ms=1_000))
+    assert [(v["verdict"], v.get("event")) for v in found if v["verdict"] == "late"] == [
+        ("late", "d@1")
+    ]
+    (ended,) = (v for v in found if v["verdict"] == "timed_out")
+    assert ended["bindings"] == {"First": ["a@1"]}
+
+
+def test_the_time_of_an_events_column_has_no_format() -> None:
+    columns = RowReader(("copy", "value"), (), None, ketal.Limits())
+    row = (0, message("a", time="5/27/2013"))
+    columns.begin(row)
+    item = columns.item(row)
+    assert isinstance(item, ketal.Rejected)
+    assert item.reason == "time '5/27/2013' is neither RFC 3339 nor seconds since the epoch"
 
 
 def test_a_partition_that_no_column_holds_is_an_error_before_a_row_is_read(

@@ -1,0 +1,149 @@
+"""Cells of tables: their values as JSON would have them.
+
+Rows come from Python, pandas, polars, Arrow and Parquet, whose values know more kinds than
+JSON. None, NaN, NaT and pandas's NA are absent; dates and times are ISO 8601 text, durations
+seconds, decimals numbers, bytes text, scalars and arrays of numpy what they hold. The time of
+an event stays a time, whatever the format of times that are text. What is no such value is a
+fault of the row.
+
+The one rule: a row becomes the record that JSON lines of the same names would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from ketal.errors import EventError
+from ketal.logs.shape import Item, Shape, brief, json_type_of, value_at
+from ketal.model.attributes import attributes, unboxed
+
+_ABSENT = ("NaTType", "NAType")
+"""pandas's classes of what is absent; NaT is a datetime too."""
+
+
+def item_of_row(row: Any, shape: Shape, *, typed: bool) -> Item:
+    """Return the item that a row is.
+
+    Parameters
+    ----------
+    row : mapping
+        Column → value.
+    shape : Shape
+        Where the fields are.
+    typed : bool
+        Whether columns have types, as Arrow's: a struct then has null for what is absent, and
+        a map is a list of pairs.
+
+    Raises
+    ------
+    EventError
+        If it is no row, or no event.
+    """
+    if not isinstance(row, Mapping):
+        raise EventError(f"the row is {json_type_of(row)}, not a mapping of names to values")
+    try:
+        record = attributes(_present(row, typed), "row")
+        if (at := _time_at(row, shape.paths["time"])) is not None:
+            *outer, last = shape.paths["time"]
+            value_at(record, tuple(outer))[last] = at
+    except RecursionError:
+        raise EventError("the record is nested too deeply") from None
+    except (ValueError, ArithmeticError) as fault:
+        raise EventError(f"a value is out of range: {fault}") from None
+    return shape.item(with_data(record, shape))
+
+
+def with_data(record: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """Return a record with the data that is JSON text decoded.
+
+    Raises
+    ------
+    EventError
+        If it is text and no JSON.
+    """
+    column = shape.paths["data"][0]
+    text = record.get(column)
+    if isinstance(text, str) and len(shape.paths["data"]) == 1:
+        try:
+            record[column] = msgspec.json.decode(text)
+        except (ValueError, RecursionError):
+            raise EventError(f"the column {column} is no JSON object: {brief(text)}") from None
+    return record
+
+
+def _present(row: Mapping[Any, Any], typed: bool) -> dict[Any, Any]:
+    """Return the values of a mapping that are there."""
+    cells = ((_name(name), _cell(value, typed)) for name, value in row.items())
+    return {name: value for name, value in cells if value is not None}
+
+
+def _name(name: Any) -> Any:
+    name = unboxed(name)
+    return str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+
+
+def _cell(value: Any, typed: bool) -> Any:
+    """Return a value as JSON would have it; None if it is absent."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Mapping):
+        if typed:
+            return _present(value, typed)
+        return {_name(name): _cell(inner, typed) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        if typed and value and all(type(pair) is tuple for pair in value):
+            return _present(dict(value), typed)
+        return [_cell(inner, typed) for inner in value]
+    value = _of_numpy(value)
+    if isinstance(value, float):
+        return None if value != value else value
+    if type(value).__name__ in _ABSENT:
+        return None
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        if value.is_finite() and value == value.to_integral_value():
+            return int(value)
+        return None if value.is_nan() else float(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    if isinstance(value, list):
+        return _cell(value, typed)
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _of_numpy(value: Any) -> Any:
+    """Return the Python value that one of numpy holds; any other as it is."""
+    if type(value).__module__ != "numpy":
+        return value
+    if value.dtype.kind in "mM":
+        # In nanoseconds it would be a bare number.
+        value = value.astype(f"{value.dtype.kind}8[us]")
+        return value.tolist()
+    return value.tolist() if value.ndim else unboxed(value)
+
+
+def _time_at(row: Any, path: tuple[str, ...]) -> datetime | None:
+    """Return the datetime at a path in a row, in microseconds; None if there is none."""
+    for name in path:
+        if not isinstance(row, Mapping):
+            return None
+        row = row.get(name)
+    value = _of_numpy(row)
+    if not isinstance(value, date) or type(value).__name__ in _ABSENT:
+        return None
+    if not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    # A Timestamp of pandas has nanoseconds.
+    return value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value

@@ -1,0 +1,213 @@
+"""Times in a format of the source, the same from every format of logs."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.errors import SettingError
+from ketal.logs import Shape, Source, load_config, open_source, read_log
+from ketal.model.event import Control, Event, seconds
+from ketal.model.verdicts import Rejected
+
+AMERICAN = "%m/%d/%Y %I:%M:%S %p"
+DIGITS = "%Y%m%d%H%M%S"
+NOON_S = 1369652019.0  # 2013-05-27T10:53:39Z
+
+
+def line(time: Any, **more: Any) -> str:
+    return json.dumps({"node": "a", "type": "T", "clock": {"a": 1}, "time": time, **more}) + "\n"
+
+
+def one(text: str, **options: Any) -> Any:
+    ((_, item, _, _),) = read_log(io.BytesIO(text.encode()), **options).records()
+    return item
+
+
+def time_of(time: Any, **options: Any) -> float | None:
+    item = one(line(time), **options)
+    assert isinstance(item, Event), item
+    return item.time  # type: ignore[return-value]
+
+
+def reason_of(time: Any, **options: Any) -> str:
+    item = one(line(time), **options)
+    assert isinstance(item, Rejected), item
+    return item.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "seconds"),
+    [
+        ("5/27/2013 10:53:39 AM", AMERICAN, NOON_S),
+        (" 05/27/2013 10:53:39 pm ", f" {AMERICAN}\n", NOON_S + 12 * 3600),
+        ("27.05.2013 10:53:39,25", "%d.%m.%Y %H:%M:%S,%f", NOON_S + 0.25),
+        ("Mon May 27 10:53:39 2013", "%c", NOON_S),
+        ("27/May/2013:12:53:39 +0200", "%d/%b/%Y:%H:%M:%S %z", NOON_S),
+        ("2013-05-27T10:53:39Z", "%Y-%m-%dT%H:%M:%S%z", NOON_S),
+        ("13-147 10.53.39", "%y-%j %H.%M.%S", NOON_S),
+        ("2013-W22-1", "%G-W%V-%u", NOON_S - 39_219),
+        ("100% 2013-05-27", "100%% %Y-%m-%d", NOON_S - 39_219),
+        ("20130527105339", DIGITS, NOON_S),
+        (20130527105339, DIGITS, NOON_S),
+        (20130527.0, "%Y%m%d", NOON_S - 39_219),
+    ],
+)
+def test_a_format_says_what_time_it_is(text: Any, format: str, seconds: float) -> None:
+    assert time_of(text, time_format=format) == seconds
+
+
+def test_a_time_that_does_not_fit_is_rejected_with_its_text_and_the_format() -> None:
+    fits_not = [(AMERICAN, "2013-05-27T10:53:39Z"), (AMERICAN, "13/27/2013 10:53:39 AM")]
+    fits_not += [(AMERICAN, "5/27/2013 10:53:39 AM."), (AMERICAN, ""), (DIGITS, "1369652019")]
+    for format, text in fits_not:
+        fault = f"time {text!r} does not fit the time format {format!r}"
+        assert reason_of(text, time_format=format) == fault
+    for number in (1369652019, 1369652019.5, float(2**70)):
+        assert "does not fit the time format '%Y%m%d%H%M%S'" in reason_of(
+            number, time_format=DIGITS
+        )
+    assert len(reason_of("x" * 9_999, time_format=AMERICAN)) < 150
+    assert reason_of([1], time_format=AMERICAN) == "time must be RFC 3339 or a number, not list"
+
+
+def test_a_number_is_a_number_unless_the_format_writes_numbers() -> None:
+    for unit, number in (("s", 1369652019), ("ms", 1369652019000)):
+        for value in (number, str(number), float(number)):
+            assert time_of(value, time_unit=unit, time_format=AMERICAN) == NOON_S
+    # It would be the 21st of August 1970.
+    assert time_of(20130527, time_format="%Y%m%d") == NOON_S - 39_219
+    assert time_of("20130527", time_format="%Y%m%d", time_unit="ms") == NOON_S - 39_219
+
+
+def test_text_that_is_no_rfc_3339_is_rejected_with_the_option_that_reads_it() -> None:
+    fault = "time '5/27/2013 10:53:39 AM' is neither RFC 3339 nor seconds since the epoch"
+    hint = " (--time-format FORMAT says how times are written)"
+    assert reason_of("5/27/2013 10:53:39 AM") == fault + hint
+    assert reason_of("5/27/2013 10:53:39 AM", time_unit="ms") == fault + hint
+
+
+def test_control_events_have_times_of_the_format() -> None:
+    text = json.dumps({"type": "ketal.watermark", "time": "5/27/2013 10:53:39 AM"})
+    assert one(text, time_format=AMERICAN) == Control("watermark", time=NOON_S)
+
+
+def test_every_format_of_logs_has_it(tmp_path: Path) -> None:
+    text = "5/27/2013 10:53:39 AM"
+    event = Event("a", "T", {"a": 1}, time=NOON_S)
+    csv = f"node,type,clock,at\na,T,a:1,{text}\n"
+    fields = {"time": "at"}
+    options: dict[str, Any] = {"fields": fields, "time_format": AMERICAN}
+    assert one(csv, **options, format="csv") == event
+    regex = r"(?<host>\S*) (?<clock>{.*}) (?<at>\S* \S* ..) (?<event>.*)"
+    assert one(f'a {{"a":1}} {text} T\n', **options, regex=regex) == event
+    pairs = "id=msg,send=type:send,receive=type:recv"
+    assert one(line(text), time_format=AMERICAN, rebuild=pairs).time == NOON_S
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    clock = pyarrow.array([[("a", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.int64()))
+    table = {"node": ["a"], "type": ["T"], "clock": clock}
+    for values in ([text], [datetime(2013, 5, 27, 10, 53, 39)]):
+        parquet.write_table(pyarrow.table({**table, "at": values}), tmp_path / "run.parquet")
+        assert list(read_log(tmp_path / "run.parquet", **options)) == [event]
+    inner = pyarrow.array([{"at": datetime(2013, 5, 27, 10, 53, 39), "n": 1}])
+    parquet.write_table(pyarrow.table({**table, "x": inner}), tmp_path / "run.parquet")
+    (read,) = read_log(tmp_path / "run.parquet", fields={"time": "x.at"}, time_format=AMERICAN)
+    assert (read.time, read.data) == (NOON_S, {"x": {"n": 1}})
+
+
+def test_cells_of_csv_are_digits_of_a_format_or_numbers() -> None:
+    header = "node,type,clock,time,n\n"
+    read = one(f"{header}a,T,a:1,20130527105339.250,7\n", format="csv", time_format=DIGITS + ".%f")
+    assert (read.time, read.data) == (NOON_S + 0.25, {"n": 7})
+    exact_ns = f"{header}a,T,a:1,1369652019123456789,7\n"
+    options: dict[str, Any] = {"format": "csv", "time_unit": "ns"}
+    assert one(exact_ns, **options, time_format=AMERICAN) == one(exact_ns, **options)
+
+
+WRONG = [
+    ("", "has no date; it needs year, month and day, as %Y-%m-%d"),
+    ("%H:%M:%S", "has no date"),
+    ("%b %d %H:%M:%S", "has no date"),
+    ("%Y-%m", "has no date"),
+    ("%Y %U", "has no date"),
+    ("%Y-%m-%d %q", "has an unknown directive, %q; it is one of strptime, as %Y-%m-%d %H:%M:%S"),
+    ("%s", "has an unknown directive, %s"),
+    ("%-d.%-m.%Y", "has an unknown directive, %-"),
+    ("%Y-%m-%d %", "is none: stray %"),
+    ("%Y-%m-%d %Y", "is none: redefinition of group name 'Y'"),
+    ("%Y-%m-%d \ud800", "is none: 'utf-8' codec can't encode"),
+    ("%Y-%m-%d %H:%M:%S %Z", "has %Z, and a zone's name is no offset"),
+    ("%m/%d/%Y %I:%M:%S", "needs %I and %p together, or %H"),
+    ("%m/%d/%Y %H:%M:%S %p", "needs %I and %p together, or %H"),
+]
+
+
+@pytest.mark.parametrize(("format", "fault"), WRONG)
+def test_a_format_that_reads_no_time_is_an_error_before_anything_is_read(
+    format: str, fault: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        read_log(io.BytesIO(b""), time_format=format)
+    assert str(caught.value).startswith(f"the time format {format!r} {fault}")
+
+
+def test_a_format_that_would_be_ignored_is_an_error() -> None:
+    with pytest.raises(SettingError, match="must be a text as %Y-%m-%d %H:%M:%S, not 3"):
+        read_log(io.BytesIO(b""), time_format=3)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="time_format is for logs of events, and otlp says"):
+        read_log(io.BytesIO(b""), format="otlp", time_format=AMERICAN)
+    with pytest.raises(SettingError, match="no field has the time: --field time=PATH"):
+        read_log(io.BytesIO(b""), format="shiviz", time_format=AMERICAN)
+    with pytest.raises(SettingError, match=r"kafka\.timestamp is a number, and time_format is"):
+        Source(fields={"time": "kafka.timestamp"}, time_format=AMERICAN)
+
+
+def test_a_configuration_has_it(tmp_path: Path) -> None:
+    path, log = tmp_path / "job.toml", tmp_path / "run.jsonl"
+    path.write_text(f'[source]\ntime_format = "{AMERICAN}"\n')
+    log.write_text(line("5/27/2013 10:53:39 AM"))
+    assert [event.time for event in open_source(load_config(path).source, [log])] == [NOON_S]
+    path.write_text('[source]\ntime_format = "%H"\n')
+    with pytest.raises(SettingError, match=r"job\.toml: the time format '%H' has no date"):
+        load_config(path)
+
+
+def test_without_a_format_lines_are_decoded_as_before() -> None:
+    assert Shape(Source()).plain
+    assert not Shape(Source(time_format=AMERICAN)).plain
+
+
+FORMATS = [
+    AMERICAN,
+    DIGITS,
+    DIGITS + "%f",
+    "%Y-%m-%d %H:%M:%S.%f%z",
+    "%a, %d %b %Y %H:%M:%S",
+    "%A %d. %B %Y, %H:%M:%S",
+    "%c",
+    "%G-%V-%u %H:%M:%S",
+    "%j/%Y %H:%M:%S",
+    "%Y %W %w %X",
+]
+ZONES = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
+
+
+@given(
+    st.sampled_from(FORMATS),
+    st.datetimes(datetime(1969, 1, 2), datetime(2068, 12, 30), timezones=ZONES),
+)
+def test_what_a_format_writes_it_reads(format: str, at: datetime) -> None:
+    if "%f" not in format:
+        at = at.replace(microsecond=0)
+    if "%z" not in format:
+        at = at.astimezone(UTC)
+    assert time_of(at.strftime(format), time_format=format) == seconds(at)
