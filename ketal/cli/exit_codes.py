@@ -1,7 +1,7 @@
 """When a summary is one to fail on: `--fail-on`, `--allow-vacuous`, and checks without an answer.
 
 The one rule: a program with a check ends with 0 only if each record that was read was judged, or is
-a duplicate, and each check judged an event.
+a duplicate, the clocks are those of an execution, and each check judged an event.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ def _of_events(name: str) -> Callable[[Summary], int]:
     return lambda summary: int(summary["events"][name])
 
 
+def _of_execution(name: str) -> Callable[[Summary], int]:
+    """Return a count of a summary; those that are rare are absent where they are 0."""
+    return lambda summary: int(summary.get(name, 0))
+
+
 _overflows = _of_patterns("overflows")
 CAUSES: dict[str, Callable[[Summary], int]] = {
     "violation": _of_patterns("violations"),
@@ -41,10 +46,18 @@ CAUSES: dict[str, Callable[[Summary], int]] = {
     "incomplete": _of_patterns("incomplete"),
     "timed_out": _of_patterns("timed_out"),
     "rejected": _of_events("rejected"),
-    "gap": lambda summary: int(summary["gaps"]),
+    "gap": _of_execution("gaps"),
+    "hole": _of_execution("holes"),
+    "restart": _of_execution("restarts"),
+    "impossible": _of_execution("impossible"),
+    "doubtful": _of_execution("doubtful"),
     "late": _of_events("late"),
     "held_back": _of_events("held_back"),
     "overflow": lambda summary: summary["events"]["overflow"] + _overflows(summary),
+    "unscoped": _of_patterns("unscoped"),
+    "untimed": _of_patterns("untimed"),
+    "uncertain": _of_patterns("uncertain"),
+    "guard_failure": _of_patterns("guard_failures"),
     "vacuous": _of_patterns("vacuous"),
     "unknown": _of_patterns("unknown"),
 }
@@ -98,6 +111,8 @@ def unjudged(summary: Summary, program: Program) -> list[str]:
     overflows = sum(summary["patterns"][name].get("overflows", 0) for name in checks)
     if overflows:
         parts.append(f"a limit was reached {counted(overflows, 'time')}")
+    if impossible := summary.get("impossible"):
+        parts.append(counted(impossible, "event has", "events have") + " an impossible clock")
     return [f"not all was judged by the check: {', '.join(parts)}"] if parts else []
 
 
