@@ -147,7 +147,7 @@ def comparisons(
         guard = free_of_run(lowering.lower(holder), table.atoms)
         for node in walk(holder):
             operands = tuple(_operands(node))
-            if not operands:
+            if all(map(_is_always_known, operands)):
                 continue
             number = len(found)
             found.append(ComparisonSite(node.span, operands, _alike(node)))
@@ -195,6 +195,14 @@ def _operands(node: syntax.Node) -> Iterator[Operand]:
             predicate = FUNCTIONS[name]
             if predicate.subject is None and not predicate.decided and predicate.kind != "any":
                 yield from _leaves(arguments[0], frozenset({predicate.kind}))
+
+
+def _is_always_known(operand: Operand) -> bool:
+    """Return whether no event can make it unknown: each has a node and a type, a text."""
+    of = operand.of
+    return (
+        isinstance(of, syntax.Field) and of.name in ("node", "type") and "string" in operand.kinds
+    )
 
 
 def _alike(node: syntax.Node) -> bool:

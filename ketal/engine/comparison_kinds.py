@@ -52,8 +52,6 @@ class ComparisonKinds:
 
     def count(self, events: Sequence[Event]) -> None:
         """Count the kinds of the values of some events."""
-        if not self._readings:
-            return
         by_mask: dict[int, list[Event]] = {}
         for event, mask in zip(events, map(self._mask, events), strict=True):
             by_mask.setdefault(mask, []).append(event)
@@ -102,15 +100,17 @@ class ProgramKinds:
 
     def __init__(self, patterns: Sequence[CompiledPattern]) -> None:
         self._of = {one.name: ComparisonKinds(one) for one in patterns}
+        self._reading = [kinds for kinds in self._of.values() if kinds.counts]
         self._fingerprints = {one.name: one.fingerprint for one in patterns}
         self._read = 0
 
     def look(self, batch: Sequence[Any]) -> None:
         """Look at the events of a batch of records that are in the sample."""
-        events = [item for item in sampled(batch, self._read) if isinstance(item, Event)]
+        records = sampled(batch, self._read) if self._reading else ()
         self._read += len(batch)
-        for kinds in self._of.values() if events else ():
-            kinds.count(events)
+        if events := [item for item in records if isinstance(item, Event)]:
+            for kinds in self._reading:
+                kinds.count(events)
 
     def met(self) -> dict[str, Counts]:
         """Return what is known so far, by the names of patterns."""

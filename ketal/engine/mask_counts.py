@@ -17,7 +17,7 @@ from ketal.compiler.predicates import Formula, evaluate
 
 MASKS_MAX = 4_096
 """Masks in the table of counts; beyond that it is added to the guards' totals."""
-UNCOUNTED_MAX = 4_096
+UNCOUNTED_MAX = 256
 """Masks that wait to be counted together."""
 
 

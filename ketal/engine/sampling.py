@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-WHOLE = 16_384
+WHOLE = 4_096
 """So many records are all looked at."""
 BLOCK = 512
 """Records that are looked at together."""

@@ -1,0 +1,109 @@
+"""What the counts of vacuity and of unknown comparisons cost.
+
+Run by hand: `python -m benchmarks.counting_cost [events]`. Each work runs by turns with the
+counting and with it taken out, after both are warm; the median of the ratios of neighbouring runs
+is printed. The goal is at most 1.03.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median, quantiles
+from typing import Any
+from unittest.mock import patch
+
+import ketal
+from benchmarks.executions import TYPES, execution
+from benchmarks.rows import CAUSAL, CHECK, CONC, EVENTS, ORDERED
+from ketal.engine.comparison_kinds import ProgramKinds
+from ketal.engine.log_names import LogNames
+from ketal.engine.mask_counts import MaskCounts
+
+BATCH = 512
+TURNS = 21
+PATTERNS = {
+    "check": CHECK,
+    "check, compared": f"{EVENTS} S = A && time >= 0; check (S|{'|'.join(TYPES[1:])})*;",
+    "find any": f"{EVENTS} find any A B Z; within 1000 events;",
+    "find any, equal": f"{EVENTS} B1 = B && node == A.node; find any A B1 Z; within 1000 events;",
+    "find next": f"{EVENTS} find next A B C; within 1000 events;",
+    "Causal chain": f"{ORDERED} {EVENTS} {CAUSAL}",
+    "Conc chain": f"{ORDERED} {EVENTS} {CONC}",
+}
+
+
+class _Uncounted(list[int]):
+    """Masks that nobody counts."""
+
+    def __iadd__(self, masks: Iterable[int]) -> _Uncounted:  # type: ignore[misc, override]
+        return self
+
+
+class _NoCounts(MaskCounts):
+    """Counts of nothing."""
+
+    def __init__(self, guards: Any) -> None:
+        super().__init__(guards)
+        self.uncounted = _Uncounted()
+
+
+def _nothing(self: object, batch: Sequence[object]) -> None:
+    pass
+
+
+@contextmanager
+def without_counting() -> Iterator[None]:
+    """Take the counting out."""
+    with (
+        patch("ketal.engine.pattern_run.MaskCounts", _NoCounts),
+        patch.object(LogNames, "look", _nothing),
+        patch.object(ProgramKinds, "look", _nothing),
+    ):
+        yield
+
+
+def seconds(program: ketal.Program, events: Sequence[ketal.Event]) -> float:
+    """Return the seconds of a core that a monitor takes."""
+    monitor = ketal.Monitor(program)
+    gc.collect()
+    began = time.process_time()
+    for start in range(0, len(events), BATCH):
+        monitor.feed_many(events[start : start + BATCH])
+    return time.process_time() - began
+
+
+def ratios(run: Callable[[], float]) -> list[float]:
+    """Return the ratios of neighbouring runs with and without the counting."""
+    out = []
+    for turn in range(TURNS + 2):
+        if turn % 2:  # neither is always the first
+            with_s = run()
+            with without_counting():
+                without_s = run()
+        else:
+            with without_counting():
+                without_s = run()
+            with_s = run()
+        if turn >= 2:
+            out.append(with_s / without_s)
+    return out
+
+
+def main() -> None:
+    """Print a row for each work."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    events = list(execution(count))
+    print(f"{'work':16} {'median':>7} {'quartiles':>15}")
+    for name, body in PATTERNS.items():
+        program = ketal.compile(f"pattern P {{ {body} }}")
+        found = ratios(lambda program=program: seconds(program, events))  # type: ignore[misc]
+        low, _, high = quantiles(found, n=4)
+        print(f"{name:16} {median(found):7.3f} {low:7.3f} {high:7.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
