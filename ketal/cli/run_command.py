@@ -33,14 +33,17 @@ from ketal.cli import (
 )
 from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import OutputLines, ProgressLine, add_output, as_json, counted, opened
+from ketal.cli.record_places import RecordPlaces
+from ketal.cli.verdict_groups import VerdictGroups
 from ketal.errors import KetalError, SettingError, printable
+from ketal.model.verdicts import Overflow, Rejected, Violation
 
 if TYPE_CHECKING:
     from ketal.logs import Log
     from ketal.model.event import Dot, Event
     from ketal.model.limits import Limits
     from ketal.model.summaries import Summary
-    from ketal.model.verdicts import Rejected, Verdict
+    from ketal.model.verdicts import Verdict
     from ketal.program import Program
     from ketal.runtime.monitor import Monitor
 
@@ -102,20 +105,21 @@ def execute(args: argparse.Namespace) -> int:
     log = open_source(source, args.logs, limits)
     listing = not args.count or args.first is not None
     progress = None
+    places = RecordPlaces()
     if args.live:
         monitor = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
-        verdicts: Any = _LiveVerdicts(monitor, log)
+        verdicts: Any = _LiveVerdicts(monitor, log, places)
     else:
         progress = ProgressLine()
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         judged = log if args.first is None else Log(log.records)
-        watched = Log.of_batches(lambda: progress.counted(judged.batches()))
+        watched = Log.of_batches(lambda: progress.counted(places.watched(judged.batches())))
         verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
     with sink_of as sink, _Signals() as signals, calm_collector():
         try:
-            code = _RunCommand(args, program, sink, progress, signals).judge(verdicts)
+            code = _RunCommand(args, program, sink, places, progress, signals).judge(verdicts)
             options.report_rebuilding(log)
             return code
         finally:
@@ -168,9 +172,10 @@ def calm_collector() -> Iterator[None]:
 class _LiveVerdicts:
     """The verdicts of a stream, each as soon as its event is there."""
 
-    def __init__(self, monitor: Monitor, log: Log) -> None:
+    def __init__(self, monitor: Monitor, log: Log, places: RecordPlaces) -> None:
         self._monitor = monitor
         self._log = log
+        self._places = places
 
     def __iter__(self) -> Iterator[Verdict]:
         from ketal.model.event import Control
@@ -178,6 +183,7 @@ class _LiveVerdicts:
         for execution, item, name, line in self._log.records():
             if execution:
                 raise SettingError(f"--live judges one execution, and {name} holds several")
+            self._places.keep(((execution, item, name, line),))
             yield from self._monitor.feed(item, place=f"{name}:{line}")
             if isinstance(item, Control) and item.kind == "end":
                 return
@@ -237,16 +243,20 @@ class _RunCommand:
         args: argparse.Namespace,
         program: Program,
         sink: OutputLines,
+        places: RecordPlaces,
         progress: ProgressLine | None,
         signals: _Signals,
     ) -> None:
         self._args = args
         self._program = program
         self._sink = sink
+        self._places = places
         self._progress = progress
         self._signals = signals
         self._json = args.output == "json"
         self._first_rejected: Rejected | None = None
+        self._groups = VerdictGroups(self._place_of)
+        self._grouping = not (self._json or args.live or args.first or args.trace)
 
     def judge(self, verdicts: Any) -> int:
         """Print verdicts and summary; return the exit code."""
@@ -297,10 +307,10 @@ class _RunCommand:
         for number, verdict in enumerate(verdicts, 1):
             if self._first_rejected is None and verdict.kind == "rejected":
                 self._first_rejected = verdict
-            if not args.count:
+            if not args.count and (not self._grouping or self._groups.shows(verdict)):
                 if self._progress is not None:
                     self._progress.give_way()
-                line = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
+                line = self._line(verdict)
                 signals.writing = True
                 sink.line(line)
                 if args.live:
@@ -309,6 +319,20 @@ class _RunCommand:
             if number == args.first:
                 return False
         return True
+
+    def _line(self, verdict: Verdict) -> str:
+        if self._json:
+            return as_json(verdict.to_dict())
+        place = self._place_of(verdict) if isinstance(verdict, Violation) else ""
+        return printable(f"{verdict} ({place})" if place else str(verdict))
+
+    def _place_of(self, verdict: Verdict) -> str:
+        """Return where a verdict's event stands in the log, if it has one and that is known."""
+        if isinstance(verdict, Rejected):
+            return verdict.place
+        if isinstance(verdict, Violation | Overflow) and verdict.event is not None:
+            return self._places.of(verdict.execution or "", verdict.event)
+        return ""
 
     def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot | None]]:
         if not self._args.stats or not self._args.live:
@@ -327,6 +351,8 @@ class _RunCommand:
                 ]
             self._sink.line(as_json(report))
             return
+        for line in self._groups.lines():
+            self._sink.line(printable(line))
         for event, dot in held:
             self._sink.line(printable(f"held back {event}: waits for {dot or 'its turn'}"))
         if self._args.stats and not held:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
+from collections.abc import Iterator
 from typing import Any, ClassVar, get_args
 
 import msgspec
@@ -26,6 +28,8 @@ Steps = tuple[tuple[str, Dot], ...]
 """(step, dot) pairs, in match order."""
 
 _encode = msgspec.json.Encoder().encode
+PARTS_MAX = 6
+"""Dots that a line shows of one step; of more, so many ranges of dots."""
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -160,7 +164,8 @@ class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     def _line(self, statement: str) -> str:
         """Return one line: the kind, the subject, and a statement."""
-        where = " ".join(f"{name}={value}" for name, value in self.scope.items())
+        values = self.scope.items()
+        where = " ".join(f"{k}={v if isinstance(v, str) else _json(v)}" for k, v in values)
         execution = f"[{self.execution}]" if self.execution else ""
         subject = " ".join(filter(None, (execution, self.pattern, where and f"({where})")))
         return f"{self.kind} {subject}: {statement}" if subject else f"{self.kind} {statement}"
@@ -174,7 +179,41 @@ def _bound(bindings: Steps) -> dict[str, list[str]]:
 
 
 def _bound_text(bindings: Steps) -> str:
-    return ", ".join(f"{step}={'+'.join(dots)}" for step, dots in _bound(bindings).items())
+    by_step: dict[str, list[Dot]] = {}
+    for step, dot in bindings:
+        by_step.setdefault(step, []).append(dot)
+    return ", ".join(f"{step}={_dots_text(dots)}" for step, dots in by_step.items())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _dots_text(dots: list[Dot]) -> str:
+    """Write the dots that a step bound; of many, of those that follow each other the ends."""
+    if len(dots) <= PARTS_MAX:
+        return "+".join(map(str, dots))
+    parts: list[str] = []
+    for first, last in _ranges(dots):
+        if last.counter - first.counter < 2:
+            parts += map(str, dict.fromkeys((first, last)))
+        else:
+            parts.append(f"{first}..{last}")
+    if len(parts) > PARTS_MAX:
+        parts[PARTS_MAX - 2 : -1] = ["…"]
+    text = "+".join(parts)
+    return f"{text} ({len(dots):,} events)"
+
+
+def _ranges(dots: list[Dot]) -> Iterator[tuple[Dot, Dot]]:
+    """Yield the first and the last dot of each part whose dots follow each other."""
+    first = last = dots[0]
+    for dot in dots[1:]:
+        if dot != (last.node, last.counter + 1):
+            yield first, last
+            first = dot
+        last = dot
+    yield first, last
 
 
 class Match(PatternVerdict, frozen=True, kw_only=True):
@@ -210,7 +249,7 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     ...        for count, kind in enumerate(["ask", "grant"], 1)]
     >>> (match,) = ketal.run(program, log).matches
     >>> print(match)
-    match Overtaken (item=7): Ask=n@1, Grant=n@2 → who=b
+    match Overtaken (item=7): Ask=n@1, Grant=n@2 → who="b"
     >>> match.events == (ketal.Dot("n", 1), ketal.Dot("n", 2))
     True
     >>> match.bindings["Grant"], match.scope["item"]
@@ -253,7 +292,7 @@ class Match(PatternVerdict, frozen=True, kw_only=True):
     def __str__(self) -> str:
         text = _bound_text(self.steps)
         if self.returns:
-            text += " → " + ", ".join(f"{k}={v}" for k, v in self.returns.items())
+            text += " → " + ", ".join(f"{k}={_json(v)}" for k, v in self.returns.items())
         return self._line(text)
 
 

@@ -24,7 +24,7 @@ import ketal.cli
 
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
-_QUOTED = re.compile(r"^((?:first )?rejected .* the text) '.*'$", re.M)
+_QUOTED = re.compile(r"^((?:first )?rejected .* the text) '.*'(?=$|: \d+ times)", re.M)
 
 
 class Block(NamedTuple):

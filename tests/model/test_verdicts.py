@@ -257,3 +257,30 @@ def test_a_rejection_is_hashable_whatever_its_draft_says() -> None:
     assert drafted != rejected
     assert len({drafted, rejected}) == 2
     assert rejected.verdict == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("dots", "text"),
+    [
+        ("n@1", "A=n@1"),
+        ("n@1 n@2 n@3 n@4 n@5 n@6", "A=n@1+n@2+n@3+n@4+n@5+n@6"),
+        (" ".join(f"n@{k}" for k in range(3, 18)), "A=n@3..n@17 (15 events)"),
+        ("n@1 n@2 n@5 n@6 n@7 m@8 m@9", "A=n@1+n@2+n@5..n@7+m@8+m@9 (7 events)"),
+        (" ".join(f"n@{k}" for k in range(1, 40, 2)), "A=n@1+n@3+n@5+n@7+…+n@39 (20 events)"),
+        ("n@7 n@6 n@5 n@4 n@3 n@2 n@1", "A=n@7+n@6+n@5+n@4+…+n@1 (7 events)"),
+    ],
+)
+def test_many_dots_of_a_step_are_written_as_ranges(dots: str, text: str) -> None:
+    steps = tuple(("A", Dot.parse(dot)) for dot in dots.split())
+    match = Match(fingerprint="", pattern="P", steps=steps)
+    assert str(match) == f"match P: {text}"
+    assert match.to_dict()["bindings"] == {"A": dots.split()}
+
+
+def test_what_a_match_returns_is_written_as_json() -> None:
+    returns = {"a": "x", "b": None, "c": [1, "é"], "d": True}
+    match = Match(
+        fingerprint="", pattern="P", steps=(("A", Dot("n", 1)),), returns=returns,
+        scope=FrozenMapping((("k", "x"), ("on", True))),
+    )  # fmt: skip
+    assert str(match) == 'match P (k=x on=true): A=n@1 → a="x", b=null, c=[1, "é"], d=true'

@@ -1,0 +1,133 @@
+"""What `ketal run` prints for people: verdicts of one cause together, each with file and line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import ketal as library
+from ketal.cli.record_places import RECORDS_MAX, RecordPlaces
+from ketal.cli.verdict_groups import CAUSES_MAX, SINGLY, VerdictGroups
+from ketal.model.event import Dot
+from ketal.model.verdicts import Rejected, Violation
+from tests.cli.conftest import Ketal, Write
+
+PATTERN = """\
+event Login = type == "login";
+event Read = type == "read";
+pattern Session {
+    partition by user;
+    check (Login Read*)*;
+}
+"""
+
+
+def reads(count: int) -> str:
+    """Return a log in which so many users read who have not logged in."""
+    events = (
+        {"node": "s1", "type": "read", "clock": {"s1": n}, "data": {"user": f"u{n}"}}
+        for n in range(1, count + 1)
+    )
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+@pytest.fixture
+def run(ketal: Ketal, write: Write) -> Ketal:
+    write("p.ketal", PATTERN)
+    return lambda *words, stdin="": ketal("run", "p.ketal", "run.jsonl", *words, stdin=stdin)
+
+
+@pytest.mark.parametrize("order", ["", "order CausalOrder;"])
+def test_violations_of_one_cause_are_told_together(run: Ketal, write: Write, order: str) -> None:
+    write("p.ketal", PATTERN.replace("partition", f"{order} partition"))
+    write("run.jsonl", reads(68))
+    ended = run()
+    assert ended.out.splitlines() == [
+        "violation Session (user=u1): s1@1 read: expected Login (run.jsonl:1)",
+        "violation Session (user=u2): s1@2 read: expected Login (run.jsonl:2)",
+        "violation Session (user=u3): s1@3 read: expected Login (run.jsonl:3)",
+        "violation Session: read: expected Login: 68 times, first s1@1 at run.jsonl:1",
+        "68 read = 68 accepted",
+        "Session: 68 violations",
+    ]
+    assert ended.code == 1
+
+
+def test_few_have_a_line_each_and_no_count(run: Ketal, write: Write) -> None:
+    write("run.jsonl", reads(SINGLY))
+    assert [line[:9] for line in run().out.splitlines()] == [
+        *["violation"] * SINGLY, "3 read = ", "Session: ",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("--live",), ("--first", "10"), ("--output", "json")])
+def test_where_each_is_wanted_each_has_a_line(
+    run: Ketal, write: Write, words: tuple[str, ...]
+) -> None:
+    write("run.jsonl", reads(10))
+    lines = run(*words).out.splitlines()
+    assert len([line for line in lines if "expected Login" in line or '"Login"' in line]) == 10
+    assert not any("times" in line for line in lines)
+
+
+def test_a_limit_that_is_reached_in_many_scopes_is_told_once(run: Ketal, write: Write) -> None:
+    write("run.jsonl", reads(500))
+    lines = run("--limit", "scopes_max=1").out.splitlines()
+    assert (
+        "overflow Session: limit scopes_max reached: the events of a new scope: 499 times, "
+        "first s1@2 at run.jsonl:2"
+    ) in lines
+    assert len(lines) < 10
+
+
+def test_rejections_of_one_reason_are_told_together(run: Ketal, write: Write) -> None:
+    write("run.jsonl", reads(1) + "{}\n" * 40)
+    lines = run().out.splitlines()
+    told = [line for line in lines if line.startswith("rejected")]
+    assert len(told) == SINGLY + 1
+    assert told[-1].endswith(": 40 times, first run.jsonl:2")
+
+
+def violation(number: int, type: str = "read", why: str = "") -> Violation:
+    reason = f"expected A{why}"
+    return Violation(fingerprint="", pattern="P", event=Dot("n", number), type=type, reason=reason)
+
+
+def test_causes_beyond_the_limit_have_a_line_for_each_verdict() -> None:
+    groups = VerdictGroups(lambda _: "")
+    for number in range(CAUSES_MAX):
+        assert groups.shows(violation(1, f"t{number}"))
+    assert all(groups.shows(violation(number, "other")) for number in range(1, 10))
+    assert list(groups.lines()) == []
+
+
+def test_what_a_step_lacked_is_no_cause_of_its_own() -> None:
+    groups = VerdictGroups(lambda _: "")
+    for number in range(1, 6):
+        why = f"; no A: it is not causally after B (m@{number})"
+        groups.shows(violation(number, why=why))
+    assert list(groups.lines()) == ["violation P: read: expected A: 5 times, first n@1"]
+
+
+def test_a_rejection_without_a_place_is_grouped_too() -> None:
+    groups = VerdictGroups(lambda _: "")
+    shown = [groups.shows(Rejected(place="", reason="no type")) for _ in range(5)]
+    assert shown == [True] * SINGLY + [False] * 2
+    assert list(groups.lines()) == ["rejected no type: 5 times"]
+
+
+def test_places_are_of_the_last_records() -> None:
+    places = RecordPlaces()
+    size = 1_000
+    batches = 2 * RECORDS_MAX // size
+    for start in range(batches):
+        dots = range(start * size + 1, (start + 1) * size + 1)
+        events = (library.Event("n", "a", {"n": number}) for number in dots)
+        places.keep([("", event, "log", event.dot.counter) for event in events])
+    last = batches * size
+    assert places.of("", Dot("n", last)) == f"log:{last}"
+    first_kept = last - RECORDS_MAX // size * size + 1
+    assert places.of("", Dot("n", first_kept)) == f"log:{first_kept}"
+    assert places.of("", Dot("n", first_kept - 1)) == ""
+    assert places.of("other", Dot("n", last)) == ""
