@@ -66,6 +66,10 @@ class _Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options
         )
 
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2; what is wrong comes first, then the usage."""
+        self.exit(COULD_NOT_RUN, f"{self.prog}: error: {message}\n{self.format_usage()}")
+
     def _print_message(self, message: str, file: Any = None) -> None:
         stream = file or sys.stderr
         try:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
 from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import (
-    ProgressLine,
     add_output,
     as_json,
     counted,
     opened,
     unwritten,
 )
+from ketal.cli.progress import ProgressLine
 from ketal.errors import SettingError, printable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.source_and_limits(args)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
     log = open_source(source, args.logs, limits)
-    progress = ProgressLine()
+    progress = ProgressLine(log.share_read)
     try:
         parts = examined(Log.of_batches(lambda: progress.counted(log.batches())), messages, limits)
         audit = summarised(parts)

@@ -13,17 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import msgspec
 
 from ketal.cli import STDOUT_NAME
 from ketal.errors import SettingError
-
-T = TypeVar("T")
 
 STYLES = {
     "violation": "bold red",
@@ -37,10 +36,11 @@ STYLES = {
     "overflow": "magenta",
     "match": "bold green",
     "transition": "dim",
+    "caret": "bold",
 }
-"""First word of a line → its colour on a terminal."""
-
-_PROGRESS_EVERY = 2_000
+"""First word of a line, or the severity of a diagnostic → its colour on a terminal."""
+_SEVERITY = re.compile(r"\S+:\d+:\d+: (error|warning)\[")
+_CARETS = re.compile(r" *\^+")
 
 
 def as_json(value: object) -> str:
@@ -93,9 +93,15 @@ class OutputLines:
             return
         from rich.text import Text
 
-        word, blank, rest = text.partition(" ")
+        styled = Text(text)
+        first = text.partition(" ")[0]
+        styled.stylize(STYLES.get(first, ""), 0, len(first))
+        if severity := _SEVERITY.match(text):
+            styled.stylize(STYLES[severity[1]], *severity.span(1))
+        if _CARETS.fullmatch(text):
+            styled.stylize(STYLES["caret"])
         with self._reported():
-            self._console.print(Text.assemble((word, STYLES.get(word, "")), blank + rest))
+            self._console.print(styled)
 
     def text(self, text: str) -> None:
         """Write text as it is."""
@@ -171,45 +177,6 @@ def opened(path: str | None, *, inputs: Iterable[str] = ()) -> Iterator[OutputLi
             file.close()
         raise
     sink.close()
-
-
-class ProgressLine:
-    """How many records were read, shown on the terminal of standard error."""
-
-    def __init__(self) -> None:
-        self._status: Any = None
-
-    def counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
-        """Yield batches of records, counting the records."""
-        if not is_terminal(sys.stderr):
-            return batches
-        return self._counted(batches)
-
-    def _counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
-        from rich.console import Console
-
-        self._status = Console(stderr=True).status("reading")
-        self._status.start()
-        count = 0
-        for batch in batches:
-            shown = count // _PROGRESS_EVERY
-            count += len(batch)
-            if count // _PROGRESS_EVERY > shown and self._status is not None:
-                self._status.update(f"{count:,} records read")
-            yield batch
-        if self._status is not None:
-            self._status.update("judging")
-
-    def give_way(self) -> None:
-        """Erase the progress before a line is written to the same terminal."""
-        if self._status is not None and sys.stdout.isatty():
-            self.stop()
-
-    def stop(self) -> None:
-        """Erase the progress and stop."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
 
 def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:

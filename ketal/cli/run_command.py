@@ -32,7 +32,8 @@ from ketal.cli import (
     summary_text,
 )
 from ketal.cli.empty_log import nothing_read
-from ketal.cli.output_lines import OutputLines, ProgressLine, add_output, as_json, counted, opened
+from ketal.cli.output_lines import OutputLines, add_output, as_json, counted, opened
+from ketal.cli.progress import ProgressLine
 from ketal.cli.record_places import RecordPlaces
 from ketal.cli.verdict_groups import VerdictGroups
 from ketal.errors import KetalError, SettingError, printable
@@ -104,17 +105,17 @@ def execute(args: argparse.Namespace) -> int:
     program = _program(args, limits)
     log = open_source(source, args.logs, limits)
     listing = not args.count or args.first is not None
-    progress = None
+    progress: ProgressLine | None = None
     places = RecordPlaces()
     if args.live:
         monitor = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
         verdicts: Any = _LiveVerdicts(monitor, log, places)
     else:
-        progress = ProgressLine()
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         judged = log if args.first is None else Log(log.records)
-        watched = Log.of_batches(lambda: progress.counted(places.watched(judged.batches())))
+        watched = Log.of_batches(lambda: shown.counted(places.watched(judged.batches())))
         verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
+        progress = shown = ProgressLine(log.share_read, verdicts.share_judged)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
     with sink_of as sink, _Signals() as signals, calm_collector():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.empty_log import nothing_read
-from ketal.cli.output_lines import ProgressLine, add_output, as_json, opened
+from ketal.cli.output_lines import add_output, as_json, opened
+from ketal.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from ketal.auditing.contents_report import LogStats
@@ -53,7 +54,7 @@ def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
     from ketal.logs import Log, open_source
 
     log = open_source(source, logs, limits)
-    progress = ProgressLine()
+    progress = ProgressLine(log.share_read)
     try:
         contents = stats(Log.of_batches(lambda: progress.counted(log.batches())), limits=limits)
     except KeyboardInterrupt:

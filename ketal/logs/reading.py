@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, count
 from typing import Any, BinaryIO
 
@@ -77,6 +78,7 @@ class Log:
         self._limits = limits
         self._by_dot: dict[str, dict[tuple[str, int], Event]] | None = None
         self.rebuilding = rebuilding
+        self.share_read: Callable[[], float | None] = lambda: None
 
     @classmethod
     def of_batches(
@@ -378,11 +380,26 @@ def open_source(
     missing = Rebuilding()
     if source.format in TRACES:
         spans = source.format
-        return Log(lambda: read_traces(files, spans, limits, missing), missing, limits=limits)
-    if messages is not None:
+        log = Log(lambda: read_traces(files, spans, limits, missing), missing, limits=limits)
+    elif messages is not None:
         read = Log.of_batches(batches).records
-        return Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
-    return Log.of_batches(batches, limits=limits)
+        log = Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
+    else:
+        log = Log.of_batches(batches, limits=limits)
+    if len(files) == len(origins):
+        log.share_read = partial(_share_read, files)
+    return log
+
+
+def _share_read(files: Sequence[LogOrigin]) -> float | None:
+    """Return the share of the bytes of files that was read; None where that is not known."""
+    read, sizes = 0, 0
+    for file in files:
+        known = file.bytes_read()
+        if known is None:
+            return None
+        read, sizes = read + known[0], sizes + known[1]
+    return read / sizes if sizes else None
 
 
 def _origin(where: Any) -> LogOrigin | RowOrigin:

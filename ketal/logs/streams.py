@@ -56,6 +56,7 @@ class LogOrigin:
         self._file: BinaryIO | None = None
         self._start = 0
         self._spent = False
+        self._reading: BinaryIO | None = None
         self._again = True
         if isinstance(where, str | os.PathLike):
             self.name = os.fspath(where)
@@ -106,6 +107,7 @@ class LogOrigin:
         if self._file is not None:
             if self._again:
                 self._file.seek(self._start)
+            self._reading = self._file
             yield self._file
             return
         try:
@@ -113,7 +115,20 @@ class LogOrigin:
         except OSError as fault:
             raise SettingError(f"{self.name}: {_why(fault)}") from None
         with file:
+            self._reading = file
             yield file
+
+    def bytes_read(self) -> tuple[int, int] | None:
+        """Return how many bytes were read, and how many there are; None where that is not known."""
+        if self._file is not None or not self._again:
+            return None
+        size = os.stat(self.name).st_size
+        if self._reading is None:
+            return 0, size
+        try:
+            return self._reading.tell(), size
+        except ValueError:  # it is closed
+            return size, size
 
     def rewind(self, file: BinaryIO) -> None:
         """Go back to the beginning of the open file, where it has one."""

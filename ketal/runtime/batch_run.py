@@ -107,6 +107,14 @@ class LogPass:
         for execution in executions.values():
             yield from execution.conclude()
 
+    def share_judged(self) -> float | None:
+        """Return the share of the events that was judged; None where they are judged as read."""
+        releases = [execution.release for execution in self._executions.values()]
+        parts = [release.judged for release in releases if isinstance(release, LogRelease)]
+        return (
+            sum(done for done, _ in parts) / max(1, sum(of for _, of in parts)) if parts else None
+        )
+
     @property
     def summary(self) -> Summary:
         """The summary of what has been read so far, as `ketal run` prints it."""

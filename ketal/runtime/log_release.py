@@ -70,9 +70,15 @@ class LogRelease:
         self._late: list[Event] = []  # not offered, but in the pasts of others
         self._steps: list[Event | int] = []  # events and watermarks, as they were read
         self.has_offered = False
+        self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
         self._counters: dict[str, list[int]] | None = None  # of each node, sorted
         self._referred: tuple[int, dict[str, int]] = 0, {}  # of so many events
+
+    @property
+    def judged(self) -> tuple[int, int]:
+        """How many events were judged, and how many there are."""
+        return self._judged, len(self._events)
 
     # --- while the log is read ---
 
@@ -154,6 +160,7 @@ class LogRelease:
         timed = [r for r in self._runs if r.compiled.causal and r.compiled.ends_windows_early]
         least_us = _least_times_us(events) if timed else ()
         for place, event in enumerate(events):
+            self._judged = place
             for run in timed:
                 yield from run.advance(least_us[place])
             for node, counter in event.clock.items():
@@ -172,6 +179,7 @@ class LogRelease:
                     run.counts.strangers += 1
                 else:
                     yield from one(run.process((event,)))
+        self._judged = len(events)
         self._referred = len(self._events), known
         for number, run in enumerate(self._runs):
             for verdicts in arrival.get(number, {}).values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -234,6 +235,32 @@ def test_a_terminal_adds_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("NO_COLOR", raising=False)
     text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl")
     assert "\x1b[1;32mmatch\x1b[0m Conflict (key=x): First=a@1, Second=b@1" in text
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_lint_colours_severities_and_carets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colour: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = "pattern P { order arrival; event A = x == 1; event B = x == 2; find any A B; }"
+    (tmp_path / "warned.ketal").write_text(text)
+    seen = on_terminal(tmp_path, "lint", "warned.ketal", **({} if colour else {"NO_COLOR": "1"}))
+    severity, carets = ("\x1b[33mwarning\x1b[0m", "\x1b[1m") if colour else ("warning", "  ")
+    head, _, under, *_ = seen.splitlines()
+    assert head.startswith(f"warned.ketal:1:73: {severity}[K220]: ")
+    assert under.startswith(carets)
+    assert ("\x1b[" in seen) == colour
+
+
+def test_a_terminal_shows_how_far_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    events = ({"node": "n", "type": "a", "clock": {"n": n}} for n in range(1, 60_001))
+    (tmp_path / "long.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    (tmp_path / "all.ketal").write_text(
+        'pattern P { order CausalOrder; event A = type == "a"; check A*; }'
+    )
+    seen = on_terminal(tmp_path, "run", "--count", "all.ketal", "long.jsonl")
+    assert re.search(r"\d+%, [\d,]+ records (read|judged)", seen)
 
 
 def test_no_color_is_heeded(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""How far a command is: per cent, rate and time left, while it reads and while it judges."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.cli.progress import ProgressLine
+from ketal.model.limits import DEFAULT
+from ketal.runtime.batch_run import LogPass
+
+LINES = [json.dumps({"node": "n", "type": "a", "clock": {"n": n}}) + "\n" for n in range(1, 20_001)]
+
+
+def line(
+    read: float | None = None, judged: float | None = None, records: int = 0, done: bool = False
+) -> ProgressLine:
+    """Return the line of a command that has read so many records."""
+    out = ProgressLine(lambda: read, lambda: judged)
+    out._records = records
+    if done:
+        out._begin("judged")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("shown", "elapsed_s", "text"),
+    [
+        (line(), 0.0, "0 records read"),
+        (line(records=2_000), 1.0, "2,000 records read"),
+        (line(records=2_000), 4.0, "2,000 records read, 500 a second"),
+        (line(0.25, records=2_000), 1.0, "25%, 2,000 records read"),
+        (line(0.25, records=2_000), 20.0, "25%, 2,000 records read, 100 a second, 1:00 left"),
+        (line(0.01, records=100), 100.0, "1%, 100 records read, 1 a second, 2:45:00 left"),
+        (line(1.5, records=100), 10.0, "100%, 100 records read, 10 a second, 0:00 left"),
+        (line(0.0, records=100), 10.0, "0%, 100 records read, 10 a second"),
+        (line(1.0, None, 100, done=True), 10.0, "100 records read"),
+        (line(1.0, 0.5, 100, done=True), 10.0, "50%, 50 records judged, 5 a second, 0:10 left"),
+        (line(1.0, 0.0, 100, done=True), 10.0, "0%, 0 records judged"),
+    ],
+)
+def test_what_is_shown(shown: ProgressLine, elapsed_s: float, text: str) -> None:
+    assert shown.text(elapsed_s) == text
+
+
+def shares_read(log: ketal.Log) -> list[float | None]:
+    shares = [log.share_read()]
+    for _ in log.batches():
+        shares.append(log.share_read())
+    return [*shares, log.share_read()]
+
+
+@pytest.mark.parametrize("write", [Path.write_bytes, lambda p, b: p.write_bytes(gzip.compress(b))])
+def test_the_share_of_files_that_was_read(
+    tmp_path: Path, write: Callable[[Path, bytes], object]
+) -> None:
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for path, lines in zip(paths, (LINES[:5_000], LINES[5_000:]), strict=True):
+        write(path, "".join(lines).encode())
+    shares = [share for share in shares_read(ketal.read_log(*paths)) if share is not None]
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 3
+
+
+def test_of_what_has_no_size_there_is_no_share(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINES[0])
+    with path.open("rb") as file:
+        assert shares_read(ketal.read_log(file)) == [None, None, None]
+    rows = [{"node": "n", "type": "a", "clock": {"n": 1}}]
+    assert set(shares_read(ketal.read_log(rows))) == {None}
+
+
+def test_the_share_of_events_that_was_judged() -> None:
+    events = [ketal.Event("n", "a", {"n": number}) for number in range(1, 11)]
+    program = ketal.compile('pattern P { order CausalOrder; event A = type == "a"; find any A; }')
+    judging = LogPass(program, events, DEFAULT)
+    assert judging.share_judged() is None
+    assert [judging.share_judged() for _ in judging] == [number / 10 for number in range(10)]
+    assert judging.share_judged() == 1.0
+    judging = LogPass(
+        ketal.compile('pattern P { event A = type == "a"; find A; }'), events, DEFAULT
+    )
+    assert {judging.share_judged() for _ in judging} == {None}
