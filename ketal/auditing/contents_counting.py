@@ -23,9 +23,8 @@ from ketal.auditing.log_statistics import ordered_pairs
 from ketal.auditing.message_pairs import MessageSearch
 from ketal.auditing.repeated_dots import RepeatedDots
 from ketal.auditing.report import ENDED
-from ketal.errors import wrong_type
 from ketal.logs import Log
-from ketal.model.event import Control, Event, checked_log
+from ketal.model.event import Control, Event, checked_log, no_log_item
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
@@ -124,7 +123,7 @@ class LogCounts:
         elif isinstance(item, Rejected):
             self._reject(item.place, item.reason)
         elif not isinstance(item, Event):
-            raise wrong_type("what a log holds", "a ketal.Event", item)
+            raise no_log_item(item)
         elif execution in self._ended:
             self._reject(place_at(file, line) or str(item.dot), ENDED)
         else:

@@ -21,10 +21,10 @@ from ketal.auditing.faults import CODES, Audit, Fault
 from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Finding
 from ketal.auditing.log_statistics import Statistics, measured, summed
 from ketal.auditing.restarts import read_restarts
-from ketal.errors import SettingError, wrong_type
+from ketal.errors import SettingError
 from ketal.logs import Log
 from ketal.logs.traces.message_pairing import Messages
-from ketal.model.event import Control, Event, checked_log
+from ketal.model.event import Control, Event, checked_log, no_log_item
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts import Rejected
@@ -76,7 +76,7 @@ class Examined:
             self.ended |= item.kind == "end"
             return False
         if not isinstance(item, Event | Rejected):
-            raise wrong_type("what a log holds", "a ketal.Event", item)
+            raise no_log_item(item)
         event = item if isinstance(item, Event) else item.draft
         if event is None:
             assert isinstance(item, Rejected), item

@@ -507,6 +507,13 @@ def checked_log(log: Any) -> Any:
     return log
 
 
+def no_log_item(item: object) -> TypeError:
+    """Return the error for what a log cannot hold."""
+    return wrong_type(
+        "what a log holds", "a ketal.Event (ketal.read_log makes events of rows)", item
+    )
+
+
 def happened_before(a: Event, b: Event) -> bool:
     """Return whether a → b: a ≠ b and b's past contains a."""
     return vector.happened_before(a.node, a.clock, b.node, b.clock)

@@ -18,8 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from ketal.engine.scopes import Counts
-from ketal.errors import wrong_type
-from ketal.model.event import Control, Event, checked_log
+from ketal.model.event import Control, Event, checked_log, no_log_item
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
 from ketal.model.summaries import Summary
@@ -97,7 +96,7 @@ class LogPass:
                 for kind in kinds:
                     if not issubclass(kind, Event | Control | Rejected):
                         wrong = next(item for item in items if type(item) is kind)
-                        raise wrong_type("what a log holds", "a ketal.Event", wrong)
+                        raise no_log_item(wrong)
                 # What is rejected is counted no sooner than it is told.
                 size = 1 if Rejected in kinds else len(items)
                 for at in range(0, len(items), size):
