@@ -244,7 +244,9 @@ class _Stream:
         summary = self._engine.summary
         if summary is None:
             return
-        if self._job.until_end and not summary["events"]["read"]:
+        parts = self._engine.figures.parts
+        idle = parts is not None and not parts[0]  # other consumers have them all
+        if self._job.until_end and not summary["events"]["read"] and not idle:
             topics = ", ".join(self._job.topics)
             self._report(f"no event was read: there is none to read in {topics}")
             self._code = self._code or COULD_NOT_RUN

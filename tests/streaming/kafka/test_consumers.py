@@ -125,7 +125,14 @@ def headers(commit: str, pieces: int = 1, first: int = 0) -> list[tuple[str, byt
 class Group:
     """`ketal stream` with the job of a folder, as often as wanted."""
 
-    def __init__(self, folder: Path, broker: Broker, topics: Sequence[str], sink: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        broker: Broker,
+        topics: Sequence[str],
+        sink: str,
+        partitions: int = PARTITIONS,
+    ) -> None:
         self.folder = folder
         self.members: list[subprocess.Popen[str]] = []
         (folder / "forks.ketal").write_text(FORKS)
@@ -135,7 +142,7 @@ class Group:
                 group=f"group-{topics[0]}",
                 topics=", ".join(f'"{topic}"' for topic in topics),
                 sink=sink,
-                state=compacted(broker, PARTITIONS),
+                state=compacted(broker, partitions),
             )
         )
 
@@ -174,7 +181,7 @@ class Group:
         return self.finish(self.start("--until-end"))
 
 
-MakeGroup = Callable[[Sequence[str], str], Group]
+MakeGroup = Callable[..., Group]
 
 
 @pytest.fixture
@@ -182,8 +189,8 @@ def group(broker: Broker, tmp_path: Path) -> Iterator[MakeGroup]:
     """Return a function that makes a group; none of its processes is left behind."""
     made: list[Group] = []
 
-    def make(topics: Sequence[str], sink: str) -> Group:
-        made.append(Group(tmp_path, broker, topics, sink))
+    def make(topics: Sequence[str], sink: str, partitions: int = PARTITIONS) -> Group:
+        made.append(Group(tmp_path, broker, topics, sink, partitions))
         return made[-1]
 
     yield make
@@ -458,6 +465,22 @@ def test_whoever_reads_a_large_state_stays_in_the_group(
     engine = run(job, program, told)
     assert engine.figures.restarts == 0
     assert told.sentences == [f"has 4 of {PARTITIONS} parts: 0, 1, 2, 3"]
+
+
+def test_a_consumer_without_a_part_does_not_say_that_there_is_nothing_to_read(
+    broker: Broker, topic: Topic, group: MakeGroup
+) -> None:
+    source, sink = topic(), topic()
+    ours = group((source,), sink, 1)
+    working = ours.start()
+    ours.await_told(working, "has 1 of 1 parts")
+    produce(broker, [(source, 0, line) for _, line in pairs(range(1, 6))])
+    idle = [ours.start("--until-end") for _ in range(3)]  # one of the four has the part
+    for member in idle:
+        ours.finish(member)
+        assert "no event was read" not in ours.said(member)
+    produce(broker, [(source, 0, END)])
+    assert ours.finish(working)["kafka"]["messages"] > 0
 
 
 def test_a_consumer_that_was_given_up_for_dead_says_nothing_twice(
