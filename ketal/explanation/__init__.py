@@ -1,0 +1,1 @@
+"""Why: the causal structure of an execution, and the reasons of verdicts."""
