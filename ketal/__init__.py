@@ -25,6 +25,7 @@ _HOMES = {
     "register_guard": "analysis.registered_guards",
     "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
     "stats": "auditing.contents_counting", "LogStats": "auditing.contents_report",
+    "cuts": "explanation.cut_report", "LogCuts": "explanation.cut_report",
     "Limits": "model.limits",
     "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
     "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         SettingError,
         StateError,
     )
+    from ketal.explanation.cut_report import LogCuts, cuts
     from ketal.logs import Log, read_log, write_jsonl
     from ketal.model.event import Control, Dot, Event
     from ketal.model.limits import Limits
@@ -90,6 +92,7 @@ __all__ = [
     "Late",
     "Limits",
     "Log",
+    "LogCuts",
     "LogStats",
     "Match",
     "Monitor",
@@ -110,6 +113,7 @@ __all__ = [
     "audit",
     "build",
     "compile",
+    "cuts",
     "definitely",
     "lint",
     "load",
