@@ -138,12 +138,12 @@ class PatternRun:
                 if name is None:
                     self.scopes.count_unscoped(event, self.counts)
                     continue
-                verdicts = self._step(name, event, mask)
+                verdicts = self.step(name, event, mask)
             if verdicts:
                 out.append((number, verdicts))
         return out
 
-    def _step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
         scope = scopes.get(name)
@@ -197,7 +197,7 @@ class PatternRun:
         out = [
             verdict
             for one in learned
-            for verdict in self._step(self.scopes.name_at(node, one.event), one.event, one.mask)
+            for verdict in self.step(self.scopes.name_at(node, one.event), one.event, one.mask)
         ]
         own = node in copies and self.met[own_mask].in_alphabet
         other = self.met[mask].in_alphabet
@@ -209,7 +209,7 @@ class PatternRun:
             return out
         for at in copies.seeing(event):
             if own if at == node else other:
-                out += self._step((*name, keyed(at)), event, own_mask if at == node else mask)
+                out += self.step((*name, keyed(at)), event, own_mask if at == node else mask)
         evicted = copies.hold(event, mask) if other else None
         if evicted is not None:
             given_up = f"{evicted.dot} for nodes that have not learned of it"
