@@ -15,10 +15,10 @@ The one rule: a receive counts only if the event before it and all that it newly
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from ketal.auditing.log_contents import MessageStats
+from ketal.clocks.vector import latest
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 
@@ -110,7 +110,7 @@ class MessageSearch:
             return
         old = before.clock
         new = {
-            (execution, name, value): self._kept.get((execution, name, value))
+            (name, value): self._kept.get((execution, name, value))
             for name, value in clock.items()
             if name != node and value > old.get(name, 0)
         }
@@ -119,21 +119,10 @@ class MessageSearch:
             self._unknown += 1
         elif known:
             self._receives += 1
-            for sent in _latest(known):
+            for sent in latest({dot: kept.clock for dot, kept in known.items()}):
                 self._pairs += 1
                 self.types.add((known[sent].type, type))
-                self.nodes.add((sent[1], node))
+                self.nodes.add((sent[0], node))
 
 
 _NOTHING = _Kept("", {})
-
-
-def _latest(events: dict[_Dot, _Kept]) -> Iterator[_Dot]:
-    """Yield the events of which no other one knows."""
-    # What knows an event has the larger sum.
-    left = sorted(events, key=lambda dot: (-sum(events[dot].clock.values()), dot))
-    while left:
-        latest, *others = left
-        yield latest
-        clock = events[latest].clock
-        left = [dot for dot in others if clock.get(dot[1], 0) < dot[2]]

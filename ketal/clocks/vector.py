@@ -12,7 +12,7 @@ obvious form; a test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ketal.errors import EventError
 
@@ -74,3 +74,20 @@ def join(clocks: Iterable[Clock]) -> Clock:
             if counter > out.get(node, 0):
                 out[node] = counter
     return out
+
+
+def latest(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]:
+    """Yield the events of which no other one knows.
+
+    Parameters
+    ----------
+    clocks : mapping of (str, int) to mapping of str to int
+        The clock of each event, by its node and counter.
+    """
+    # What knows an event has the larger sum.
+    left = sorted(clocks, key=lambda dot: (-sum(clocks[dot].values()), dot))
+    while left:
+        last, *others = left
+        yield last
+        clock = clocks[last]
+        left = [(node, counter) for node, counter in others if clock.get(node, 0) < counter]

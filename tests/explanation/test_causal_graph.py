@@ -1,0 +1,172 @@
+"""The links between events and shortest paths of them, held to the obvious graph."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given, reject
+
+from ketal.errors import EventError
+from ketal.explanation.causal_graph import CausalGraph, CausalLink
+from ketal.model.event import Dot, Event, happened_before
+from tests.cases import e
+from tests.explanation.thinned import thinned
+from tests.sampling import chances, examples
+
+Links = set[tuple[Dot, Dot]]
+
+# A request from a to b, the answer, and another node that a told before.
+RPC = (
+    e("a@1", "start"),
+    e("a@2", "send", "a:2"),
+    e("b@1", "receive", "a:2"),
+    e("b@2", "answer", "a:2"),
+    e("a@3", "got", "b:2"),
+    e("c@1", "told", "a:1"),
+)
+
+
+def obvious_links(events: list[Event]) -> Links:
+    """Return program order, and the edges of the transitive reduction between nodes."""
+    pairs = {(a.dot, b.dot) for a in events for b in events if happened_before(a, b)}
+    messages = {
+        (a, b)
+        for a, b in pairs
+        if a.node != b.node and not any((a, c.dot) in pairs and (c.dot, b) in pairs for c in events)
+    }
+    lines = [
+        sorted(event.dot for event in events if event.node == node)
+        for node in {event.node for event in events}
+    ]
+    return messages | {pair for line in lines for pair in itertools.pairwise(line)}
+
+
+def obvious_distance(links: Links, source: Dot, target: Dot) -> int | None:
+    """Return the least number of links from one event to another."""
+    reached, steps = {source}, 0
+    while target not in reached:
+        further = reached | {after for before, after in links if before in reached}
+        if further == reached:
+            return None
+        reached, steps = further, steps + 1
+    return steps
+
+
+def linked(graph: CausalGraph, events: list[Event]) -> Links:
+    """Return the links of a graph, as the events after them have them."""
+    out: Links = set()
+    for event in events:
+        previous = graph.previous(event)
+        before = [*graph.messages_to(event), *([] if previous is None else [previous])]
+        out |= {(one.dot, event.dot) for one in before}
+    return out
+
+
+def test_the_links_of_a_request_and_its_answer() -> None:
+    graph = CausalGraph(RPC)
+    assert [str(one) for one in graph.messages_to(graph[Dot("a", 3)])] == ["b@2 answer"]
+    assert [str(one) for one in graph.messages_from(graph[Dot("a", 1)])] == ["c@1 told"]
+    assert [str(one) for one in graph.messages_from(graph[Dot("a", 2)])] == ["b@1 receive"]
+    assert graph.following(graph[Dot("a", 3)]) is None
+    path = graph.path(graph[Dot("a", 1)], graph[Dot("b", 2)])
+    assert [link.to_dict() for link in path] == [
+        {"from": "a@1", "to": "a@2", "kind": "program order"},
+        {"from": "a@2", "to": "b@1", "kind": "message"},
+        {"from": "b@1", "to": "b@2", "kind": "program order"},
+    ]
+    # The next event of a node is one link away, whatever the node waited for.
+    assert len(graph.path(graph[Dot("a", 2)], graph[Dot("a", 3)])) == 1
+
+
+def test_what_the_log_lacks_is_passed_over_and_counted() -> None:
+    graph = CausalGraph([RPC[0], RPC[3], RPC[4]])
+    first, answer, got = graph[Dot("a", 1)], graph[Dot("b", 2)], graph[Dot("a", 3)]
+    assert [link.to_dict() for link in graph.path(first, answer)] == [
+        {"from": "a@1", "to": "b@2", "kind": "message", "missing": 1}
+    ]
+    assert [link.to_dict() for link in graph.path(first, got)] == [
+        {"from": "a@1", "to": "a@3", "kind": "program order", "missing": 1}
+    ]
+
+
+def test_a_dot_is_unique_and_a_path_has_a_direction() -> None:
+    with pytest.raises(EventError, match="two events have the dot a@1"):
+        CausalGraph([e("a@1", "x"), e("a@1", "y")])
+    graph = CausalGraph(RPC)
+    with pytest.raises(ValueError, match="b@1 did not happen before a@1"):
+        graph.path(graph[Dot("b", 1)], graph[Dot("a", 1)])
+
+
+def test_clocks_of_no_execution_have_no_path_and_the_auditor_is_named() -> None:
+    # b@1 knows a@1, which it has of c@1, which has it of b@1.
+    events = [e("a@1", "x"), e("b@1", "x", "a:1 c:1"), e("c@1", "x", "a:1 b:1")]
+    graph = CausalGraph(events)
+    with pytest.raises(EventError, match=r"c@1 knows a@1.*`ketal audit`"):
+        graph.path(graph[Dot("a", 1)], graph[Dot("c", 1)])
+
+
+@examples(200, 2_000)
+@given(chances())
+def test_the_links_are_program_order_and_the_messages_of_the_transitive_reduction(
+    rng: random.Random,
+) -> None:
+    events = thinned(rng, events_max=14)
+    graph = CausalGraph(events)
+    links = obvious_links(events)
+    assert linked(graph, events) == links
+    forwards = {
+        (event.dot, after.dot)
+        for event in events
+        for after in (graph.following(event), *graph.messages_from(event))
+        if after is not None
+    }
+    assert forwards == links
+
+
+@examples(200, 2_000)
+@given(chances())
+def test_a_path_starts_and_ends_where_it_says_by_links_of_which_no_fewer_suffice(
+    rng: random.Random,
+) -> None:
+    events = thinned(rng, events_max=14)
+    ordered = [(a, b) for a in events for b in events if happened_before(a, b)]
+    if not ordered:
+        reject()
+    graph, links = CausalGraph(events), obvious_links(events)
+    for a, b in ordered:
+        path = graph.path(a, b)
+        assert (path[0].source, path[-1].target) == (a, b)
+        assert all(one.target is two.source for one, two in itertools.pairwise(path))
+        assert all((link.source.dot, link.target.dot) in links for link in path)
+        assert len(path) == obvious_distance(links, a.dot, b.dot)
+        assert [link.missing for link in path] == [lacking(events, link) for link in path]
+
+
+def lacking(events: list[Event], link: CausalLink) -> int:
+    """Return how many events of the source's node a link passes over."""
+    node, there = link.source.node, {event.dot for event in events}
+    end = link.target.clock[node] + (link.target.node != node)
+    return sum(Dot(node, n) not in there for n in range(link.source.counter + 1, end))
+
+
+@examples(200, 2_000)
+@given(chances())
+def test_the_common_past_has_the_last_event_of_each_node_before_both(rng: random.Random) -> None:
+    events = thinned(rng, events_max=14)
+    graph = CausalGraph(events)
+    for a, b in itertools.combinations(events, 2):
+        both = [c for c in events if happened_before(c, a) and happened_before(c, b)]
+        lasts = {c.node: c for c in sorted(both, key=lambda c: c.counter)}
+        assert graph.common_past(a, b) == tuple(lasts[node] for node in sorted(lasts))
+
+
+@examples(50, 500)
+@given(chances())
+def test_the_order_of_the_log_does_not_matter(rng: random.Random) -> None:
+    events = thinned(rng, events_max=14)
+    graph, other = CausalGraph(events), CausalGraph(rng.sample(events, len(events)))
+    for a, b in itertools.permutations(events, 2):
+        if happened_before(a, b):
+            assert graph.path(a, b) == other.path(a, b)

@@ -1,0 +1,25 @@
+"""Random executions of which a log lacks some events."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from ketal.model.event import Event
+from tests.property.executions import execution
+
+
+def thinned(rng: random.Random, **knobs: Any) -> list[Event]:
+    """Return a random execution, of half of the cases with events left out.
+
+    Parameters
+    ----------
+    rng : random.Random
+        Where the choices come from.
+    **knobs
+        As of `execution`.
+    """
+    events = execution(rng, **knobs)
+    if rng.random() < 0.5:
+        return events
+    return [event for event in events if rng.random() < 0.7]
