@@ -25,6 +25,7 @@ _HOMES = {
     "register_guard": "analysis.registered_guards",
     "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
     "stats": "auditing.contents_counting", "LogStats": "auditing.contents_report",
+    "explain": "explanation.explaining", "Explanation": "explanation.reasons",
     "Limits": "model.limits",
     "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
     "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
@@ -36,7 +37,7 @@ _HOMES = {
     "StateError": "errors",
 }  # fmt: skip
 
-_NOT_YET = frozenset({"explain", "trace", "view"})
+_NOT_YET = frozenset({"trace", "view"})
 """Names of the interface that this version does not have: `hasattr` is False, the error says it."""
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
         SettingError,
         StateError,
     )
+    from ketal.explanation.explaining import explain
+    from ketal.explanation.reasons import Explanation
     from ketal.logs import Log, read_log, write_jsonl
     from ketal.model.event import Control, Dot, Event
     from ketal.model.limits import Limits
@@ -83,6 +86,7 @@ __all__ = [
     "Dot",
     "Event",
     "EventError",
+    "Explanation",
     "Fault",
     "Gap",
     "Incomplete",
@@ -111,6 +115,7 @@ __all__ = [
     "build",
     "compile",
     "definitely",
+    "explain",
     "lint",
     "load",
     "possibly",

@@ -12,7 +12,7 @@ What is defined where:
 `linear_extensions`      all linear extensions
 `released`               a live stream: causally ready, ties by arrival
 `learned`                `at every node`: what a node could have seen
-`_Words`                 bodies: the words, by partial derivatives
+`Words`                 bodies: the words, by partial derivatives
 `Guards.value/.truth`    guards, the unknown, `Causal` and `Conc`
 `_Judge.in_alphabet`     the alphabet
 `_Judge.scopes`          `partition by`, `unscoped`, `untimed`; copies
@@ -215,7 +215,7 @@ First = tuple[frozenset[ast.Guard], str, Rest]
 """The `not`s just passed, a step, and what is left after it."""
 
 
-class _Words:
+class Words:
     """The language of a body, read one step at a time."""
 
     def may_end(self, rest: Rest) -> bool:
@@ -571,7 +571,7 @@ class _Judge(Guards):
         work_max: int | None,
     ) -> None:
         self.pattern = pattern
-        self.words = _Words()
+        self.words = Words()
         self.work_left = math.inf if work_max is None else work_max
         declared = {p.name: p.value for p in (*file.params, *pattern.params)}
         values: dict[str, ParamValue] = {

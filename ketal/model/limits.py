@@ -98,6 +98,9 @@ class Limits:
     cuts_max: int = _limit(
         1_000_000, "cuts", "consistent cuts that possibly/definitely visit, with each state there"
     )
+    explained_runs_max: int = _limit(
+        100, "runs", "runs of a scope whose reasons are given for one event by `ketal explain`"
+    )
     verdicts_max: int = _limit(
         100_000, "verdicts", "verdicts of a finite log that are kept to be iterated again in Python"
     )
