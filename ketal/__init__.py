@@ -26,6 +26,7 @@ _HOMES = {
     "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
     "stats": "auditing.contents_counting", "LogStats": "auditing.contents_report",
     "cuts": "explanation.cut_report", "LogCuts": "explanation.cut_report",
+    "explain": "explanation.explaining", "Explanation": "explanation.reasons",
     "Limits": "model.limits",
     "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
     "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
@@ -37,7 +38,7 @@ _HOMES = {
     "StateError": "errors",
 }  # fmt: skip
 
-_NOT_YET = frozenset({"explain", "trace", "view"})
+_NOT_YET = frozenset({"trace", "view"})
 """Names of the interface that this version does not have: `hasattr` is False, the error says it."""
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
         StateError,
     )
     from ketal.explanation.cut_report import LogCuts, cuts
+    from ketal.explanation.explaining import explain
+    from ketal.explanation.reasons import Explanation
     from ketal.logs import Log, read_log, write_jsonl
     from ketal.model.event import Control, Dot, Event
     from ketal.model.limits import Limits
@@ -85,6 +88,7 @@ __all__ = [
     "Dot",
     "Event",
     "EventError",
+    "Explanation",
     "Fault",
     "Gap",
     "Incomplete",
@@ -115,6 +119,7 @@ __all__ = [
     "compile",
     "cuts",
     "definitely",
+    "explain",
     "lint",
     "load",
     "possibly",

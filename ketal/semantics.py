@@ -12,8 +12,8 @@ What is defined where:
 `linear_extensions`      all linear extensions
 `released`               a live stream: causally ready, ties by arrival
 `learned`                `at every node`: what a node could have seen
-`_Words`                 bodies: the words, by partial derivatives
-`_Judge.value/.truth`    guards, the unknown, `Causal` and `Conc`
+`Words`                 bodies: the words, by partial derivatives
+`Guards.value/.truth`    guards, the unknown, `Causal` and `Conc`
 `_Judge.in_alphabet`     the alphabet
 `_Judge.scopes`          `partition by`, `unscoped`, `untimed`; copies
 `_Scope.fits`            `within`
@@ -215,7 +215,7 @@ First = tuple[frozenset[ast.Guard], str, Rest]
 """The `not`s just passed, a step, and what is left after it."""
 
 
-class _Words:
+class Words:
     """The language of a body, read one step at a time."""
 
     def may_end(self, rest: Rest) -> bool:
@@ -293,7 +293,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class _Moment:
+class Moment:
     """Where a guard is evaluated: an event, the history before it, a copy.
 
     `read` gives a field or an attribute, None where it is absent. A probe has
@@ -406,7 +406,7 @@ def _arguments(globs: tuple[str, ...], types: list[str]) -> bool:
     return bool(types) and _types(globs[0], types[0]) and _arguments(globs[1:], types[1:])
 
 
-def _call(call: ast.Call, at: _Moment) -> Truth:
+def _call(call: ast.Call, at: Moment) -> Truth:
     kind: Truth = True
     if call.result != "*":
         result = at.read(_RESULT_TYPE)
@@ -441,56 +441,34 @@ def _mentions_step(node: ast.Node) -> bool:
     return any(isinstance(n, ast.Reference) for n in walk(node))
 
 
-class _Judge:
-    """One pattern with its parameters; what does not depend on the scope."""
+class Guards:
+    """The meaning of guards: what is true of an event after a history.
+
+    Parameters
+    ----------
+    guards : mapping of str to Guard
+        Those of the declared events and steps, by name.
+    params : mapping
+        The values of parameters, by name.
+    registered : mapping
+        The functions of registered guards, by name.
+    """
 
     def __init__(
         self,
-        file: ast.File,
-        pattern: ast.Pattern,
+        guards: Mapping[str, ast.Guard],
         params: Mapping[str, ParamValue],
         registered: Mapping[str, Callable[..., Truth]],
-        work_max: int | None,
     ) -> None:
-        self.pattern = pattern
-        self.words = _Words()
+        self.guards = guards
+        self.params = params
         self.registered = registered
-        self.work_left = math.inf if work_max is None else work_max
-        declared = {p.name: p.value for p in (*file.params, *pattern.params)}
-        self.params: dict[str, ParamValue] = {
-            name: params.get(name, v.value if isinstance(v, ast.Literal) else v)
-            for name, v in declared.items()
-        }
-        declarations = (*file.events, *pattern.declarations)
-        self.guards = {d.name: d.guard for d in declarations}
-        self.index = {d.name: i for i, d in enumerate(declarations)}
-        self.alphabet = [e.name for e in pattern.events]
-        self.alphabet += [e.name for e in file.events if e.name in self._named()]
-        self.causal = pattern.order.kind == "causal"
-        self.strategy = pattern.strategy or ("next" if not self.causal else None)
-        length = pattern.window.length if pattern.window else None
-        if isinstance(length, ast.ParamRef):
-            length = typing.cast("ast.Duration | int", self.params[length.name])
-        self.window_us = _ns(length) / 1000 if isinstance(length, ast.Duration) else None
-        self.window_events = length if isinstance(length, int) else None
 
-    def _named(self) -> set[str]:
-        """Return what the pattern names directly."""
-        names = set()
-        for node in walk(self.pattern):
-            if isinstance(node, ast.Name | ast.Step):
-                names.add(node.name)
-            elif isinstance(node, ast.Edge):
-                names.add(node.step)
-        return names
-
-    # values and guards
-
-    def moment(self, event: Event, history: History, node: str | None) -> _Moment:
+    def moment(self, event: Event, history: History, node: str | None) -> Moment:
         """Return where guards over `event` are evaluated in the copy of `node`."""
-        return _Moment(functools.partial(_read, event), event.node == node, event, history)
+        return Moment(functools.partial(_read, event), event.node == node, event, history)
 
-    def value(self, value: ast.Value, at: _Moment) -> typing.Any:
+    def value(self, value: ast.Value, at: Moment) -> typing.Any:
         """Return what a value is there; None where it is absent, null or unknown."""
         match value:
             case ast.Literal(constant):
@@ -516,7 +494,7 @@ class _Judge:
                 return [self.value(item, at) for item in items]
         raise AssertionError(value)
 
-    def truth(self, guard: ast.Guard, at: _Moment) -> Truth:
+    def truth(self, guard: ast.Guard, at: Moment) -> Truth:
         """Return whether a guard holds there: True, False or None for unknown."""
         match guard:
             case ast.Truth(constant):
@@ -540,7 +518,7 @@ class _Judge:
             case _:
                 return self._literal(guard, at)
 
-    def _literal(self, guard: ast.Guard, at: _Moment) -> Truth:
+    def _literal(self, guard: ast.Guard, at: Moment) -> Truth:
         match guard:
             case ast.Comparison(op, left, right):
                 return _compare(op, self.value(left, at), self.value(right, at))
@@ -559,13 +537,10 @@ class _Judge:
             case ast.Call():
                 return _call(guard, at)
             case ast.Function(name, arguments):
-                values = [self.value(a, at) for a in arguments]
-                function = self.registered[name]
-                answer = function(*values) if _annotated(function, values) else None
-                return answer if isinstance(answer, bool) else None
+                return self.answer(name, [self.value(a, at) for a in arguments], at)
         raise AssertionError(guard)
 
-    def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: _Moment) -> bool:
+    def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: Moment) -> bool:
         """Return whether the anchor's events all stand in the relation; none: true."""
         assert at.event is not None
         events: list[Event | None]
@@ -577,11 +552,60 @@ class _Judge:
             events = [_last(at.history, anchor)]
         return all(relation(event, at.event) for event in events if event is not None)
 
+    def answer(self, name: str, values: list[typing.Any], at: Moment) -> Truth:
+        """Return what a registered guard answers."""
+        function = self.registered[name]
+        answer = function(*values) if _annotated(function, values) else None
+        return answer if isinstance(answer, bool) else None
+
+
+class _Judge(Guards):
+    """One pattern with its parameters; what does not depend on the scope."""
+
+    def __init__(
+        self,
+        file: ast.File,
+        pattern: ast.Pattern,
+        params: Mapping[str, ParamValue],
+        registered: Mapping[str, Callable[..., Truth]],
+        work_max: int | None,
+    ) -> None:
+        self.pattern = pattern
+        self.words = Words()
+        self.work_left = math.inf if work_max is None else work_max
+        declared = {p.name: p.value for p in (*file.params, *pattern.params)}
+        values: dict[str, ParamValue] = {
+            name: params.get(name, v.value if isinstance(v, ast.Literal) else v)
+            for name, v in declared.items()
+        }
+        declarations = (*file.events, *pattern.declarations)
+        super().__init__({d.name: d.guard for d in declarations}, values, registered)
+        self.index = {d.name: i for i, d in enumerate(declarations)}
+        self.alphabet = [e.name for e in pattern.events]
+        self.alphabet += [e.name for e in file.events if e.name in self._named()]
+        self.causal = pattern.order.kind == "causal"
+        self.strategy = pattern.strategy or ("next" if not self.causal else None)
+        length = pattern.window.length if pattern.window else None
+        if isinstance(length, ast.ParamRef):
+            length = typing.cast("ast.Duration | int", self.params[length.name])
+        self.window_us = _ns(length) / 1000 if isinstance(length, ast.Duration) else None
+        self.window_events = length if isinstance(length, int) else None
+
+    def _named(self) -> set[str]:
+        """Return what the pattern names directly."""
+        names = set()
+        for node in walk(self.pattern):
+            if isinstance(node, ast.Name | ast.Step):
+                names.add(node.name)
+            elif isinstance(node, ast.Edge):
+                names.add(node.step)
+        return names
+
     # alphabet, scopes and copies
 
     def in_alphabet(self, event: Event, local: bool) -> bool:
         """Return whether an event satisfies one of the pattern's events in a copy."""
-        at = _Moment(functools.partial(_read, event), local)
+        at = Moment(functools.partial(_read, event), local)
         return any(self.truth(self.guards[name], at) is True for name in self.alphabet)
 
     def key(self, event: Event) -> tuple[tuple[str, str | None, typing.Any], ...]:
@@ -665,7 +689,7 @@ class _Judge:
             for probe in _probes(list(self._literals(guards)), self.value)
         )
 
-    def can_accept(self, guard: ast.Guard, at: _Moment, positive: bool = True) -> bool:
+    def can_accept(self, guard: ast.Guard, at: Moment, positive: bool = True) -> bool:
         """Return whether some history lets the guard (or its negation) be true.
 
         In negation normal form relational literals, of either sign, are true.
@@ -940,8 +964,8 @@ def _variables(literal: ast.Guard) -> set[_Variable]:
 
 
 def _probes(
-    literals: list[ast.Guard], value: Callable[[ast.Value, _Moment], typing.Any]
-) -> Iterator[_Moment]:
+    literals: list[ast.Guard], value: Callable[[ast.Value, Moment], typing.Any]
+) -> Iterator[Moment]:
     """Yield probe events enough to tell two sets of literals apart.
 
     Variables that meet in a literal draw from the same constants: each constant,
@@ -967,7 +991,7 @@ def _probes(
         raise TooManyProbesError
     for values in itertools.product(*domains.values()):
         probe = dict(zip(domains, values, strict=True))
-        yield _Moment(probe.get, bool(probe.get(ast.Localhost())))
+        yield Moment(probe.get, bool(probe.get(ast.Localhost())))
 
 
 def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> list[typing.Any]:
@@ -987,12 +1011,12 @@ def _domain(variable: _Variable, numbers: list[float], strings: list[str]) -> li
 
 
 def _constants(
-    literals: list[ast.Guard], value: Callable[[ast.Value, _Moment], typing.Any]
+    literals: list[ast.Guard], value: Callable[[ast.Value, Moment], typing.Any]
 ) -> tuple[set[float], set[str]]:
     numbers: set[float] = set()
     strings: set[str] = set()
     globs: set[str] = set()
-    nowhere = _Moment(lambda _: None, False)
+    nowhere = Moment(lambda _: None, False)
     for node in itertools.chain.from_iterable(map(walk, literals)):
         match node:
             case ast.Literal() | ast.Duration() | ast.ParamRef():

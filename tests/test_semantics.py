@@ -154,7 +154,7 @@ def test_bodies_the_words_are_those_of_a_naive_expansion(rng: random.Random) -> 
             if len(word) <= longest and (body.finals is None or state in body.finals)
         }
 
-    def derive(words: semantics._Words, rest: semantics.Rest, left: int) -> set[tuple[str, ...]]:
+    def derive(words: semantics.Words, rest: semantics.Rest, left: int) -> set[tuple[str, ...]]:
         out: set[tuple[str, ...]] = {()} if words.may_end(rest) else set()
         for _, step, after in words.firsts(rest) if left else ():
             out |= {(step, *word) for word in derive(words, after, left - 1)}

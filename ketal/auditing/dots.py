@@ -57,7 +57,7 @@ def assign_dots(
     most = {n: line.top + trouble.get(n, Trouble()).spare for n, line in execution.lines.items()}
     named = _named_behind(execution, most)
     unsettled = {e.position for of in trouble.values() for s in of.twins.values() for e in s}
-    evidence = _Evidence(execution, most, left, unsettled, _is_ordered(execution))
+    evidence = _DotEvidence(execution, most, left, unsettled, _is_ordered(execution))
     for node, line in execution.lines.items():
         if node in trouble:
             _DotAssignment(evidence, node, trouble[node], named.get(node, 0)).assign()
@@ -137,7 +137,7 @@ class _Loose:
 
 
 @dataclass(slots=True)
-class _Evidence:
+class _DotEvidence:
     """The evidence of a log for and against an event at a place of its node's line.
 
     Attributes
@@ -223,7 +223,7 @@ class _Evidence:
 class _DotAssignment:
     """The events of one node that counts otherwise than 1, 2, 3, …."""
 
-    def __init__(self, evidence: _Evidence, node: str, trouble: Trouble, named: int) -> None:
+    def __init__(self, evidence: _DotEvidence, node: str, trouble: Trouble, named: int) -> None:
         self._execution = evidence.execution
         self._evidence = evidence
         self._ordered = evidence.ordered

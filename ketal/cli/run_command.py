@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 COLLECT_AFTER = 100_000
 """Objects made between two looks for garbage cycles."""
 
+_OF_VERDICT = ("pattern", "verdict", "scope")
+"""What an explanation says of its verdict, which stands beside it."""
+
 _EXAMPLE = """\
 examples:
   ketal run stack.ketal run.jsonl
@@ -86,6 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stats", action="store_true", help="add held-back events and what each waits for"
     )
+    parser.add_argument(
+        "--explain", action="store_true", help="say beside each verdict why it holds"
+    )
     parser.add_argument("--trace", action="store_true", help="show every transition of every run")
     exit_codes.add_arguments(parser)
     options.add_params(parser)
@@ -96,11 +102,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the patterns; return the exit code."""
     import ketal
+    from ketal.explanation.explaining import JudgedLog
     from ketal.logs import Log, open_source
     from ketal.runtime.batch_run import LogPass
 
     if args.pattern == options.STDIN and options.STDIN in args.logs:
         raise SettingError("the pattern and the log cannot both be standard input")
+    if args.explain and (args.live or args.trace):
+        other = "--live" if args.live else "--trace"
+        raise SettingError(f"--explain says why of a whole log; it does not go with {other}")
     source, limits = options.source_and_limits(args)
     program = _program(args, limits)
     log = open_source(source, args.logs, limits)
@@ -114,7 +124,10 @@ def execute(args: argparse.Namespace) -> int:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         judged = log if args.first is None else Log(log.records)
         watched = Log.of_batches(lambda: shown.counted(places.watched(judged.batches())))
-        verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
+        if args.explain and listing:
+            verdicts = JudgedLog(program, watched, limits)
+        else:
+            verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
         progress = shown = ProgressLine(log.share_read, verdicts.share_judged)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
@@ -311,9 +324,10 @@ class _RunCommand:
             if not args.count and (not self._grouping or self._groups.shows(verdict)):
                 if self._progress is not None:
                     self._progress.give_way()
-                line = self._line(verdict)
+                lines = self._lines(verdict, verdicts)
                 signals.writing = True
-                sink.line(line)
+                for line in lines:
+                    sink.line(line)
                 if args.live:
                     sink.flush()
                 signals.wrote()
@@ -321,11 +335,18 @@ class _RunCommand:
                 return False
         return True
 
-    def _line(self, verdict: Verdict) -> str:
+    def _lines(self, verdict: Verdict, verdicts: Any) -> list[str]:
+        explained = verdicts.explained(verdict) if self._args.explain else None
         if self._json:
-            return as_json(verdict.to_dict())
+            as_data = verdict.to_dict()
+            if explained is not None:
+                reasons = explained.to_dict().items()
+                as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}
+            return [as_json(as_data)]
+        if explained is not None:
+            return [printable(line) for line in explained.lines()]
         place = self._place_of(verdict) if isinstance(verdict, Violation) else ""
-        return printable(f"{verdict} ({place})" if place else str(verdict))
+        return [printable(f"{verdict} ({place})" if place else str(verdict))]
 
     def _place_of(self, verdict: Verdict) -> str:
         """Return where a verdict's event stands in the log, if it has one and that is known."""

@@ -265,6 +265,8 @@ class CompiledPattern:
         Whether the verdicts need no release order at all.
     order_independent : bool
         Whether every linear extension gives the same verdicts.
+    declared : tuple of (str, Guard)
+        The events and steps that its guards may name, each with its guard.
     guard_failed : callable or None
         Called for each failure of a registered guard; see `reporting`.
     warnings : tuple of Diagnostic
@@ -288,6 +290,7 @@ class CompiledPattern:
     limits: Limits = DEFAULT
     source: PatternText | None = field(default=None, compare=False, repr=False)
     events: tuple[tuple[syntax.EventDecl, Formula], ...] = field(default=(), repr=False)
+    declared: tuple[tuple[str, syntax.Guard], ...] = field(default=(), repr=False)
     guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     @property

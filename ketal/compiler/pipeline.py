@@ -265,6 +265,7 @@ class _Compilation:
                 (self.declared[name], self.lowering.lower(self.events[name]))
                 for name in self.alphabet()
             ),
+            declared=(*self.events.items(), *((d.name, d.guard) for d in p.steps)),
         )
 
 

@@ -1,88 +1,83 @@
-"""How many events satisfied each guard of a pattern, of the masks of the events.
+"""Which masks the events of a run had: whether they are in the alphabet, and how many there were.
 
 Events of one mask (`CompiledPattern.mask`) satisfy the same local guards. So a run counts masks
 only, and how many events satisfied a guard is added up when it is asked for.
 
-The one rule: an event is counted once: as a mask that is not counted yet, in the table of masks,
-or in the totals of the guards, to which the table is added when it is full.
+The one rule: an event is counted once: in the table of masks, or in the totals of the guards, to
+which the table is added when it is full.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ketal.compiler.predicates import Formula, evaluate
 
-MASKS_MAX = 4_096
-"""Masks in the table of counts; beyond that it is added to the guards' totals."""
-UNCOUNTED_MAX = 256
-"""Masks that wait to be counted together."""
+MASKS_MAX = 65_536
+"""Masks in the table; beyond that it is added to the guards' totals."""
 
 
-class MaskCounts:
-    """The counts of the masks of a run's events.
-
-    Parameters
-    ----------
-    guards : mapping of Formula to str
-        What can be asked: formulas over the bits of a mask, each with the key under which its
-        total is saved. Equal keys are equal formulas over equal atoms.
+class CountedMask:
+    """A mask in the table.
 
     Attributes
     ----------
-    uncounted : list of int
-        Masks that are not counted yet. A run adds those of its events, and calls `count` when
-        there are `UNCOUNTED_MAX`.
+    in_alphabet : bool
+        Whether events with the mask are in the alphabet.
+    events : int
+        How many there were. A run adds each of its events.
+    satisfied : tuple of Formula or None
+        The guards that these events satisfy; None until it is asked for.
     """
 
-    __slots__ = ("_by_mask", "_guards", "_holding", "_totals", "uncounted")
+    __slots__ = ("events", "in_alphabet", "satisfied")
 
-    def __init__(self, guards: Mapping[Formula, str]) -> None:
+    def __init__(self, in_alphabet: bool) -> None:
+        self.in_alphabet = in_alphabet
+        self.events = 0
+        self.satisfied: tuple[Formula, ...] | None = None
+
+
+class MaskCounts(dict[int, CountedMask]):
+    """The masks of a run's events, as they are met.
+
+    Parameters
+    ----------
+    alphabet : Formula
+        What an event of the alphabet satisfies.
+    guards : mapping of Formula to str
+        What can be asked: formulas over the bits of a mask, each with the key under which its
+        total is saved. Equal keys are equal formulas over equal atoms.
+    """
+
+    __slots__ = ("_alphabet", "_guards", "_totals")
+
+    def __init__(self, alphabet: Formula, guards: Mapping[Formula, str]) -> None:
+        self._alphabet = alphabet
         self._guards = guards
         self._totals: dict[Formula, int] | None = None  # all 0
-        self._by_mask: Counter[int] = Counter()
-        self._holding: dict[int, tuple[Formula, ...]] = {}
-        self.uncounted: list[int] = []
 
-    def add(self, masks: Iterable[int]) -> None:
-        """Count the masks of some events."""
-        self.uncounted += masks
-        if len(self.uncounted) >= UNCOUNTED_MAX:
-            self.count()
-
-    def count(self) -> None:
-        """Count what is not counted yet."""
-        self._by_mask.update(self.uncounted)
-        self.uncounted.clear()
-        if len(self._by_mask) > MASKS_MAX:
+    def __missing__(self, mask: int) -> CountedMask:
+        if len(self) >= MASKS_MAX:
             self._totals = self.totals()
-            self._by_mask.clear()
+            self.clear()
+        counted = self[mask] = CountedMask(evaluate(self._alphabet, mask))
+        return counted
 
     def totals(self) -> dict[Formula, int]:
         """Return how many events satisfied each guard.
 
         A guard is left out of which that is not known: the state that was loaded lacks it.
         """
-        if self.uncounted:
-            self.count()
         totals = dict.fromkeys(self._guards, 0) if self._totals is None else dict(self._totals)
-        for mask, count in self._by_mask.items():
-            for guard in self._guards_holding(mask):
+        for mask, counted in self.items():
+            if counted.satisfied is None:
+                counted.satisfied = tuple([g for g in self._guards if evaluate(g, mask)])
+            for guard in counted.satisfied:
                 if guard in totals:
-                    totals[guard] += count
+                    totals[guard] += counted.events
         return totals
-
-    def _guards_holding(self, mask: int) -> tuple[Formula, ...]:
-        """Return the guards that an event with a mask satisfies."""
-        holding = self._holding.get(mask)
-        if holding is None:
-            if len(self._holding) >= MASKS_MAX:
-                self._holding.clear()
-            holding = tuple([guard for guard in self._guards if evaluate(guard, mask)])
-            self._holding[mask] = holding
-        return holding
 
     # --- state ---
 
@@ -96,7 +91,6 @@ class MaskCounts:
         self._totals = {guard: value[key] for guard, key in self._guards.items() if key in value}
 
     def validate_state(self) -> None:
-        """Assert the bounds of the tables."""
-        assert len(self.uncounted) < UNCOUNTED_MAX
-        assert max(len(self._by_mask), len(self._holding)) <= MASKS_MAX
+        """Assert the bound of the table."""
+        assert len(self) <= MASKS_MAX
         assert self._totals is None or self._totals.keys() <= self._guards.keys()

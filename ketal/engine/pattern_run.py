@@ -13,36 +13,19 @@ from typing import Any
 
 from ketal.clocks import vector
 from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.predicates import Formula, evaluate
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.find.findings import Findings
 from ketal.engine.losses import ANY, Key, Losses, ScopeName
 from ketal.engine.machine import Machine
-from ketal.engine.mask_counts import UNCOUNTED_MAX, MaskCounts
+from ketal.engine.mask_counts import MaskCounts
 from ketal.engine.scopes import Counts, Scope, Scopes
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.event import Dot, Event, canonical_key
 from ketal.model.limits import Limits
 from ketal.model.values import keyed
 from ketal.model.verdicts import RunVerdict
-
-ALPHABET_MASKS_MAX = 65_536
-"""Masks whose membership in the alphabet is cached."""
-
-
-class _Alphabet(dict[int, bool]):
-    """Whether an event with a mask is in an alphabet, as masks are met."""
-
-    def __init__(self, alphabet: Formula) -> None:
-        self._alphabet = alphabet
-
-    def __missing__(self, mask: int) -> bool:
-        if len(self) >= ALPHABET_MASKS_MAX:
-            self.clear()
-        member = self[mask] = evaluate(self._alphabet, mask)
-        return member
 
 
 class PatternRun:
@@ -79,7 +62,7 @@ class PatternRun:
     """
 
     __slots__ = (
-        "_in_alphabet", "_mask", "_scoped", "_unknown_types", "_verdicts",
+        "_mask", "_scoped", "_unknown_types", "_verdicts",
         "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
         "losses", "machine", "met", "scopes",
     )  # fmt: skip
@@ -114,9 +97,8 @@ class PatternRun:
         self._verdicts = VerdictBuilder(
             machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
         )
-        self.met = MaskCounts(compiled.counted_guards)
+        self.met = MaskCounts(compiled.alphabet, compiled.counted_guards)
         self._mask = machine.compiled.mask
-        self._in_alphabet = _Alphabet(compiled.alphabet)
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
 
@@ -134,14 +116,12 @@ class PatternRun:
             Of each event that brought something about, its place among them, and what.
         """
         out: list[tuple[int, list[RunVerdict]]] = []
-        members, scoped = self._in_alphabet, self._scoped
+        met, scoped = self.met, self._scoped
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
-        masks = list(map(self._mask, events))
-        uncounted = self.met.uncounted
-        uncounted += masks
-        if len(uncounted) >= UNCOUNTED_MAX:
-            self.met.count()
+        masks = map(self._mask, events)
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
+            counted = met[mask]
+            counted.events += 1
             if losses.some:
                 self.scopes.live.counting = False  # which are uncertain is told one by one
                 losses.offered(event)
@@ -152,18 +132,18 @@ class PatternRun:
             if copies is not None:
                 verdicts = self._step_copies(copies, event, mask)
             else:
-                if not members[mask]:
+                if not counted.in_alphabet:
                     continue
                 name = self.scopes.name_of(event) if scoped else ()
                 if name is None:
                     self.scopes.count_unscoped(event, self.counts)
                     continue
-                verdicts = self._step(name, event, mask)
+                verdicts = self.step(name, event, mask)
             if verdicts:
                 out.append((number, verdicts))
         return out
 
-    def _step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses
         scope = scopes.get(name)
@@ -217,9 +197,10 @@ class PatternRun:
         out = [
             verdict
             for one in learned
-            for verdict in self._step(self.scopes.name_at(node, one.event), one.event, one.mask)
+            for verdict in self.step(self.scopes.name_at(node, one.event), one.event, one.mask)
         ]
-        own, other = node in copies and self._in_alphabet[own_mask], self._in_alphabet[mask]
+        own = node in copies and self.met[own_mask].in_alphabet
+        other = self.met[mask].in_alphabet
         if not (own or other):
             return out
         name = self.scopes.name_of(event)
@@ -228,7 +209,7 @@ class PatternRun:
             return out
         for at in copies.seeing(event):
             if own if at == node else other:
-                out += self._step((*name, keyed(at)), event, own_mask if at == node else mask)
+                out += self.step((*name, keyed(at)), event, own_mask if at == node else mask)
         evicted = copies.hold(event, mask) if other else None
         if evicted is not None:
             given_up = f"{evicted.dot} for nodes that have not learned of it"

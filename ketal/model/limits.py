@@ -104,6 +104,9 @@ class Limits:
         "consistent cuts that `ketal cuts` visits one by one, where an execution has no parts",
     )
     drawn_cuts_max: int = _limit(200, "cuts", "consistent cuts of a lattice that is drawn")
+    explained_runs_max: int = _limit(
+        100, "runs", "runs of a scope whose reasons are given for one event by `ketal explain`"
+    )
     verdicts_max: int = _limit(
         100_000, "verdicts", "verdicts of a finite log that are kept to be iterated again in Python"
     )

@@ -11,12 +11,13 @@ batch that the last one is of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
+from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scopes import Counts
 from ketal.model.event import Control, Event, checked_log, no_log_item
 from ketal.model.limits import Limits
@@ -42,7 +43,7 @@ def _place_in(records: Sequence[Record], number: int) -> str:
     return place_at(file, line)
 
 
-def _batches(log: Any) -> Iterator[Sequence[Record]]:
+def batches_of(log: Any) -> Iterator[Sequence[Record]]:
     """Return the records of a Log, or of an iterable of events, in batches."""
     if hasattr(log, "batches"):
         return iter(log.batches())
@@ -60,6 +61,8 @@ class LogPass:
         As for `run`.
     limits : Limits
         The limits of the pass.
+    make_run : callable
+        Makes the run of a pattern, as `PatternRun`.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class LogPass:
         *,
         listing: bool = True,
         trace: bool = False,
+        make_run: Callable[..., PatternRun] = PatternRun,
     ) -> None:
         self._log = log
         self._program = program
@@ -78,13 +82,14 @@ class LogPass:
             "limits": limits,
             "listing": listing,
             "traced": program.names if trace else (),
+            "make_run": make_run,
             # Under `order arrival` nothing waits: each record is judged as it is read.
             "release": LogRelease if program.needs_order else StreamRelease,
         }
 
     def __iter__(self) -> Iterator[Verdict]:
         executions = self._executions
-        for batch in _batches(self._log):
+        for batch in batches_of(self._log):
             for name, group in groupby(batch, key=itemgetter(0)):
                 execution = executions.get(name)
                 if execution is None:

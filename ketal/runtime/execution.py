@@ -59,6 +59,8 @@ class Execution:
         whether an event is late or refused is decided for all of them.
     release : {StreamRelease, LogRelease}
         When the runs are offered what is new.
+    make_run : callable
+        Makes the run of a pattern, as `PatternRun`.
     retiring : Program, optional
         The patterns of a stream that changed or are gone, as they were: each has a time window,
         and finishes what it has under way (`ketal.runtime.retirement`).
@@ -90,13 +92,14 @@ class Execution:
         name: str = "",
         beside: Sequence[CompiledPattern] = (),
         release: type[StreamRelease] | type[LogRelease] = StreamRelease,
+        make_run: Callable[..., PatternRun] = PatternRun,
         retiring: Program | None = None,
     ) -> None:
         patterns = checked_program(program).compiled
         given = Limits.given(limits, patterns[0].limits)
         self.name = name
         self.runs = [
-            PatternRun(c, given, execution=name, listing=listing, trace=c.name in traced)
+            make_run(c, given, execution=name, listing=listing, trace=c.name in traced)
             for c in patterns
         ]
         events_max = given.events_max if release.holds_all else None

@@ -298,7 +298,8 @@ class LogRelease:
         by_event: dict[Dot | None, list[Verdict]] = {}
         known = [e for e in self._events if number not in self._admission.refusing(e)]
         run.counts.strangers = len(self._events) - len(known)
-        run.met.add(map(run.machine.compiled.mask, known))
+        for mask in map(run.machine.compiled.mask, known):
+            run.met[mask].events += 1
         lost = run.losses.dots() if run.losses.past_matters else ()
         for last, verdict in in_mode(run, known):
             doubted = self._doubted(verdict, lost)

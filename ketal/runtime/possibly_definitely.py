@@ -128,7 +128,7 @@ class _ScopeEvents(PatternRun):
         super().__init__(compiled, limits, listing=False)
         self.offered: dict[ScopeName, list[Event]] = {}
 
-    def _step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         self.offered.setdefault(name, []).append(event)
         return []
 

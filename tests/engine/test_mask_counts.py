@@ -25,21 +25,22 @@ formulas = st.recursive(
 masks = st.integers(0, 2**7 - 1)  # bits beyond the variables too
 
 
-@given(st.lists(formulas, max_size=4), st.lists(st.lists(masks)), st.integers(1, 9))
+@given(formulas, st.lists(formulas, max_size=4), st.lists(st.lists(masks)), st.integers(1, 9))
 def test_the_totals_are_those_of_each_mask_by_itself(
-    guards: list[Formula], batches: list[list[int]], tables: int
+    alphabet: Formula, guards: list[Formula], batches: list[list[int]], tables: int
 ) -> None:
     keys = {guard: repr(guard) for guard in guards}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mask_counts, "MASKS_MAX", tables)
-        patch.setattr(mask_counts, "UNCOUNTED_MAX", tables)
-        counts = MaskCounts(keys)
+        counts = MaskCounts(alphabet, keys)
         for number, batch in enumerate(batches):
-            counts.add(batch)
+            for mask in batch:
+                assert counts[mask].in_alphabet == evaluate(alphabet, mask)
+                counts[mask].events += 1
             counts.validate_state()
             if number == 1:  # as a stream that starts again
                 saved = counts.save()
-                counts = MaskCounts(keys)
+                counts = MaskCounts(alphabet, keys)
                 counts.load(saved)
         every = [mask for batch in batches for mask in batch]
         assert counts.totals() == {g: sum(evaluate(g, m) for m in every) for g in guards}
@@ -47,11 +48,12 @@ def test_the_totals_are_those_of_each_mask_by_itself(
 
 def test_of_a_guard_that_a_saved_state_lacks_nothing_is_known() -> None:
     one, other = ("var", 0, True), ("var", 1, True)
-    before = MaskCounts({one: "one"})
-    before.add([1, 1, 2])
-    after = MaskCounts({one: "one", other: "other"})
+    before = MaskCounts(True, {one: "one"})
+    for mask in [1, 1, 2]:
+        before[mask].events += 1
+    after = MaskCounts(True, {one: "one", other: "other"})
     after.load(before.save())
-    after.add([3])
+    after[3].events += 1
     assert after.totals() == {one: 3}
 
 

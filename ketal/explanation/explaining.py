@@ -1,0 +1,412 @@
+"""`ketal.explain`: why each verdict of a finite log holds, and why an event was not taken.
+
+The log is judged by observed runs (`ketal.explanation.observed_run`), once. The evidence of guards
+is that of the definition (`ketal.explanation.guard_evidence`), the chains of messages that of the
+log's causal graph (`ketal.explanation.causal_graph`).
+
+The one rule: what is explained is the verdict that `ketal.run` gives.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Any
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.engine.pattern_run import PatternRun
+from ketal.errors import SettingError
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer
+from ketal.explanation.reasons import (
+    Explanation,
+    PairReason,
+    PlacedEvent,
+    PlacedLink,
+    RunReason,
+)
+from ketal.explanation.step_reasons import StepReasons
+from ketal.logs import Log
+from ketal.model.event import Dot, Event, checked_log, happened_before
+from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.limits import Limits
+from ketal.model.places import place_at
+from ketal.model.summaries import Summary
+from ketal.model.verdicts import Incomplete, Match, PatternVerdict, TimedOut, Verdict, Violation
+from ketal.program import Program, checked_program
+from ketal.runtime.batch_run import LogPass, Record, batches_of
+
+Explained = Match | Violation | Incomplete | TimedOut
+FIRST = 10
+"""Verdicts that are explained where none is asked for."""
+
+
+def explain(
+    program: Program,
+    log: Log | Iterable[Event],
+    *,
+    verdict: PatternVerdict | str | None = None,
+    event: Dot | str | None = None,
+    first: int = FIRST,
+    limits: Limits | None = None,
+) -> tuple[Explanation, ...]:
+    """Return why the verdicts of a finite log hold, or what the patterns made of an event.
+
+    Parameters
+    ----------
+    program : Program
+        The patterns.
+    log : Log or iterable of Event
+        What happened.
+    verdict : verdict or str, optional
+        Explain this one only, given itself, by its id, or by how its id begins.
+    event : Dot or str, optional
+        Explain what each pattern made of this event, `n3@7`, instead.
+    first : int
+        Without either, so many verdicts are explained: matches, violations, checks that were not
+        complete and windows that timed out.
+    limits : Limits, optional
+        Other limits than those the program was compiled with; `explained_runs_max` bounds the
+        runs that are explained of one event.
+
+    Raises
+    ------
+    SettingError
+        If there is no such verdict or event, or several.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Conflict { order CausalOrder; event Write = type == "write";
+    ...                        First = Write; Second = Conc(Write); find any First Second; }
+    ... ''')
+    >>> log = [ketal.Event(node="a", type="write", clock={"a": 1}),
+    ...        ketal.Event(node="b", type="write", clock={"b": 1})]
+    >>> (explanation,) = ketal.explain(program, log)
+    >>> print(explanation)
+    match Conflict: First=a@1, Second=b@1
+      First = a@1 write
+        type == "write" holds: type is "write"
+      a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
+        of a, b@1 knows nothing
+        of b, a@1 knows nothing
+      Second = b@1 write
+        type == "write" holds: type is "write"
+        Conc(Write) holds: a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
+    """
+    if verdict is not None and event is not None:
+        raise SettingError("explain a verdict or an event, not both")
+    dot = None if event is None else dot_of(event)
+    judged = JudgedLog(program, log, limits, event=dot)
+    name = verdict if verdict is None or isinstance(verdict, str) else verdict.id
+    return judged.chosen(verdict=name, first=first)
+
+
+def dot_of(event: Dot | str) -> Dot:
+    """Return an event's dot, of `node@counter` too.
+
+    Raises
+    ------
+    SettingError
+        If it is no dot.
+    """
+    if isinstance(event, str):
+        node, _, counter = event.rpartition("@")
+        if not node or not (counter.isascii() and counter.isdigit()):
+            raise SettingError(f"{event} is no event; write node@counter, as n3@7")
+        return Dot(node, int(counter))
+    return Dot(*event)
+
+
+class JudgedLog:
+    """A finite log that is judged by observed runs.
+
+    Parameters
+    ----------
+    program, log, limits
+        As for `explain`.
+    event : Dot, optional
+        What each scope is offered of this event is kept.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        log: Log | Iterable[Event],
+        limits: Limits | None = None,
+        *,
+        event: Dot | None = None,
+    ) -> None:
+        checked = checked_program(program)
+        given = Limits.given(limits, checked.compiled[0].limits)
+        self._program = checked
+        self._event = event
+        self._places: dict[tuple[str, Dot], str] = {}
+        self._events: dict[str, list[Event]] = {}
+        self._graphs: dict[str, CausalGraph] = {}
+        self._runs: list[ObservedRun] = []
+        records = checked_log(log)
+        watched = Log.of_batches(lambda: map(self._kept, batches_of(records)))
+        self._pass = LogPass(checked, watched, given, make_run=self._make_run)
+
+    @functools.cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What `ketal.run` gives; the log is judged when it is first asked for."""
+        return list(self._pass)
+
+    @property
+    def summary(self) -> Summary:
+        """The summary, of what was judged so far."""
+        return self._pass.summary
+
+    def share_judged(self) -> float | None:
+        """Return the share of the events that was judged; None where they are judged as read."""
+        return self._pass.share_judged()
+
+    def __iter__(self) -> Iterator[Verdict]:
+        """Yield the verdicts, once all is judged."""
+        return iter(self.verdicts)
+
+    def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
+        run = ObservedRun(compiled, limits, wanted=self._is_wanted, **options)
+        self._runs.append(run)
+        return run
+
+    def _is_wanted(self, run: PatternRun, event: Event) -> bool:
+        return event.dot == self._event
+
+    def _kept(self, batch: Sequence[Record]) -> Sequence[Record]:
+        """Keep the events of a batch and their places; return it."""
+        for execution, item, file, line in batch:
+            if isinstance(item, Event):
+                self._events.setdefault(execution, []).append(item)
+                if place := place_at(file, line):
+                    self._places.setdefault((execution, item.dot), place)
+        return batch
+
+    # --- what was judged ---
+
+    @property
+    def explainable(self) -> int:
+        """How many of the verdicts can be explained."""
+        return sum(isinstance(one, Explained) for one in self.verdicts)
+
+    def chosen(self, *, verdict: str | None, first: int) -> tuple[Explanation, ...]:
+        """Return the explanations that `explain` returns."""
+        if self._event is not None:
+            return tuple(self.of_event())
+        if verdict is not None:
+            return (self.of_verdict(self.named(verdict)),)
+        explained = (one for one in self.verdicts if isinstance(one, Explained))
+        return tuple(map(self.of_verdict, islice(explained, first)))
+
+    def named(self, name: str) -> Explained:
+        """Return the verdict whose id is, or begins with, a name.
+
+        Raises
+        ------
+        SettingError
+            If there is none, or several.
+        """
+        explained = (one for one in self.verdicts if isinstance(one, Explained))
+        found = [one for one in explained if one.id.startswith(name)]
+        if not name or len({one.id for one in found}) != 1:
+            some = f"{len(found):,} verdicts have" if found and name else "no verdict has"
+            raise SettingError(
+                f"{some} an id that begins with {name!r}; "
+                "`ketal run --output json` has the ids of the verdicts"
+            )
+        return found[0]
+
+    def _graph(self, execution: str) -> CausalGraph:
+        """Return the causal graph of an execution, of its events as they were judged."""
+        graph = self._graphs.get(execution)
+        if graph is None:
+            events = {event.dot: event for event in self._events.get(execution, ())}
+            for run in self._runs:
+                if run.execution == execution:
+                    events.update((event.dot, event) for event in run.events)
+            graph = self._graphs[execution] = CausalGraph(events.values())
+        return graph
+
+    def _placed(self, run: ObservedRun, event: Event) -> PlacedEvent:
+        return PlacedEvent(event, self._places.get((run.execution, event.dot), ""))
+
+    def _reasons(self, run: ObservedRun, scope: FrozenMapping) -> StepReasons:
+        node = scope.get("node") if run.copies is not None else None
+        return StepReasons(run, node, run.offered(scope))
+
+    # --- verdicts ---
+
+    def explained(self, verdict: Verdict) -> Explanation | None:
+        """Return why a verdict holds; None for a kind that says itself what there is to say."""
+        return self.of_verdict(verdict) if isinstance(verdict, Explained) else None
+
+    def of_verdict(self, verdict: Explained) -> Explanation:
+        """Return why a verdict holds."""
+        run = next(
+            run
+            for run in self._runs
+            if run.execution == verdict.execution and run.compiled.name == verdict.pattern
+        )
+        if isinstance(verdict, Violation):
+            return self._of_violation(run, verdict)
+        if isinstance(verdict, Incomplete):
+            return self._of_incomplete(run, verdict)
+        return self._of_taken(run, verdict)
+
+    def _of_taken(self, run: ObservedRun, verdict: Match | TimedOut) -> Explanation:
+        graph, reasons = self._graph(verdict.execution), self._reasons(run, verdict.scope)
+        placed = [(step, self._placed(run, graph[dot])) for step, dot in verdict.steps]
+        taken = tuple((step, event.event) for step, event in placed)
+        steps = tuple(
+            reasons.of(step, live, event)
+            for (step, event), live in zip(placed, reasons.taking(taken), strict=True)
+        )
+        pairs = tuple(self._pair(run, one, other) for (_, one), (_, other) in pairwise(placed))
+        statements: tuple[str, ...] = ()
+        if isinstance(verdict, TimedOut):
+            statements = (f"`{reasons.window_text}` was over before a match",)
+        return Explanation(
+            verdict.pattern, verdict, statements=statements, steps=steps, pairs=pairs
+        )
+
+    def _pair(self, run: ObservedRun, one: PlacedEvent, other: PlacedEvent) -> PairReason:
+        """Return how two events are ordered, and the chain or the last events that show it."""
+        if happened_before(one.event, other.event):
+            return PairReason(one, other, "before", self._path(run, one, other))
+        if happened_before(other.event, one.event):
+            return PairReason(one, other, "after", self._path(run, other, one))
+        known = self._last_known(run, one, other), self._last_known(run, other, one)
+        return PairReason(one, other, "concurrent", known=known)
+
+    def _path(
+        self, run: ObservedRun, source: PlacedEvent, target: PlacedEvent
+    ) -> tuple[PlacedLink, ...]:
+        links = self._graph(run.execution).path(source.event, target.event)
+        return tuple(
+            PlacedLink(
+                self._placed(run, link.source),
+                self._placed(run, link.target),
+                link.kind,
+                link.missing,
+            )
+            for link in links
+        )
+
+    def _last_known(self, run: ObservedRun, of: PlacedEvent, by: PlacedEvent) -> PlacedEvent | None:
+        """Return the last event of a node that an event of another one knows."""
+        node = of.event.node
+        last = self._graph(run.execution).last_upto(node, by.event.clock.get(node, 0))
+        return None if last is None else self._placed(run, last)
+
+    def _of_violation(self, run: ObservedRun, verdict: Violation) -> Explanation:
+        for offer in run.offers:
+            if verdict in offer.verdicts:
+                return self._of_offer(run, offer, verdict)
+        event = self._graph(verdict.execution)[verdict.event]
+        return Explanation(
+            verdict.pattern,
+            verdict,
+            self._placed(run, event),
+            statements=(
+                f"`mode {run.compiled.pattern.mode}` judges all linear extensions, so there is no "
+                "single run to show",
+            ),
+        )
+
+    def _of_incomplete(self, run: ObservedRun, verdict: Incomplete) -> Explanation:
+        taken = next((taken for ended, taken in run.ended if ended == verdict), ())
+        placed = tuple((step, self._placed(run, event)) for step, event in taken)
+        ended = RunReason(verdict.state, placed)
+        expected = " or ".join(verdict.expected) or "nothing"
+        return Explanation(
+            verdict.pattern,
+            verdict,
+            statements=(f"the log ended where {expected} was still expected",),
+            runs=(ended,),
+        )
+
+    # --- an event ---
+
+    def of_event(self) -> Iterator[Explanation]:
+        """Yield what each pattern made of the event that was asked for.
+
+        Raises
+        ------
+        SettingError
+            If the log has no such event.
+        """
+        dot, met = self._event, False
+        assert dot is not None
+        assert self.verdicts is not None  # judged
+        for run in self._runs:
+            event = next((event for event in run.events if event.dot == dot), None)
+            if event is None:
+                continue
+            met = True
+            offers = [offer for offer in run.offers if offer.seen.dot == dot]
+            for offer in offers:
+                yield self._of_offer(run, offer, None)
+            if not offers:
+                yield self._of_unoffered(run, event)
+        if not met:
+            raise SettingError(f"no run was offered an event {dot}{self._near(dot)}")
+
+    def _near(self, dot: Dot) -> str:
+        """Return what there is in place of an event."""
+        if any(event.dot == dot for events in self._events.values() for event in events):
+            return ": the log has it, and it was late, refused or judged in every order (`mode`)"
+        own = [e.counter for events in self._events.values() for e in events if e.node == dot.node]
+        if not own:
+            nodes = sorted({e.node for events in self._events.values() for e in events})
+            return f": the log has no node {dot.node}; it has {', '.join(nodes[:5])}"
+        return f": of {dot.node} the log has {dot.node}@{min(own)} to {dot.node}@{max(own)}"
+
+    def _of_unoffered(self, run: ObservedRun, event: Event) -> Explanation:
+        """Return why a pattern offered an event to no scope."""
+        failed = list(self._reasons(run, FrozenMapping(())).of_alphabet(event))
+        if len(failed) == len(run.compiled.events):
+            said = ["it is no event of the pattern:", *(f"  {one}" for one in failed)]
+        elif run.scopes.name_of(event) is None:
+            said = ["it lacks the time of the window, or a key of `partition by`"]
+        else:
+            said = ["no copy of the pattern was offered it"]
+        return Explanation(
+            run.compiled.name, event=self._placed(run, event), statements=tuple(said)
+        )
+
+    def _of_offer(self, run: ObservedRun, offer: Offer, verdict: Violation | None) -> Explanation:
+        """Return what the runs of a scope made of an event."""
+        event = self._placed(run, offer.seen.event)
+        reasons = self._reasons(run, offer.scope)
+        live, cut = offer.live, offer.cut
+        if run.compiled.strategy == "any":
+            live, cut = run.partial_matches(offer)
+        runs = tuple(self._of_run(run, reasons, one, event) for one in live)
+        statements = [] if verdict is not None else [str(one) for one in offer.verdicts]
+        if offer.halted:
+            statements.append("the run had ended before, at a violation (`on violation halt`)")
+        if cut:
+            most = run.limits.explained_runs_max
+            statements.append(f"there are more than {most:,} runs (limit explained_runs_max)")
+        return Explanation(
+            run.compiled.name,
+            verdict,
+            event,
+            scope=offer.scope,
+            statements=tuple(statements),
+            # Those that had come furthest first.
+            runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
+        )
+
+    def _of_run(
+        self, run: ObservedRun, reasons: StepReasons, live: LiveRun, event: PlacedEvent
+    ) -> RunReason:
+        state = run.machine.automaton.named((live.configuration.state,))
+        taken = tuple((step, self._placed(run, one)) for step, one in live.taken)
+        return RunReason(state, taken, reasons.expected(live, event))

@@ -1,0 +1,253 @@
+"""Why a guard holds of an event, or does not: the literals that decide it, with their values.
+
+A guard that holds does so by every operand of `&&` and by the first true one of `||`; one that
+does not hold fails by the first operand of `&&` that is not true and by every one of `||`; under
+`!` it is the other way round. What is left out does not matter: whatever it were, the guard would
+be decided the same.
+
+Whether a literal holds is asked of `ketal.semantics`, the definition of the language.
+
+The one rule: the literals of an answer decide the guard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.analysis.registered_guards import GuardCall
+from ketal.compiler.automaton import CompiledPattern
+from ketal.grammar.bare_names import DeclaredNames
+from ketal.grammar.printer import render_guard, render_value
+from ketal.model import syntax
+from ketal.model.event import Dot, Event, concurrent, happened_before
+from ketal.model.syntax_walks import walk
+from ketal.semantics import Guards, History, Moment, Truth
+
+Relational = syntax.Causal | syntax.Conc
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A literal of a guard, and what it was decided by.
+
+    Attributes
+    ----------
+    guard : str
+        The literal, as a pattern has it; of `Causal(G)` and `Conc(G)` the relation alone is one.
+    holds : bool or None
+        Whether it is true; None for unknown.
+    because : str
+        What decided it, in words.
+    values : dict of str to Any
+        The values that a comparison read, by their text; None where there is none.
+    events : tuple of Dot
+        The earlier events that a relation was asked of: where it fails, the first that it fails of.
+    """
+
+    guard: str
+    holds: bool | None
+    because: str
+    values: dict[str, Any]
+    events: tuple[Dot, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        out: dict[str, Any] = {"guard": self.guard, "holds": self.holds, "because": self.because}
+        if self.values:
+            out["values"] = self.values
+        if self.events:
+            out["events"] = [str(dot) for dot in self.events]
+        return out
+
+    def __str__(self) -> str:
+        return f"{self.guard} {_HOLDS[self.holds]}: {self.because}"
+
+
+_HOLDS = {True: "holds", False: "fails", None: "is unknown"}
+
+
+class GuardEvidence(Guards):
+    """The guards of a pattern, and why they hold.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    """
+
+    def __init__(self, compiled: CompiledPattern) -> None:
+        super().__init__(dict(compiled.declared), {}, {})
+        self._calls = {guard.name: GuardCall(guard) for guard in compiled.registered}
+        self._names = DeclaredNames(declared=frozenset(self.guards))
+
+    def answer(self, name: str, values: list[Any], at: Moment) -> Truth:
+        """Return what a registered guard answers; a failure of it is unknown, as in a run."""
+        assert at.event is not None
+        return self._calls[name](at.event, tuple(values))
+
+    def text(self, guard: syntax.Guard) -> str:
+        """Return a guard as a pattern has it."""
+        return render_guard(guard, self._names)
+
+    def of(
+        self, guard: syntax.Guard, event: Event, history: History, node: str | None = None
+    ) -> tuple[bool, tuple[Evidence, ...]]:
+        """Return whether a guard holds of an event after a history, and what decides it.
+
+        Parameters
+        ----------
+        guard : Guard
+            Of an event or a step that the pattern declares.
+        event : Event
+            The event.
+        history : tuple of (str, Event)
+            The steps that were taken before, with their events.
+        node : str or None
+            Whose copy of the pattern is offered the event.
+        """
+        at = self.moment(event, history, node)
+        return self.truth(guard, at) is True, tuple(self._decisive(guard, at, True))
+
+    def _decisive(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Iterator[Evidence]:
+        """Yield the literals that decide whether a guard is `wanted`, true or false."""
+        match guard:
+            case syntax.Name(name):
+                yield from self._decisive(self.guards[name], at, wanted)
+            case syntax.Not(operand):
+                yield from self._decisive(operand, at, not wanted)
+            case syntax.And(operands):
+                yield from self._of_operands(operands, at, wanted, every=wanted)
+            case syntax.Or(operands):
+                yield from self._of_operands(operands, at, wanted, every=not wanted)
+            case syntax.Causal(inner, anchor) | syntax.Conc(inner, anchor):
+                # As `inner && relation`.
+                relation = self.truth(type(guard)(syntax.Truth(True), anchor), at)
+                held = [self.truth(inner, at) is wanted, relation is wanted]
+                chosen = _deciding(held, every=wanted)
+                if 0 in chosen:
+                    yield from self._decisive(inner, at, wanted)
+                if 1 in chosen:
+                    yield self._related(guard, at, wanted, holds=held[1])
+            case _:
+                yield self._compared(guard, at, wanted)
+
+    def _of_operands(
+        self, operands: tuple[syntax.Guard, ...], at: Moment, wanted: bool, *, every: bool
+    ) -> Iterator[Evidence]:
+        """Yield what decides operands of which every one, or else one, is to be `wanted`."""
+        held = [self.truth(operand, at) is wanted for operand in operands]
+        for number in _deciding(held, every=every):
+            yield from self._decisive(operands[number], at, wanted)
+
+    # --- literals ---
+
+    def _written(self, guard: syntax.Guard, wanted: bool) -> str:
+        return self.text(guard if wanted else syntax.Not(guard))
+
+    def _compared(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Evidence:
+        """Return what decides a literal that reads values."""
+        truth = self.truth(guard, at)
+        holds = truth if wanted or truth is None else not truth
+        values = dict(self._read(guard, at))
+        parts = [f"{name} is {shown(value)}" for name, value in values.items()]
+        if isinstance(guard, syntax.Localhost) and at.event is not None:
+            parts = [f"the event is {'' if at.local else 'not '}of the copy's own node"]
+        if truth is None and None not in values.values():
+            parts.append("values of these kinds are not compared")
+        return Evidence(self._written(guard, wanted), holds, ", ".join(parts), values)
+
+    def _read(self, guard: syntax.Guard, at: Moment) -> Iterator[tuple[str, Any]]:
+        """Yield the values that a literal reads, by their text."""
+        match guard:
+            case syntax.Call():
+                read: list[syntax.Value] = [syntax.Field("type")]
+                if guard.result != "*":
+                    read.append(syntax.Attribute(("result_type",)))
+                if guard.arguments != ("..",):
+                    read.append(syntax.Attribute(("arg_types",)))
+            case syntax.Function("host", _):
+                read = [syntax.Field("node")]
+            case syntax.Function("origin", _):
+                read = [syntax.Attribute(("origin",)), syntax.Field("node")]
+            case _:
+                read = [
+                    node
+                    for node in walk(guard)
+                    if isinstance(node, syntax.Field | syntax.Attribute | syntax.Reference)
+                ]
+                # The field of a reference is no value by itself.
+                within = {id(node.of) for node in read if isinstance(node, syntax.Reference)}
+                read = [node for node in read if id(node) not in within]
+        for value in read:
+            yield render_value(value, self._names), self.value(value, at)
+
+    def _related(self, guard: Relational, at: Moment, wanted: bool, *, holds: bool) -> Evidence:
+        """Return what decides a relation of `Causal` or `Conc`, apart from the guard inside."""
+        assert at.event is not None
+        event = at.event
+        relation = happened_before if isinstance(guard, syntax.Causal) else concurrent
+        text = self._written(guard, wanted)
+        anchors = self._anchors(guard.anchor, at.history)
+        if not anchors:
+            return Evidence(text, holds, _UNBOUND.get(guard.anchor, _NO_EVENT), {})
+        wrong = [anchor for anchor in anchors if not relation(anchor, event)]
+        if wrong:
+            return Evidence(text, holds, order_in_words(wrong[0], event), {}, (wrong[0].dot,))
+        dots = tuple(anchor.dot for anchor in anchors)
+        if len(anchors) == 1:
+            return Evidence(text, holds, order_in_words(anchors[0], event), {}, dots)
+        word = "after" if isinstance(guard, syntax.Causal) else "concurrent with"
+        because = f"{event.dot} is {word} all {len(anchors):,} earlier events of the run"
+        return Evidence(text, holds, because, {}, dots)
+
+    def _anchors(self, anchor: str, history: History) -> list[Event]:
+        if anchor == syntax.ALL:
+            return [event for _, event in history]
+        if anchor == syntax.PRIOR:
+            return [event for _, event in history[-1:]]
+        return [event for step, event in history if step == anchor][-1:]
+
+
+def _deciding(held: list[bool], *, every: bool) -> list[int]:
+    """Return the numbers of the operands that decide whether every one, or else one, holds."""
+    if all(held) if every else not any(held):
+        return list(range(len(held)))
+    return [held.index(not every)]
+
+
+_NO_EVENT = "the step has no event yet"
+_UNBOUND = {
+    syntax.ALL: "no event was taken before it",
+    syntax.PRIOR: "no event was taken before it",
+}
+
+
+def shown(value: Any) -> str:
+    """Return a value as JSON has it; `absent` for none."""
+    return "absent" if value is None else json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def order_in_words(one: Event, other: Event) -> str:
+    """Return how happened-before orders two different events, with the entries that show it."""
+    if happened_before(one, other):
+        return f"{other.dot} is after {one.dot}: {_knows(other, one)}"
+    if happened_before(other, one):
+        return f"{other.dot} is before {one.dot}: {_knows(one, other)}"
+    return f"{one.dot} and {other.dot} are concurrent: {_knows(other, one)}, {_knows(one, other)}"
+
+
+def _knows(one: Event, other: Event) -> str:
+    """Return what an event knows of the node of another one: `b@7 knows a:5 >= 3`."""
+    if one.node == other.node:
+        sign = ">" if one.counter > other.counter else "<"
+        return f"on {one.node}, {one.counter} {sign} {other.counter}"
+    entry = one.clock.get(other.node, 0)
+    sign = ">=" if entry >= other.counter else "<"
+    return f"{one.dot} knows {other.node}:{entry} {sign} {other.counter}"

@@ -1,0 +1,337 @@
+"""The run of a pattern, observed: what its scopes' runs had taken when an event was offered.
+
+An `ObservedRun` does what a `PatternRun` does, and keeps beside each configuration of a check one
+reading of how it came about: the steps and events that led to it. What a `find next` or `find
+strict` had taken its runs say themselves. A `find any` keeps no partial matches: here they are
+looked for, by the definition, among the events that the scope was offered.
+
+The one rule: an observed run gives the verdicts that any run gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ketal.compiler.automaton import ANONYMOUS, CompiledPattern
+from ketal.engine.check_run import CheckRun
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.find.breakers import Breakers
+from ketal.engine.find.findings import Taken
+from ketal.engine.find.windows import MatchWindow
+from ketal.engine.find_next.runs import RunsFind
+from ketal.engine.losses import ScopeName
+from ketal.engine.machine import Machine, step
+from ketal.engine.pattern_run import PatternRun
+from ketal.engine.scopes import Scope, mapping_of
+from ketal.model import syntax
+from ketal.model.event import Event, happened_before
+from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.limits import Limits
+from ketal.model.verdicts import RunVerdict
+from ketal.semantics import History, Rest, Words
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trail:
+    """The last event of a reading with the steps that it may be, and the reading before it."""
+
+    before: Trail | None
+    steps: frozenset[str]
+    seen: Seen
+
+
+Key = tuple[Any, ...]
+"""Equal for configurations that the same events led to."""
+Trails = Mapping[Key, Trail | None]
+Configurations = tuple[Configuration, ...]
+
+
+def _key(configuration: Configuration) -> Key:
+    state, prior, bound, history, _ = configuration
+    dots = tuple(None if seen is None else seen.dot for seen in (prior, *bound))
+    if history is None:
+        return state, dots, None
+    tables = (history.first, history.last, history.join)
+    return state, dots, tuple(tuple(sorted(table.items())) for table in tables)
+
+
+def _reading(trail: Trail | None, body: syntax.Body) -> History:
+    """Return the first word of a body, of those that a trail may be, with its events."""
+    trails: list[Trail] = []
+    while trail is not None:
+        trails.append(trail)
+        trail = trail.before
+    words = Words()
+    # What is left of a word → its steps so far, the last one first.
+    rests: dict[Rest, Any] = {(body,): None}
+    for one in reversed(trails):
+        longer: dict[Rest, Any] = {}
+        for rest, word in rests.items():
+            for _, name, left in words.firsts(rest):
+                if name in one.steps and left not in longer:
+                    longer[left] = (name, word)
+        rests = longer
+    names = []
+    word = next(iter(rests.values()))
+    while word is not None:
+        name, word = word
+        names.append(name)
+    events = [one.seen.event for one in trails]
+    return tuple(zip(reversed(names), reversed(events), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run of a scope, as it was when an event was offered.
+
+    Attributes
+    ----------
+    configuration : Configuration
+        Where it was.
+    taken : tuple of (str, Event)
+        The steps that it had taken, with their events; of several readings that led to one
+        configuration, one.
+    """
+
+    configuration: Configuration
+    taken: History
+
+
+@dataclass(slots=True)
+class Offer:
+    """An event as a scope was offered it.
+
+    Attributes
+    ----------
+    run : ObservedRun
+        The run of the pattern.
+    scope : FrozenMapping
+        The scope's key.
+    node : str or None
+        Whose copy of the pattern it was, under `at every node`.
+    seen : Seen
+        The event.
+    live : list of LiveRun
+        The runs that could have taken it: of a check its configurations, of a find also the run
+        that it could start.
+    cut : bool
+        Whether there were more runs than `explained_runs_max`.
+    halted : bool
+        Whether the run of the check had ended before, at a violation.
+    verdicts : list of RunVerdict
+        What it brought about.
+    """
+
+    run: ObservedRun
+    scope: FrozenMapping
+    node: str | None
+    seen: Seen
+    live: list[LiveRun]
+    cut: bool = False
+    halted: bool = False
+    verdicts: list[RunVerdict] = field(default_factory=list)
+
+
+class ObservedRun(PatternRun):
+    """One pattern over one execution, observed.
+
+    Parameters
+    ----------
+    compiled, limits, **options
+        As for `PatternRun`.
+    wanted : callable
+        (run, event) → whether it is kept what each scope is offered of an event.
+
+    Attributes
+    ----------
+    events : list of Event
+        The events of the execution, in the order in which they were offered.
+    offers : list of Offer
+        What was wanted, and every event that violated the pattern.
+    ended : list of (RunVerdict, tuple of (str, Event))
+        The checks that were not complete at the end, with what they had taken.
+    """
+
+    __slots__ = ("_offered", "_trails", "_wanted", "ended", "events", "offers")
+
+    def __init__(
+        self,
+        compiled: CompiledPattern,
+        limits: Limits,
+        *,
+        wanted: Callable[[PatternRun, Event], bool],
+        **options: Any,
+    ) -> None:
+        super().__init__(compiled, limits, **options)
+        self.events: list[Event] = []
+        self.offers: list[Offer] = []
+        self.ended: list[tuple[RunVerdict, History]] = []
+        self._wanted = wanted
+        self._trails: dict[ScopeName, Trails] = {}
+        self._offered: dict[ScopeName, list[Seen]] = {}
+
+    def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
+        """Process released events in turn; return their verdicts."""
+        self.events += events
+        return super().process(events)
+
+    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+        """Offer an event of the alphabet to its scope, and keep what is wanted of it."""
+        scope = self.scopes.get(name)
+        seen = Seen(event, mask, 0 if scope is None else scope.offered)
+        if self.compiled.kind == "check":
+            return self._step_checked(name, scope, seen)
+        self._offered.setdefault(name, []).append(seen)
+        wanted = self._wanted(self, event)
+        offer = self._offer(name, seen, self._waiting(scope)) if wanted else None
+        out = super().step(name, event, mask)
+        if offer is not None:
+            offer.verdicts = out
+        return out
+
+    def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
+        most = self.limits.explained_runs_max
+        runs = list(islice(live, most + 1))
+        node = None
+        if self.copies is not None:
+            node = dict(self.scopes.key_of(name))["node"]
+        scope = mapping_of(self.scopes.key_of(name))
+        offer = Offer(self, scope, node, seen, runs[:most], cut=len(runs) > most)
+        self.offers.append(offer)
+        return offer
+
+    # --- a check ---
+
+    def _step_checked(self, name: ScopeName, scope: Scope | None, seen: Seen) -> list[RunVerdict]:
+        fresh = self.machine.fresh
+        run = None if scope is None else scope.run
+        before = run.configurations if isinstance(run, CheckRun) else fresh
+        trails = self._trails.get(name, {})
+        halted = isinstance(run, CheckRun) and run.halted
+        out = super().step(name, seen.event, seen.mask)
+        violated = any(verdict.kind == "violation" for verdict in out)
+        if violated or self._wanted(self, seen.event):
+            live = (LiveRun(one, self._read(trails.get(_key(one)))) for one in before)
+            offer = self._offer(name, seen, live)
+            offer.halted, offer.verdicts = halted, out
+        scope = self.scopes.get(name)
+        run = None if scope is None else scope.run
+        if not isinstance(run, CheckRun) or run.halted:
+            self._trails.pop(name, None)
+        elif not violated:
+            self._trails[name] = self._moved(before, trails, seen)
+        elif run.configurations is not before:
+            self._trails[name] = self._moved(fresh, {}, seen)  # `on violation resume`
+        return out
+
+    def _moved(self, before: Configurations, trails: Trails, seen: Seen) -> dict[Key, Trail | None]:
+        """Return the trails of what an event makes of some configurations."""
+        moved: dict[Key, Trail | None] = {}
+        for one in before:
+            for group, after in step(self.machine, one, seen):
+                if (key := _key(after)) not in moved:
+                    steps = self._may_be(one, group, seen)
+                    moved[key] = Trail(trails.get(_key(one)), steps, seen)
+        return moved
+
+    def _may_be(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
+        """Return the steps by which a configuration may take an event into a group."""
+        steps = self.machine.automaton.steps
+        if group != ANONYMOUS:
+            return frozenset((steps[group],))
+        return frozenset(steps[number] for number in self.machine.steps_held(one, seen))
+
+    def _read(self, trail: Trail | None) -> History:
+        return _reading(trail, self.compiled.pattern.body)
+
+    def close(self) -> list[RunVerdict]:
+        """End every window and every run."""
+        readings = {
+            mapping_of(self.scopes.key_of(name)): next(iter(trails.values()), None)
+            for name, trails in self._trails.items()
+        }
+        out = super().close()
+        for verdict in out:
+            if verdict.kind == "incomplete":
+                self.ended.append((verdict, self._read(readings.get(verdict.scope))))
+        return out
+
+    # --- a find ---
+
+    def _waiting(self, scope: Scope | None) -> Iterator[LiveRun]:
+        """Yield the runs of a `find next` or `find strict` that wait, and a fresh one."""
+        run = None if scope is None else scope.run
+        if isinstance(run, RunsFind):
+            for configuration, taken in run.beginnings():
+                yield LiveRun(configuration, self._named(taken))
+        yield LiveRun(self.machine.start(), ())
+
+    def _named(self, taken: Taken) -> History:
+        steps = self.machine.automaton.steps
+        return tuple((steps[number], seen.event) for number, seen in taken)
+
+    def offered(self, scope: FrozenMapping) -> list[Seen]:
+        """Return the events that a scope of a find was offered, in their order."""
+        for name, offered in self._offered.items():
+            if mapping_of(self.scopes.key_of(name)) == scope:
+                return offered
+        return []
+
+    def partial_matches(self, offer: Offer) -> tuple[list[LiveRun], bool]:
+        """Return the partial matches of a `find any` that an event could have gone on with.
+
+        Returns
+        -------
+        list of LiveRun
+            At most `explained_runs_max`; the latest events are tried first.
+        bool
+            Whether there are more.
+        """
+        most = self.limits.explained_runs_max
+        found = list(
+            islice(_partial_matches(self.machine, self.offered(offer.scope), offer.seen), most + 1)
+        )
+        runs = [LiveRun(configuration, self._named(taken)) for configuration, taken in found[:most]]
+        return runs, len(found) > most
+
+
+def _partial_matches(
+    machine: Machine, offered: Sequence[Seen], target: Seen
+) -> Iterator[tuple[Configuration, Taken]]:
+    """Yield what `find any` could have taken before an event, by the definition."""
+    breakers, window = Breakers(machine), MatchWindow(machine)
+    if machine.automaton.nots:
+        for seen in offered:
+            breakers.add(seen)
+    todo: list[tuple[Configuration, Taken]] = [(machine.start(), ())]
+    while todo:
+        here, taken = todo.pop()
+        yield here, taken
+        earlier = [seen for _, seen in taken]
+        for seen in offered:
+            if not all(
+                _may_follow(machine, before, after)
+                for before, after in ((seen, target), *((one, seen) for one in earlier))
+            ):
+                continue
+            places = [window.at(one) for one in (*earlier, seen, target)]
+            if max(places) - min(places) >= window.length:
+                continue
+            at = here
+            if earlier and machine.pending[here.state]:
+                at = here._replace(broken=breakers.broken(here, earlier[-1], seen))
+            todo += [
+                (after, (*taken, (group, seen)))
+                for group, after in step(machine, at, seen)
+                if machine.has_way_on[after.state]
+            ]
+
+
+def _may_follow(machine: Machine, before: Seen, after: Seen) -> bool:
+    """Return whether one event may follow another in a match."""
+    if machine.arrival:
+        return before.place < after.place
+    return before.dot != after.dot and not happened_before(after.event, before.event)

@@ -1,0 +1,334 @@
+"""Reasons: why a verdict is so, or why an event was not taken, as data and as text.
+
+The one rule: what a reason says in words stands in its data too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ketal.explanation.causal_graph import LinkKind
+from ketal.explanation.guard_evidence import Evidence, order_in_words
+from ketal.model.event import Dot, Event
+from ketal.model.frozen_mapping import FrozenMapping
+from ketal.model.verdicts import Verdict
+
+SHOWN_STEPS = 8
+"""Steps of a run, and links of a path, that the text shows; of more, the first and the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedEvent:
+    """An event, and where it stands in the log.
+
+    Attributes
+    ----------
+    event : Event
+        The event.
+    place : str
+        `file:line`; empty where it is not known.
+    """
+
+    event: Event
+    place: str = ""
+
+    @property
+    def dot(self) -> Dot:
+        """The event's identity."""
+        return self.event.dot
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        out = {"event": str(self.dot), "type": self.event.type}
+        return {**out, "place": self.place} if self.place else out
+
+    def __str__(self) -> str:
+        return f"{self.event} ({self.place})" if self.place else str(self.event)
+
+
+@dataclass(frozen=True, slots=True)
+class StepReason:
+    """Why an event is, or is not, the event of a step.
+
+    Attributes
+    ----------
+    step : str
+        The step.
+    holds : bool
+        Whether it is.
+    evidence : tuple of Evidence
+        What decided it: the guard's literals, the `not`s before it and the window.
+    event : PlacedEvent
+        The event.
+    """
+
+    step: str
+    holds: bool
+    evidence: tuple[Evidence, ...]
+    event: PlacedEvent
+
+    @property
+    def failed(self) -> tuple[Evidence, ...]:
+        """What does not hold, in the order of the pattern: the first one is the reason."""
+        return tuple(one for one in self.evidence if one.holds is not True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "step": self.step,
+            **self.event.to_dict(),
+            "holds": self.holds,
+            "evidence": [one.to_dict() for one in self.evidence],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLink:
+    """A link of a causal path, with the places of its events.
+
+    Attributes
+    ----------
+    source, target : PlacedEvent
+        The event before and the one after.
+    kind : str
+        `program order` on one node, `message` between two.
+    missing : int
+        How many events between are known by clocks and missing in the log.
+    """
+
+    source: PlacedEvent
+    target: PlacedEvent
+    kind: LinkKind
+    missing: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        out: dict[str, Any] = {
+            "kind": self.kind,
+            "from": self.source.to_dict(),
+            "to": self.target.to_dict(),
+        }
+        return {**out, "missing": self.missing} if self.missing else out
+
+    def __str__(self) -> str:
+        missing = (
+            f" ({self.missing:,} events between are missing in the log)" if self.missing else ""
+        )
+        return f"{_LINKS[self.kind]} {self.target}{missing}"
+
+
+_LINKS: dict[LinkKind, str] = {"program order": "then", "message": "message to"}
+
+
+@dataclass(frozen=True, slots=True)
+class PairReason:
+    """How happened-before orders two events that follow each other in a match.
+
+    Attributes
+    ----------
+    first, second : PlacedEvent
+        The events.
+    order : str
+        `before`, `concurrent`, or `after` where the second happened before the first.
+    path : tuple of PlacedLink
+        A shortest chain of messages and steps of a node from the earlier to the later one.
+    known : tuple of (PlacedEvent or None)
+        Of concurrent events the last of the first one's node that the second knows, and the last
+        of the second one's node that the first knows.
+    """
+
+    first: PlacedEvent
+    second: PlacedEvent
+    order: Literal["before", "concurrent", "after"]
+    path: tuple[PlacedLink, ...] = ()
+    known: tuple[PlacedEvent | None, PlacedEvent | None] = (None, None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        out: dict[str, Any] = {
+            "first": str(self.first.dot),
+            "second": str(self.second.dot),
+            "order": self.order,
+            "because": order_in_words(self.first.event, self.second.event),
+        }
+        if self.order == "concurrent":
+            out["known"] = [None if one is None else one.to_dict() for one in self.known]
+        else:
+            out["path"] = [link.to_dict() for link in self.path]
+        return out
+
+    def lines(self) -> Iterator[str]:
+        """Yield it as text."""
+        yield order_in_words(self.first.event, self.second.event)
+        if self.order == "concurrent":
+            pairs = zip(
+                (self.first, self.second), (self.second, self.first), self.known, strict=True
+            )
+            for of, by, last in pairs:
+                what = "nothing" if last is None else f"{last} and nothing after it"
+                yield f"  of {of.event.node}, {by.dot} knows {what}"
+            return
+        yield f"  {self.path[0].source}"
+        for line in _shortened([str(link) for link in self.path], "links"):
+            yield f"  {line}"
+
+
+def _shortened(lines: list[str], what: str) -> list[str]:
+    """Return lines without the middle ones, if there are many."""
+    if len(lines) <= SHOWN_STEPS:
+        return lines
+    half = SHOWN_STEPS // 2
+    return [*lines[:half], f"… {len(lines) - 2 * half:,} more {what}", *lines[-half:]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunReason:
+    """What a run had taken when an event was offered, and what it made of the event.
+
+    Attributes
+    ----------
+    state : str
+        The state of the automaton that it was in.
+    taken : tuple of (str, PlacedEvent)
+        The steps that it had taken, with their events.
+    steps : tuple of StepReason or None
+        Of each step that was expected there, whether the event is one; None where there is no
+        event.
+    """
+
+    state: str
+    taken: tuple[tuple[str, PlacedEvent], ...]
+    steps: tuple[StepReason, ...] | None = None
+
+    @property
+    def accepts(self) -> bool:
+        """Whether the event is one of the expected steps."""
+        return any(step.holds for step in self.steps or ())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        taken = [{"step": step, **event.to_dict()} for step, event in self.taken]
+        out: dict[str, Any] = {"state": self.state, "taken": taken}
+        if self.steps is not None:
+            out["steps"] = [step.to_dict() for step in self.steps]
+        return out
+
+    def lines(self) -> Iterator[str]:
+        """Yield it as text."""
+        if self.taken:
+            yield f"in {self.state}, after:"
+            for line in _shortened([f"{s} = {e}" for s, e in self.taken], "steps"):
+                yield f"  {line}"
+        else:
+            yield f"in {self.state}, with nothing taken yet:"
+        for reason in self.steps or ():
+            if reason.holds:
+                yield f"  it is {reason.step}"
+                continue
+            first, *others = reason.failed
+            yield f"  it is no {reason.step}: {first}"
+            for one in others:
+                yield f"    and {one}"
+        if self.steps == ():
+            yield "  nothing may follow"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a verdict holds, or what a pattern made of an event.
+
+    Attributes
+    ----------
+    pattern : str
+        The pattern.
+    verdict : Verdict or None
+        The verdict; None where an event was asked for.
+    event : PlacedEvent or None
+        The event of a violation, or the one that was asked for.
+    scope : mapping or None
+        The scope in which the event was offered.
+    statements : tuple of str
+        What there is to say beside.
+    steps : tuple of StepReason
+        Of a match, why each of its events is that of its step.
+    pairs : tuple of PairReason
+        Of a match, how each event is ordered with the next.
+    runs : tuple of RunReason
+        Of a violation or an event, the runs that could have taken it; of a check that was not
+        complete, where it ended.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Lock { event Take = type == "take"; event Free = type == "free";
+    ...                    check (Take Free)*; }
+    ... ''')
+    >>> log = [ketal.Event(node="n", type="take", clock={"n": count}) for count in (1, 2)]
+    >>> (explanation,) = ketal.explain(program, log)
+    >>> print(explanation)
+    violation Lock: n@2 take: expected Free
+      in q1, after:
+        Take = n@1 take
+        it is no Free: type == "free" fails: type is "take"
+    >>> next(explanation.lines())
+    'violation Lock: n@2 take: expected Free'
+    >>> as_json = explanation.to_dict()
+    >>> as_json["verdict"]["event"], as_json["runs"][0]["state"]
+    ('n@2', 'q1')
+    >>> as_json["runs"][0]["steps"][0]["evidence"][0]["values"]
+    {'type': 'take'}
+    """
+
+    pattern: str
+    verdict: Verdict | None = None
+    event: PlacedEvent | None = None
+    scope: FrozenMapping | None = None
+    statements: tuple[str, ...] = ()
+    steps: tuple[StepReason, ...] = ()
+    pairs: tuple[PairReason, ...] = ()
+    runs: tuple[RunReason, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        out: dict[str, Any] = {"pattern": self.pattern}
+        if self.verdict is not None:
+            out["verdict"] = self.verdict.to_dict()
+        if self.scope:
+            out["scope"] = self.scope.copy()
+        if self.event is not None:
+            out["event"] = self.event.to_dict()
+        if self.statements:
+            out["statements"] = list(self.statements)
+        for name in ("steps", "pairs", "runs"):
+            if parts := getattr(self, name):
+                out[name] = [part.to_dict() for part in parts]
+        return out
+
+    def lines(self) -> Iterator[str]:
+        """Yield it as text, indented below its first line."""
+        if self.verdict is not None:
+            yield str(self.verdict)
+        else:
+            scope = {} if self.scope is None else self.scope
+            where = " ".join(f"{key}={value}" for key, value in scope.items())
+            yield f"{self.pattern}{f' ({where})' if where else ''}: {self.event}"
+        if self.verdict is not None and self.event is not None and self.event.place:
+            yield f"  at {self.event.place}"
+        for statement in self.statements:
+            yield f"  {statement}"
+        for number, step in enumerate(self.steps):
+            yield f"  {step.step} = {step.event}"
+            for one in step.evidence:
+                yield f"    {one}"
+            if number < len(self.pairs):
+                for line in self.pairs[number].lines():
+                    yield f"  {line}"
+        for run in self.runs:
+            for line in run.lines():
+                yield f"  {line}"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())

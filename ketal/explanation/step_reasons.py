@@ -1,0 +1,154 @@
+"""Why an event is, or is not, the event of a step: the guard, the `not`s before it, the window.
+
+The one rule: a step holds if each of the three does, as the definition of the language has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ketal.compiler.automaton import Variant
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.find.windows import MatchWindow
+from ketal.engine.machine import Machine
+from ketal.engine.machine import step as step_of
+from ketal.explanation.guard_evidence import Evidence, GuardEvidence
+from ketal.explanation.observed_run import LiveRun, ObservedRun
+from ketal.explanation.reasons import PlacedEvent, StepReason
+from ketal.model import syntax
+from ketal.model.event import Event, happened_before
+from ketal.model.syntax_walks import walk
+from ketal.semantics import History
+
+
+class StepReasons:
+    """The reasons of the steps of one pattern in one scope.
+
+    Parameters
+    ----------
+    run : ObservedRun
+        The run of the pattern.
+    node : str or None
+        Whose copy of the pattern it is, under `at every node`.
+    offered : sequence of Seen
+        What the scope of a find was offered; of a check nothing is asked.
+    """
+
+    def __init__(self, run: ObservedRun, node: str | None, offered: Sequence[Seen]) -> None:
+        compiled = run.compiled
+        self._machine: Machine = run.machine
+        self._evidence = GuardEvidence(compiled)
+        self._guards = dict(compiled.guards)
+        absents = [n for n in walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
+        self._nots = list(dict.fromkeys(absent.guard for absent in absents))
+        self._window = MatchWindow(run.machine)
+        self._node = node
+        self._offered = offered
+        self._seen = {seen.dot: seen for seen in offered}
+
+    @property
+    def window_text(self) -> str:
+        """The window as a pattern has it."""
+        if self._window.us is not None:
+            return f"within {self._window.us / 1_000_000:g} s"
+        return f"within {self._window.events} events"
+
+    def of_alphabet(self, event: Event) -> Iterator[Evidence]:
+        """Yield, of each event that the pattern declares, what fails of an event first."""
+        for decl, _ in self._machine.compiled.events:
+            holds, evidence = self._evidence.of(decl.guard, event, (), self._node)
+            if not holds:
+                yield next(one for one in evidence if one.holds is not True)
+
+    def taking(self, taken: History) -> Iterator[LiveRun]:
+        """Yield the run as it was before each of the steps that it took."""
+        here = self._machine.start()
+        steps = self._machine.automaton.steps
+        for number, (name, event) in enumerate(taken):
+            yield LiveRun(here, taken[:number])
+            moves = dict(step_of(self._machine, here, self._seen_of(event)))
+            here = moves[steps.index(name)]
+
+    def _seen_of(self, event: Event) -> Seen:
+        seen = self._seen.get(event.dot)
+        if seen is None:
+            compiled = self._machine.compiled
+            mask = compiled.mask(event)
+            if event.node == self._node:
+                mask |= compiled.localhost_bit
+            seen = Seen(event, mask, 0)
+        return seen
+
+    def expected(self, live: LiveRun, event: PlacedEvent) -> tuple[StepReason, ...]:
+        """Return of each step that a run expects whether an event is one."""
+        names = self._machine.automaton.expected((live.configuration.state,))
+        return tuple(self.of(name, live, event) for name in names)
+
+    def of(self, step: str, live: LiveRun, event: PlacedEvent) -> StepReason:
+        """Return whether a run can take an event as a step, and why."""
+        holds, evidence = self._evidence.of(self._guards[step], event.event, live.taken, self._node)
+        beside = (*self._barred(step, live, event.event), *self._in_window(live, event.event))
+        holds = holds and all(one.holds for one in beside)
+        return StepReason(step, holds, (*evidence, *beside), event)
+
+    # --- nots ---
+
+    def _barred(self, step: str, live: LiveRun, event: Event) -> Iterator[Evidence]:
+        """Yield what there is to say of the `not`s between the event before and this one."""
+        if not live.taken or self._machine.compiled.kind == "check":
+            return
+        ways = self._ways(step, live.configuration)
+        found = [list(self._of_way(way, live.taken, event)) for way in ways]
+        open_ways = [way for way in found if all(one.holds for one in way)]
+        yield from (open_ways or found)[0]
+
+    def _ways(self, step: str, configuration: Configuration) -> list[Variant]:
+        automaton = self._machine.automaton
+        number = automaton.steps.index(step)
+        enabled = (automaton.variants[v] for v in automaton.enabled[configuration.state])
+        return [variant for variant in enabled if variant.step == number]
+
+    def _of_way(self, way: Variant, taken: History, event: Event) -> Iterator[Evidence]:
+        prior = taken[-1][1]
+        between = list(self._between(prior, event))
+        where = f"between {prior.dot} and {event.dot}"
+        for number in way.nots:
+            guard = self._nots[number]
+            text = f"not {self._evidence.text(guard)}"
+            breaker = next((x for x in between if self._is_one(guard, x, taken)), None)
+            if breaker is None:
+                of = f"none of the {len(between):,} events" if between else "no event"
+                because = f"{of} of the pattern {where} is one"
+                yield Evidence(text, True, because, {})
+            else:
+                because = f"{breaker} is one, {where}"
+                yield Evidence(text, False, because, {}, (breaker.dot,))
+
+    def _is_one(self, guard: syntax.Guard, event: Event, taken: History) -> bool:
+        moment = self._evidence.moment(event, taken, self._node)
+        return self._evidence.truth(guard, moment) is True
+
+    def _between(self, prior: Event, event: Event) -> Iterable[Event]:
+        if not self._machine.arrival:
+            return (
+                x.event
+                for x in self._offered
+                if happened_before(prior, x.event) and happened_before(x.event, event)
+            )
+        low, high = self._seen_of(prior).place, self._seen_of(event).place
+        return (x.event for x in self._offered if low < x.place < high)
+
+    # --- the window ---
+
+    def _in_window(self, live: LiveRun, event: Event) -> Iterator[Evidence]:
+        """Yield what there is to say of the window."""
+        if not live.taken or not self._window.bounded:
+            return
+        events = [*(event for _, event in live.taken), event]
+        places = [self._window.at(self._seen_of(one)) for one in events]
+        length = max(places) - min(places)
+        first = events[places.index(min(places))]
+        last = events[places.index(max(places))]
+        unit = f"{length / 1_000_000:g} s" if self._window.us is not None else f"{length:,} events"
+        because = f"{last.dot} is {unit} after {first.dot}"
+        yield Evidence(self.window_text, length < self._window.length, because, {})

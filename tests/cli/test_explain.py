@@ -1,0 +1,110 @@
+"""`ketal explain` and `ketal run --explain`: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write, event
+
+TWO = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
+OPEN = event("n", "open", {"n": 1}) + event("n", "open", {"n": 2})
+EXPLAINED = """\
+match Conflict (key=x): First=a@1, Second=b@1
+  First = a@1 write (run.jsonl:1)
+    type == "write" holds: type is "write"
+  a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
+    of a, b@1 knows nothing
+    of b, a@1 knows nothing
+  Second = b@1 write (run.jsonl:2)
+    type == "write" holds: type is "write"
+    Conc(Write) holds: a@1 and b@1 are concurrent: b@1 knows a:0 < 1, a@1 knows b:0 < 1
+"""
+
+
+def test_each_verdict_is_explained_with_the_places_of_its_events(
+    ketal: Ketal, write: Write
+) -> None:
+    said = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", TWO))
+    assert (said.code, said.out, said.err) == (0, EXPLAINED, "")
+
+
+def test_json_is_an_object_for_each_verdict(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("p.ketal", PHASES), write("run.jsonl", OPEN)
+    (said,) = ketal("explain", "--output", "json", pattern, log).objects
+    assert said["verdict"]["event"] == "n@2"
+    assert said["event"] == {"event": "n@2", "type": "open", "place": "run.jsonl:2"}
+    (run,) = said["runs"]
+    assert run["taken"] == [
+        {"step": "Open", "event": "n@1", "type": "open", "place": "run.jsonl:1"}
+    ]
+    assert [(step["step"], step["holds"]) for step in run["steps"]] == [("Close", False)]
+
+
+def test_an_event_is_explained_in_every_pattern(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("p.ketal", CONFLICT + PHASES), write("run.jsonl", TWO + OPEN)
+    said = ketal("explain", "--event", "n@1", pattern, log)
+    assert said.lines == [
+        "Conflict: n@1 open (run.jsonl:3)",
+        "  it is no event of the pattern:",
+        '    type == "write" fails: type is "open"',
+        "",
+        "Phases: n@1 open (run.jsonl:3)",
+        "  in q0, with nothing taken yet:",
+        "    it is Open",
+    ]
+    said = ketal("explain", "--event", "n@9", pattern, log)
+    assert (said.code, said.out) == (2, "")
+    assert "of n the log has n@1 to n@2" in said.err
+
+
+def test_so_many_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, write: Write) -> None:
+    log = write(
+        "run.jsonl", "".join(event(f"n{n}", "write", {f"n{n}": 1}, key=1) for n in range(6))
+    )
+    pattern = write("p.ketal", CONFLICT)
+    said = ketal("explain", pattern, log)
+    assert said.out.count("match Conflict") == 10
+    assert "5 verdicts more; --first N or --verdict ID explains others" in said.err
+    found = ketal("run", "--output", "json", pattern, log).objects[:-1]
+    for one in found:
+        said = ketal("explain", "--verdict", one["id"], "--output", "json", pattern, log)
+        assert [shown["verdict"] for shown in said.objects] == [one]
+
+
+def test_without_a_verdict_it_says_what_to_do(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", OPEN)
+    said = ketal("explain", pattern, log)
+    assert (said.code, said.out) == (0, "")
+    assert "there is no verdict to explain" in said.err
+    said = ketal("explain", "--verdict", "abc", pattern, log)
+    assert said.code == 2
+    assert "no verdict has an id that begins with 'abc'" in said.err
+
+
+def test_a_log_without_events_cannot_be_explained(ketal: Ketal, write: Write) -> None:
+    said = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", "nonsense\n"))
+    assert said.code == 2
+    assert "run.jsonl:1" in said.err
+
+
+def test_run_says_beside_each_verdict_why(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
+    said = ketal("run", "--explain", "--fail-on", "match", pattern, log)
+    assert (said.code, said.out) == (1, EXPLAINED + "2 read = 2 accepted\nConflict: 1 match\n")
+    plain = ketal("run", "--output", "json", pattern, log).objects
+    told = ketal("run", "--explain", "--output", "json", pattern, log).objects
+    assert told[0].pop("explanation")["pairs"][0]["order"] == "concurrent"
+    assert told == plain
+
+
+def test_run_explains_a_whole_log_only(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
+    for other in ("--live", "--trace"):
+        said = ketal("run", "--explain", other, pattern, log)
+        assert said.code == 2
+        assert f"it does not go with {other}" in said.err
+
+
+def test_the_pattern_may_be_standard_input(ketal: Ketal, write: Write) -> None:
+    said = ketal("explain", "-", write("run.jsonl", TWO), stdin=CONFLICT)
+    assert (said.code, said.out) == (0, EXPLAINED)
+    said = ketal("explain", "-", "-", stdin=CONFLICT)
+    assert said.code == 2

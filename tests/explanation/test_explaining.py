@@ -1,0 +1,468 @@
+"""Explanations against the definition: what decides a guard, and what the runs had taken."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal import semantics
+from ketal.errors import PatternError
+from ketal.explanation.explaining import JudgedLog
+from ketal.explanation.guard_evidence import GuardEvidence
+from ketal.explanation.reasons import Explanation, StepReason
+from ketal.grammar.bare_names import DeclaredNames
+from ketal.grammar.printer import render, render_guard
+from ketal.model import syntax
+from ketal.model.event import Dot, Event, happened_before
+from ketal.model.limits import Limits
+from ketal.program import Program
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+from tests.sampling import drawn
+
+LIMITS = Limits(explained_runs_max=10_000)
+Dots = tuple[tuple[str, Dot], ...]
+
+
+def _case(rng: random.Random, **knobs: Any) -> tuple[semantics._Judge, Program, list[Event]] | None:
+    """Return a random pattern, as the definition has it and compiled, and an execution."""
+    knobs["without"] = (*knobs.get("without", ()), "params")  # they are values in a reason
+    file = pattern_file(rng, **knobs)
+    events = execution(rng, events_max=7, nodes_max=3)
+    try:
+        program = ketal.compile(render(file), limits=LIMITS)
+    except PatternError:
+        return None
+    return semantics._Judge(file, file.patterns[0], {}, {}, 20_000), program, events
+
+
+# --- what decides a guard -----------------------------------------------------
+
+
+def _literals(guard: syntax.Guard, guards: Any) -> Iterator[Any]:
+    """Yield the literals of a guard; of `Causal` and `Conc` the relation, without the inside."""
+    match guard:
+        case syntax.And(operands) | syntax.Or(operands):
+            for operand in operands:
+                yield from _literals(operand, guards)
+        case syntax.Not(operand):
+            yield from _literals(operand, guards)
+        case syntax.Name(name):
+            yield from _literals(guards[name], guards)
+        case syntax.Causal(inner, _) | syntax.Conc(inner, _):
+            yield from _literals(inner, guards)
+            yield guard
+        case _:
+            yield guard
+
+
+def _value(guard: syntax.Guard, guards: Any, truths: Any) -> bool | None:
+    """Return the truth of a guard by the truths of its literals."""
+    match guard:
+        case syntax.And(operands):
+            return semantics._all(_value(g, guards, truths) for g in operands)
+        case syntax.Or(operands):
+            return semantics._any(_value(g, guards, truths) for g in operands)
+        case syntax.Not(operand):
+            return semantics._not(_value(operand, guards, truths))
+        case syntax.Name(name):
+            return _value(guards[name], guards, truths)
+        case syntax.Causal(inner, _) | syntax.Conc(inner, _):
+            return semantics._all([_value(inner, guards, truths), truths[guard]])
+    truth: bool | None = truths[guard]
+    return truth
+
+
+def _truth(evidence: GuardEvidence, literal: Any, at: semantics.Moment) -> bool | None:
+    if isinstance(literal, syntax.Causal | syntax.Conc):
+        literal = type(literal)(syntax.Truth(True), literal.anchor)
+    truth: bool | None = evidence.truth(literal, at)
+    return truth
+
+
+def test_whatever_else_is_so_the_evidence_decides_the_guard() -> None:
+    decided = {True: 0, False: 0}
+
+    @drawn(150, 3_000)
+    def holds(rng: random.Random) -> None:
+        case = _case(rng, without=("deployment", "localhost"))
+        if case is None:
+            return
+        _, program, events = case
+        (compiled,) = program.compiled
+        evidence = GuardEvidence(compiled)
+        steps = dict(compiled.guards)
+        history: semantics.History = ()
+        for event in events:
+            for name, guard in steps.items():
+                held, found = evidence.of(guard, event, history)
+                at = evidence.moment(event, history, None)
+                assert held == (evidence.truth(guard, at) is True)
+                literals = list(_literals(guard, evidence.guards))
+                named = {one.guard for one in found}
+                truths = {}
+                for literal in literals:
+                    written = {evidence.text(literal), evidence.text(syntax.Not(literal))}
+                    known = bool(named & written)
+                    truths[literal] = (
+                        _truth(evidence, literal, at) if known else rng.choice((True, False, None))
+                    )
+                assert (_value(guard, evidence.guards, truths) is True) == held, (name, found)
+                assert all(one.holds for one in found) == held
+                decided[held] += 1
+            history = (*history, (rng.choice(list(steps)), event))
+
+    assert min(decided.values()) > 200
+
+
+def test_a_negation_and_a_choice_are_decided_by_what_fails() -> None:
+    (compiled,) = ketal.compile(
+        """pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";
+             X = A; Y = (B && !(x == 1)) || (B && Conc(B, X)); find any X Y; }"""
+    ).compiled
+    evidence = GuardEvidence(compiled)
+    x = Event(node="n", type="a", clock={"n": 1})
+    y = Event(node="m", type="b", clock={"m": 1, "n": 1}, data={"x": 1})
+    held, found = evidence.of(dict(compiled.guards)["Y"], y, (("X", x),))
+    assert not held
+    assert [str(one) for one in found] == [
+        "!(x == 1) fails: x is 1",
+        "Conc(B, X) fails: m@1 is after n@1: m@1 knows n:1 >= 1",
+    ]
+    held, found = evidence.of(dict(compiled.guards)["Y"], y, ())
+    assert [str(one) for one in found] == [
+        'type == "b" holds: type is "b"',
+        'type == "b" holds: type is "b"',
+        "Conc(B, X) holds: the step has no event yet",
+    ]
+
+
+def test_an_unknown_comparison_says_of_which_values() -> None:
+    (compiled,) = ketal.compile('pattern P { event A = x < 3 || y == "b"; check A*; }').compiled
+    event = Event(node="n", type="t", clock={"n": 1}, data={"x": "two"})
+    held, found = GuardEvidence(compiled).of(syntax.Name("A"), event, ())
+    assert not held
+    assert [str(one) for one in found] == [
+        'x < 3 is unknown: x is "two", values of these kinds are not compared',
+        'y == "b" is unknown: y is absent',
+    ]
+
+
+# --- what the runs had taken --------------------------------------------------
+
+
+def _dots(bound: semantics.History) -> Dots:
+    return tuple((step, event.dot) for step, event in bound)
+
+
+def _scope_of(
+    judge: semantics._Judge, order: list[Event], explained: Explanation
+) -> semantics._Scope:
+    """Return the scope of the definition that an explanation is about."""
+    wanted = _kinds((explained.scope or {}).items())
+    (scope,) = [one for one in judge.scopes(order) if _kinds(one.name) == wanted]
+    return scope
+
+
+def _kinds(scope: Any) -> list[Any]:
+    # 1 and true are two scopes.
+    return sorted((name, type(value).__name__, str(value)) for name, value in scope)
+
+
+def _readings(scope: semantics._Scope, dot: Dot) -> list[semantics.Configuration]:
+    """Return where the run of a check was before an event; nowhere where it had ended."""
+    policy = scope.judge.pattern.on_violation or "halt"
+    run = [scope.start]
+    for event in scope.offered:
+        if event.dot == dot:
+            return run
+        after = [c for here in run for c in scope.successors(here, event)]
+        if not after and policy == "halt":
+            return []
+        if not after and policy == "resume":
+            after = scope.successors(scope.start, event) or [scope.start]
+        run = after or run
+    raise AssertionError(f"{dot} was not offered")
+
+
+def _at(scope: semantics._Scope, bound: Dots) -> semantics.Configuration:
+    """Return the configuration in which some steps were taken, one after the other."""
+    events = {event.dot: event for event in scope.offered}
+    here = scope.start
+    for number, (_, dot) in enumerate(bound):
+        (here,) = [
+            after
+            for after in scope.successors(here, events[dot])
+            if _dots(after.bound) == bound[: number + 1]
+        ]
+    return here
+
+
+def _first_failing(judge: semantics._Judge, guard: Any, at: Any, wanted: bool) -> Any:
+    """Return the first literal, as the pattern is written, that is not as it is wanted."""
+    match guard:
+        case syntax.Name(name):
+            return _first_failing(judge, judge.guards[name], at, wanted)
+        case syntax.Not(operand):
+            return _first_failing(judge, operand, at, not wanted)
+        case syntax.And(operands) | syntax.Or(operands):
+            wrong = [g for g in operands if judge.truth(g, at) is not wanted]
+            return _first_failing(judge, wrong[0], at, wanted)
+        case syntax.Causal(inner, _) | syntax.Conc(inner, _):
+            if judge.truth(inner, at) is not wanted:
+                return _first_failing(judge, inner, at, wanted)
+    return guard
+
+
+def _agrees(scope: semantics._Scope, reason: StepReason, here: semantics.Configuration) -> bool:
+    """Return whether the definition says of a step what is said of it."""
+    judge, event = scope.judge, reason.event.event
+    guard = judge.guards[reason.step]
+    if reason.holds != any(c.bound[-1][0] == reason.step for c in scope.successors(here, event)):
+        return False
+    at = judge.moment(event, here.bound, scope.node)
+    if judge.truth(guard, at) is not True:
+        literal = _first_failing(judge, guard, at, True)
+        names = DeclaredNames(declared=frozenset(judge.guards))
+        either = literal, syntax.Not(literal)
+        return reason.failed[0].guard in {render_guard(one, names) for one in either}
+    return reason.holds or reason.failed[0].guard.startswith(("not ", "within "))
+
+
+@pytest.mark.parametrize("kind", ["check", "strict", "next", "any"])
+def test_the_runs_of_an_event_are_those_of_the_definition(kind: str) -> None:
+    knobs: dict[str, Any] = {"kind": "check"} if kind == "check" else {"strategy": kind}
+    explained = {"runs": 0, "taken": 0, "refused": 0}
+
+    @drawn(120, 3_000)
+    def holds(rng: random.Random) -> None:
+        case = _case(rng, **knobs)
+        if case is None:
+            return
+        judge, program, events = case
+        order = semantics.canonical_order(events) if judge.causal else events
+        event = rng.choice(events) if events else None
+        if event is None:
+            return
+        try:
+            for one in JudgedLog(program, events, event=event.dot).of_event():
+                _holds_of(judge, order, one, event, kind, explained)
+        except semantics.TooLarge:
+            return
+
+    assert min(explained.values()) > 20, explained
+
+
+def _holds_of(
+    judge: semantics._Judge,
+    order: list[Event],
+    one: Explanation,
+    event: Event,
+    kind: str,
+    explained: dict[str, int],
+) -> None:
+    if one.scope is None:
+        for scope in judge.scopes(order):
+            assert event.dot not in {x.dot for x in scope.offered}
+        return
+    scope = _scope_of(judge, order, one)
+    found = {tuple((s, e.dot) for s, e in run.taken): run for run in one.runs}
+    if kind == "check":
+        readings = _readings(scope, event.dot)
+        assert bool(readings) == bool(found)
+        assert found.keys() <= {_dots(here.bound) for here in readings}
+    if kind == "any":
+        assert len(found) == len(one.runs)
+        assert found.keys() == set(_partial(scope, event))
+    for bound, run in found.items():
+        at = readings if kind == "check" else [_at(scope, bound)]
+        for reason in run.steps or ():
+            # Readings that go on alike are one run of a check, of which one reading is shown.
+            expecting = [here for here in at if reason.step in scope.expected([here])]
+            assert any(_agrees(scope, reason, here) for here in expecting)
+            explained["refused"] += not reason.holds
+        explained["runs"] += 1
+        explained["taken"] += bool(bound)
+
+
+def _partial(scope: semantics._Scope, event: Event) -> Iterator[Dots]:
+    """Yield what `find any` can have taken before an event, and go on from."""
+    stack = [scope.start]
+    while stack:
+        here = stack.pop()
+        events = [x for _, x in here.bound]
+        if not all(not scope._too_late(event, x) for x in events):
+            continue
+        if here.bound and not scope.fits([*events, event]):
+            continue
+        if not any(scope.judge.words.firsts(rest) for rest in here.rests):
+            continue
+        yield _dots(here.bound)
+        for x in scope.offered:
+            if x.dot != event.dot and not any(scope._too_late(x, y) for y in events):
+                stack += scope.successors(here, x)
+
+
+def test_every_verdict_is_explained() -> None:
+    kinds = {"match": 0, "violation": 0, "incomplete": 0, "timed_out": 0}
+
+    @drawn(150, 3_000)
+    def holds(rng: random.Random) -> None:
+        case = _case(rng)
+        if case is None:
+            return
+        _, program, events = case
+        judged = JudgedLog(program, events)
+        plain = ketal.run(program, events, limits=LIMITS)
+        assert judged.verdicts == list(plain)
+        assert judged.summary == plain.summary
+        for one in itertools.islice(judged.chosen(verdict=None, first=20), 20):
+            assert one.verdict is not None
+            kinds[one.verdict.kind] += 1
+            assert str(one).startswith(str(one.verdict))
+            assert all(step.holds for step in one.steps)
+            if one.verdict.kind == "violation":
+                assert one.runs
+                assert not any(run.accepts for run in one.runs)
+            for pair in one.pairs:
+                _is_witness(pair)
+
+    assert min(kinds.values()) > 10, kinds
+
+
+def _is_witness(pair: Any) -> None:
+    """Hold the chain of a pair, or what each knows of the other, against happened-before."""
+    first, second = pair.first.event, pair.second.event
+    if pair.order == "concurrent":
+        assert not happened_before(first, second)
+        assert not happened_before(second, first)
+        for last, by in zip(pair.known, (second, first), strict=True):
+            assert last is None or happened_before(last.event, by)
+        return
+    ends = (first, second) if pair.order == "before" else (second, first)
+    assert happened_before(*ends)
+    path = pair.path
+    assert (path[0].source.event, path[-1].target.event) == ends
+    for link, after in itertools.pairwise(path):
+        assert link.target == after.source
+    assert all(happened_before(link.source.event, link.target.event) for link in path)
+
+
+# --- by hand ------------------------------------------------------------------
+
+SESSION = """\
+pattern Session { order CausalOrder; partition by token;
+  event Login = type == "login"; event Use = type == "use";
+  L = Login; U = Causal(Use, L);
+  check (L U*)*;
+}
+"""
+
+
+def _event(dot: str, type_: str, *known: str, **data: Any) -> Event:
+    node, counter = dot.split("@")
+    clock = {node: int(counter)} | {n: int(c) for n, c in (k.split(":") for k in known)}
+    return Event(node=node, type=type_, clock=clock, data=data)
+
+
+def test_a_violation_says_what_the_run_had_taken_and_what_failed() -> None:
+    log = [_event("a@1", "login", token=1), _event("b@1", "use", token=1)]
+    (one,) = ketal.explain(ketal.compile(SESSION), log)
+    assert list(one.lines()) == [
+        "violation Session (token=1): b@1 use: expected L or U; "
+        "no U: it is not causally after L (a@1)",
+        "  in q1, after:",
+        "    L = a@1 login",
+        '    it is no L: type == "login" fails: type is "use"',
+        "    it is no U: Causal(Use, L) fails: a@1 and b@1 are concurrent: "
+        "b@1 knows a:0 < 1, a@1 knows b:0 < 1",
+    ]
+    assert one.to_dict()["runs"][0]["taken"] == [{"step": "L", "event": "a@1", "type": "login"}]
+
+
+def test_a_verdict_is_named_by_itself_by_its_id_and_by_how_the_id_begins() -> None:
+    program = ketal.compile(SESSION.replace("token", "key"))
+    log = [_event(f"n{n}@1", "use", key=n) for n in range(40)]
+    first, second, *_ = ketal.run(program, log).violations
+    for name in (second, second.id, second.id[:12]):
+        (one,) = ketal.explain(program, log, verdict=name)
+        assert one.verdict == second != first
+    with pytest.raises(ketal.SettingError, match="no verdict has an id that begins with 'x'"):
+        ketal.explain(program, log, verdict="x")
+    ids = [one.id for one in ketal.run(program, log).violations]
+    with pytest.raises(ketal.SettingError, match="verdicts have an id that begins with"):
+        ketal.explain(program, log, verdict=_shared(ids))
+
+
+def _shared(ids: list[str]) -> str:
+    """Return how at least two ids begin."""
+    return next(a[0] for a, b in itertools.pairwise(sorted(ids)) if a[0] == b[0])
+
+
+def test_an_event_that_the_log_lacks_is_an_error_that_says_what_there_is() -> None:
+    program = ketal.compile(SESSION)
+    log = [_event("a@1", "login", token=1), _event("a@2", "use", token=1)]
+    with pytest.raises(ketal.SettingError, match=r"a@7: of a the log has a@1 to a@2"):
+        ketal.explain(program, log, event="a@7")
+    with pytest.raises(ketal.SettingError, match=r"the log has no node c; it has a"):
+        ketal.explain(program, log, event=Dot("c", 1))
+    with pytest.raises(ketal.SettingError, match="c is no event; write node@counter"):
+        ketal.explain(program, log, event="c")
+    with pytest.raises(ketal.SettingError, match="not both"):
+        ketal.explain(program, log, event="a@1", verdict="abc")
+
+
+def test_an_event_that_no_scope_was_offered_says_why() -> None:
+    program = ketal.compile(SESSION)
+    log = [_event("a@1", "logn", token=1), _event("a@2", "use")]
+    (one,) = ketal.explain(program, log, event="a@1")
+    assert list(one.lines()) == [
+        "Session: a@1 logn",
+        "  it is no event of the pattern:",
+        '    type == "login" fails: type is "logn"',
+        '    type == "use" fails: type is "logn"',
+    ]
+    (one,) = ketal.explain(program, log, event="a@2")
+    assert one.statements == ("it lacks the time of the window, or a key of `partition by`",)
+
+
+def test_what_is_between_and_how_long_a_window_is_are_said() -> None:
+    program = ketal.compile(
+        """pattern P { order CausalOrder; event A = type == "a"; event B = type == "b";
+             event N = type == "n"; find any A not N B; within 10 s; }"""
+    )
+    log = [
+        ketal.Event(node="m", type=kind, clock={"m": n}, time=n * 6)
+        for n, kind in enumerate(["a", "b", "n", "b"], 1)
+    ]
+    (match,) = ketal.explain(program, log)
+    assert [str(one) for one in match.steps[1].evidence] == [
+        'type == "b" holds: type is "b"',
+        "not N holds: no event of the pattern between m@1 and m@2 is one",
+        "within 10 s holds: m@2 is 6 s after m@1",
+    ]
+    (one,) = ketal.explain(program, log, event="m@3")
+    assert not any(run.accepts for run in one.runs)
+    near = [ketal.Event(node="m", type=kind, clock={"m": n}, time=n)
+            for n, kind in enumerate(["a", "n", "b"], 1)]  # fmt: skip
+    (one,) = ketal.explain(program, near, event="m@3")
+    (run,) = [run for run in one.runs if run.taken]
+    assert [str(e) for e in (run.steps or ())[0].failed] == [
+        "not N fails: m@2 n is one, between m@1 and m@3"
+    ]
+
+
+def test_the_runs_of_one_event_have_a_limit_that_is_named() -> None:
+    program = ketal.compile(
+        'pattern P { event A = type == "a"; event B = type == "b"; find any A A B; }',
+        limits=Limits(explained_runs_max=5),
+    )
+    log = [_event(f"n@{n}", "a") for n in range(1, 30)]
+    (one,) = ketal.explain(program, log, event="n@29")
+    assert len(one.runs) == 5
+    assert one.statements[-1] == "there are more than 5 runs (limit explained_runs_max)"
