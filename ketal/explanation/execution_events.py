@@ -8,8 +8,8 @@ The one rule: a record is an event, a duplicate, a control event or rejected, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ketal.auditing.report import ENDED
 from ketal.errors import EventError, SettingError
@@ -22,9 +22,10 @@ from ketal.operators.membership.incarnation_names import restarted
 from ketal.operators.order import missing
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
+from ketal.runtime.batch_run import batches_of
 
 if TYPE_CHECKING:
-    from ketal.logs import Log, Record
+    from ketal.logs import Log
 
 
 class ExecutionEvents:
@@ -108,6 +109,9 @@ class ExecutionEvents:
         self.rejected += 1
         self.first_rejected = self.first_rejected or f"{place}: {reason}"
 
+    def __len__(self) -> int:
+        return len(self._events)
+
     def events(self) -> list[Event]:
         """Return the events, their clocks whole, in the order of the log."""
         membership = self._admission.membership
@@ -145,16 +149,10 @@ def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, Execu
         If it is no log, or holds what is no event.
     """
     executions: dict[str, ExecutionEvents] = {}
-    for batch in _batches(checked_log(log)):
+    for batch in batches_of(checked_log(log)):
         for execution, item, file, line in batch:
             part = executions.get(execution)
             if part is None:
                 part = executions[execution] = ExecutionEvents(execution, limits)
             part.add(item, file, line)
     return executions
-
-
-def _batches(log: Any) -> Iterator[Sequence[Record]]:
-    if hasattr(log, "records"):
-        return iter(log.batches())
-    return ((("", item, "", 0),) for item in log)
