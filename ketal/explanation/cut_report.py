@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ketal.errors import SettingError, printable
+from ketal.errors import EventError, SettingError, printable
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cut_counting import LIMIT, CutCount, count_cuts
 from ketal.explanation.cut_lattice import lattice_of
@@ -224,8 +224,6 @@ class LogCuts:
         return self._lattice().to_dot()
 
     def _lattice(self) -> HasseDiagram:
-        if not self.executions:
-            raise SettingError("the log has no event, and so nothing to draw")
         one, *others = self.executions
         if others:
             raise SettingError(
@@ -304,7 +302,11 @@ def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts
 def _counted(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
     events = part.events()
     graph = CausalGraph(events)
-    count = count_cuts(graph, limits.counted_cuts_max)
+    try:
+        count = count_cuts(graph, limits.counted_cuts_max)
+    except EventError as error:
+        where = f"execution {part.name}: " if part.name else ""
+        raise EventError(f"{where}{error.reason}") from None
     return ExecutionCuts(
         execution=part.name,
         events=len(events),

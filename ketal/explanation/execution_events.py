@@ -134,6 +134,8 @@ def missing_dots(events: Iterable[Event]) -> int:
 def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, ExecutionEvents]:
     """Read a log; return its executions by their names, in the order of the log.
 
+    A log without a record has one, whose name is empty.
+
     Parameters
     ----------
     log : Log or iterable of Event
@@ -155,4 +157,4 @@ def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, Execu
             if part is None:
                 part = executions[execution] = ExecutionEvents(execution, limits)
             part.add(item, file, line)
-    return executions
+    return executions or {"": ExecutionEvents("", limits)}
