@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ketal.logs import Log
 
 DIGITS_MAX = 60
-"""A number with more digits is rounded in text for people."""
+"""Of a number with more digits, text for people has the first ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,8 @@ class LogCuts:
     duplicates, rejected : int
         How many records were second copies of events, and how many no events.
     first_rejected : str
-        The first rejected record, its place and the reason; empty where there is none.
+        The first rejected record of the first execution that has one, its place and the reason;
+        empty where there is none.
     drawn_cuts_max : int
         The limit of a lattice that is drawn.
 
@@ -250,11 +251,14 @@ def digits(number: int) -> str:
 
 
 def shown(number: int) -> str:
-    """Return a number for people, rounded to four digits where it has more than `DIGITS_MAX`."""
+    """Return a number for people, of more than `DIGITS_MAX` digits the first four.
+
+    The rest is cut off, so that a lower bound stays one.
+    """
     text = digits(number)
     if len(text) <= DIGITS_MAX:
         return f"{number:,}"
-    return f"{Decimal(number):.3e} ({len(text):,} digits)"
+    return f"{text[0]}.{text[1:4]}e+{len(text) - 1} ({len(text):,} digits)"
 
 
 def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts:

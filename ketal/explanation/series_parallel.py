@@ -7,10 +7,10 @@ orientierbare Graphen", 1967; Möhring, "Computationally tractable classes of or
 They are the first levels of the modular decomposition: of a prime order the parts are not looked
 for.
 
-Each node's events are a line, so a part is a piece of each of some lines: a component has whole
-lines of what it is a component of, and a block goes on where the block before has ended. A part
-within a part within a part has fewer events that are concurrent with each other, so parts are
-nested at most twice as deep as there are nodes.
+Each node's events are a line, so a part is a piece of each of some lines. A component has some of
+the lines of what it is a component of, those whole; a block goes on where the block before has
+ended. So parts are nested at most twice as deep as there are nodes, and each level takes a look at
+each event for each line.
 
 The one rule: an event is after another if links of the causal graph lead to it.
 """
@@ -68,7 +68,8 @@ class EventOrder:
     lines : list of list of Event
         The events of each node in program order.
     known : list of list of dict of int to int
-        For each event of each line how many events of other lines are before it.
+        For each event of each line how many events of other lines are before it, by the links to
+        it and to those before it.
 
     Raises
     ------
@@ -152,7 +153,8 @@ class EventOrder:
         """Return where the first block of a part ends on each line that it has events of.
 
         It begins with a minimal event, and grows until the next event of each line is after all of
-        it; what a block has events before, it has, as they are no more after all of it.
+        it. What is before an event that is added is not after all of the block either, so it is
+        added, too.
         """
         ends = {line: start for line, (start, _) in pieces.items()}
         first = min(pieces, key=lambda line: self._rank[line][ends[line]])

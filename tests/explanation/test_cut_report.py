@@ -46,7 +46,7 @@ REAL = [
         "198,278,095,525,270,141,074,084,283,721,479,871,952,218,380,797,149,712",
     ),
     ("simpledb.log", _SIMPLEDB, 1_541_953, "2.003e+284 (285 digits)"),
-    ("voldemort-simple-threadnames.log", _VOLDEMORT, 5_552_674_816, "9.909e+149 (150 digits)"),
+    ("voldemort-simple-threadnames.log", _VOLDEMORT, 5_552_674_816, "9.908e+149 (150 digits)"),
 ]
 
 
