@@ -217,14 +217,13 @@ class ObservedRun(PatternRun):
             live = (LiveRun(one, self._read(trails.get(_key(one)))) for one in before)
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
-        scope = self.scopes.get(name)
-        run = None if scope is None else scope.run
-        if not isinstance(run, CheckRun) or run.halted:
-            self._trails.pop(name, None)
-        elif not violated:
+        policy = self.machine.compiled.on_violation
+        if not violated:
             self._trails[name] = self._moved(before, trails, seen)
-        elif run.configurations is not before:
-            self._trails[name] = self._moved(fresh, {}, seen)  # `on violation resume`
+        elif policy == "resume":
+            self._trails[name] = self._moved(fresh, {}, seen)
+        elif policy == "halt":
+            self._trails.pop(name, None)
         return out
 
     def _moved(self, before: Configurations, trails: Trails, seen: Seen) -> dict[Key, Trail | None]:
