@@ -238,10 +238,12 @@ class ObservedRun(PatternRun):
 
     def _may_be(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
         """Return the steps by which a configuration may take an event into a group."""
-        steps = self.machine.automaton.steps
+        automaton = self.machine.automaton
         if group != ANONYMOUS:
-            return frozenset((steps[group],))
-        return frozenset(steps[number] for number in self.machine.steps_held(one, seen))
+            return frozenset((automaton.steps[group],))
+        bound = {automaton.letters[letter][1] for letter, _ in automaton.table[one.state]}
+        held = set(self.machine.steps_held(one, seen)) - bound
+        return frozenset(automaton.steps[number] for number in held)
 
     def _read(self, trail: Trail | None) -> History:
         return _reading(trail, self.compiled.pattern.body)
