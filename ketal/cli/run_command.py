@@ -95,6 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", action="store_true", help="say beside each verdict why it holds"
     )
+    parser.add_argument(
+        "--show", action="store_true", help="draw the events around each verdict, in text"
+    )
     parser.add_argument("--trace", action="store_true", help="show every transition of every run")
     exit_codes.add_arguments(parser)
     options.add_params(parser)
@@ -111,9 +114,12 @@ def execute(args: argparse.Namespace) -> int:
 
     if args.pattern == options.STDIN and options.STDIN in args.logs:
         raise SettingError("the pattern and the log cannot both be standard input")
-    if args.explain and (args.live or args.trace):
-        other = "--live" if args.live else "--trace"
-        raise SettingError(f"--explain says why of a whole log; it does not go with {other}")
+    for option in ("explain", "show"):
+        other = "--live" if args.live else "--trace" if args.trace else ""
+        if getattr(args, option) and other:
+            raise SettingError(f"--{option} is of a whole log; it does not go with {other}")
+    if args.show and args.output != "human":
+        raise SettingError("--show draws for people; it does not go with --output")
     source, limits = options.source_and_limits(args)
     program = _program(args, limits)
     log = open_source(source, args.logs, limits)
@@ -127,7 +133,7 @@ def execute(args: argparse.Namespace) -> int:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         judged = log if args.first is None else Log(log.records)
         watched = Log.of_batches(lambda: shown.counted(places.watched(judged.batches())))
-        if args.explain and listing:
+        if (args.explain or args.show) and listing:
             verdicts = JudgedLog(program, watched, limits)
         else:
             verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
@@ -355,19 +361,25 @@ class _RunCommand:
         return True
 
     def _lines(self, verdict: Verdict, verdicts: Any) -> list[str]:
-        explained = verdicts.explained(verdict) if self._args.explain else None
+        args, explained = self._args, None
+        if args.explain or args.show:
+            explained = verdicts.explained(verdict)
         if self._json:
             as_data = self._with_places(verdict, verdict.to_dict())
             if explained is not None:
                 reasons = explained.to_dict().items()
                 as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}
             return [as_json(as_data)]
-        if self._args.output != "human":
+        if args.output != "human":
             return self._annotate(verdict, explained)
-        if explained is not None:
-            return [printable(line) for line in explained.lines()]
-        place = self._place_of(verdict) if isinstance(verdict, Violation) else ""
-        return [printable(f"{verdict} ({place})" if place else str(verdict))]
+        if explained is not None and args.explain:
+            lines = list(explained.lines())
+        else:
+            place = self._place_of(verdict) if isinstance(verdict, Violation) else ""
+            lines = [f"{verdict} ({place})" if place else str(verdict)]
+        if explained is not None and args.show:
+            lines += [f"  {line}" for line in verdicts.diagram(explained)]
+        return [printable(line) for line in lines]
 
     def _annotate(self, verdict: Verdict, explained: Explanation | None) -> list[str]:
         """Return the line that annotates a file with a verdict; none yet for SARIF."""
