@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import add_output, as_json, counted, opened
 from ketal.cli.stats_command import stats_of
@@ -27,9 +28,6 @@ examples:
   ketal lint --explain-cost forks.ketal
   ketal lint stack.ketal --log run.jsonl
 """
-_SCHEMA = (
-    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-)
 
 
 class LintFinding(NamedTuple):
@@ -201,75 +199,23 @@ def _json(findings: list[LintFinding], files: int) -> Iterator[str]:
 
 
 def _github(findings: list[LintFinding], files: int) -> Iterator[str]:
-    for source, diagnostic in findings:
-        properties = {"file": source.name}
-        if span := diagnostic.span:
-            properties |= {"line": str(span.line), "endLine": str(span.end_line)}
-            if span.line == span.end_line:
-                # GitHub knows columns within one line only; its last one is inside.
-                last = max(span.column, span.end_column - 1)
-                properties |= {"col": str(span.column), "endColumn": str(last)}
-        properties["title"] = f"ketal {diagnostic.code}"
-        written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-        yield f"::{diagnostic.severity} {written}::{_data(_sentence(diagnostic))}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _sentence(diagnostic: Diagnostic) -> str:
-    hint = f"\nhint: {diagnostic.hint}" if diagnostic.hint else ""
-    return diagnostic.message + hint
+    yield from map(github_line, map(_annotation, findings))
 
 
 def _sarif(findings: list[LintFinding], files: int) -> Iterator[str]:
-    from ketal import __version__
-
-    codes = sorted({f.diagnostic.code for f in findings})
-    driver = {
-        "name": "ketal",
-        "semanticVersion": __version__,
-        "rules": [{"id": code} for code in codes],
-    }
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, codes) for finding in findings],
-    }
-    yield as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+    yield sarif([_annotation(finding) for finding in findings])
 
 
-def _result(finding: LintFinding, codes: list[str]) -> dict[str, Any]:
+def _annotation(finding: LintFinding) -> Annotation:
     source, diagnostic = finding
-    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(source.name)}}
-    if span := diagnostic.span:
-        place["region"] = {
-            "startLine": span.line,
-            "startColumn": span.column,
-            "endLine": span.end_line,
-            "endColumn": span.end_column,
-        }
-    location: dict[str, Any] = {"physicalLocation": place}
-    if diagnostic.pattern:
-        location["logicalLocations"] = [{"name": diagnostic.pattern, "kind": "type"}]
-    return {
-        "ruleId": diagnostic.code,
-        "ruleIndex": codes.index(diagnostic.code),
-        "level": diagnostic.severity,
-        "message": {"text": _sentence(diagnostic)},
-        "locations": [location],
-    }
-
-
-def _uri(path: str) -> str:
-    from urllib.parse import quote
-
-    return ("file://" if path.startswith("/") else "") + quote(path, errors="replace")
+    hint = f"\nhint: {diagnostic.hint}" if diagnostic.hint else ""
+    return Annotation(
+        diagnostic.code,
+        diagnostic.severity,
+        diagnostic.message + hint,
+        FilePlace(source.name, span=diagnostic.span),
+        diagnostic.pattern,
+    )
 
 
 _WRITERS = {"human": _human, "json": _json, "github": _github, "sarif": _sarif}

@@ -1,11 +1,13 @@
 """Where the events of verdicts stand in the log: file and line.
 
 The one rule: the batches that were read last are kept as they are, and looked through when a place
-is asked for; of an event that was read long before its verdict the place is not known.
+is asked for; of an event that was read long before its verdict the place is not known. Where a log
+is held in memory to be judged, all of its batches are kept.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,13 +19,20 @@ if TYPE_CHECKING:
     from ketal.logs import Record
 
 RECORDS_MAX = 32_768
-"""Records that are kept; one batch may go beyond it."""
+"""Records that are kept where not all are; one batch may go beyond it."""
 
 
 class RecordPlaces:
-    """The places of the records that were read last."""
+    """The places of the records that were read last.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    all_kept : bool
+        Whether all are kept.
+    """
+
+    def __init__(self, *, all_kept: bool) -> None:
+        self._most = sys.maxsize if all_kept else RECORDS_MAX
         self._batches: deque[Sequence[Record]] = deque()
         self._places: dict[int, dict[tuple[str, Dot], str]] = {}
         self._records = 0
@@ -38,7 +47,7 @@ class RecordPlaces:
         """Keep a batch, and no more of the older ones than there is room for."""
         self._batches.append(batch)
         self._records += len(batch)
-        while self._records > RECORDS_MAX and len(self._batches) > 1:
+        while self._records > self._most and len(self._batches) > 1:
             gone = self._batches.popleft()
             self._records -= len(gone)
             self._places.pop(id(gone), None)

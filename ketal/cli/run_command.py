@@ -31,15 +31,18 @@ from ketal.cli import (
     options,
     summary_text,
 )
+from ketal.cli.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import OutputLines, add_output, as_json, counted, opened
 from ketal.cli.progress import ProgressLine
 from ketal.cli.record_places import RecordPlaces
 from ketal.cli.verdict_groups import VerdictGroups
 from ketal.errors import KetalError, SettingError, printable
-from ketal.model.verdicts import Overflow, Rejected, Violation
+from ketal.model.places import file_and_line
+from ketal.model.verdicts import Match, Overflow, Rejected, Violation
 
 if TYPE_CHECKING:
+    from ketal.explanation.reasons import Explanation
     from ketal.logs import Log
     from ketal.model.event import Dot, Event
     from ketal.model.limits import Limits
@@ -80,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live", action="store_true", help="judge each event as it comes; do not wait for the end"
     )
-    add_output(parser, "human", "json")
+    add_output(parser, "human", "json", "github", "sarif")
     parser.add_argument("--write", metavar="FILE", help="write verdicts and summary to a file")
     parser.add_argument("--count", action="store_true", help="print the summary only")
     parser.add_argument(
@@ -91,6 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--explain", action="store_true", help="say beside each verdict why it holds"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="draw the events around each verdict, in text"
     )
     parser.add_argument("--trace", action="store_true", help="show every transition of every run")
     exit_codes.add_arguments(parser)
@@ -108,15 +114,18 @@ def execute(args: argparse.Namespace) -> int:
 
     if args.pattern == options.STDIN and options.STDIN in args.logs:
         raise SettingError("the pattern and the log cannot both be standard input")
-    if args.explain and (args.live or args.trace):
-        other = "--live" if args.live else "--trace"
-        raise SettingError(f"--explain says why of a whole log; it does not go with {other}")
+    for option in ("explain", "show"):
+        other = "--live" if args.live else "--trace" if args.trace else ""
+        if getattr(args, option) and other:
+            raise SettingError(f"--{option} is of a whole log; it does not go with {other}")
+    if args.show and args.output != "human":
+        raise SettingError("--show draws for people; it does not go with --output")
     source, limits = options.source_and_limits(args)
     program = _program(args, limits)
     log = open_source(source, args.logs, limits)
     listing = not args.count or args.first is not None
     progress: ProgressLine | None = None
-    places = RecordPlaces()
+    places = RecordPlaces(all_kept=program.needs_order and not args.live)
     if args.live:
         monitor = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
         verdicts: Any = _LiveVerdicts(monitor, log, places)
@@ -124,7 +133,7 @@ def execute(args: argparse.Namespace) -> int:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         judged = log if args.first is None else Log(log.records)
         watched = Log.of_batches(lambda: shown.counted(places.watched(judged.batches())))
-        if args.explain and listing:
+        if (args.explain or args.show) and listing:
             verdicts = JudgedLog(program, watched, limits)
         else:
             verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
@@ -133,7 +142,8 @@ def execute(args: argparse.Namespace) -> int:
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
     with sink_of as sink, _Signals() as signals, calm_collector():
         try:
-            code = _RunCommand(args, program, sink, places, progress, signals).judge(verdicts)
+            command = _RunCommand(args, program, limits, sink, places, progress, signals)
+            code = command.judge(verdicts)
             options.report_rebuilding(log)
             return code
         finally:
@@ -168,6 +178,16 @@ def _is_pattern(path: str, limits: Limits) -> bool:
     except KetalError:
         return path.endswith(".ketal")
     return True
+
+
+def insert_after(as_data: dict[str, Any], key: str, **added: Any) -> dict[str, Any]:
+    """Return a JSON object with something more after one of its keys."""
+    out: dict[str, Any] = {}
+    for name, value in as_data.items():
+        out[name] = value
+        if name == key:
+            out |= added
+    return out
 
 
 @contextlib.contextmanager
@@ -256,6 +276,7 @@ class _RunCommand:
         self,
         args: argparse.Namespace,
         program: Program,
+        limits: Limits,
         sink: OutputLines,
         places: RecordPlaces,
         progress: ProgressLine | None,
@@ -263,14 +284,18 @@ class _RunCommand:
     ) -> None:
         self._args = args
         self._program = program
+        self._limits = limits
         self._sink = sink
         self._places = places
         self._progress = progress
         self._signals = signals
         self._json = args.output == "json"
+        self._annotations: list[Annotation] = []
+        self._unannotated = 0
         self._first_rejected: Rejected | None = None
         self._groups = VerdictGroups(self._place_of)
-        self._grouping = not (self._json or args.live or args.first or args.trace)
+        singly = args.live or args.first or args.trace
+        self._grouping = args.output == "human" and not singly
 
     def judge(self, verdicts: Any) -> int:
         """Print verdicts and summary; return the exit code."""
@@ -336,17 +361,66 @@ class _RunCommand:
         return True
 
     def _lines(self, verdict: Verdict, verdicts: Any) -> list[str]:
-        explained = verdicts.explained(verdict) if self._args.explain else None
+        args, explained = self._args, None
+        if args.explain or args.show:
+            explained = verdicts.explained(verdict)
         if self._json:
-            as_data = verdict.to_dict()
+            as_data = self._with_places(verdict, verdict.to_dict())
             if explained is not None:
                 reasons = explained.to_dict().items()
                 as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}
             return [as_json(as_data)]
-        if explained is not None:
-            return [printable(line) for line in explained.lines()]
-        place = self._place_of(verdict) if isinstance(verdict, Violation) else ""
-        return [printable(f"{verdict} ({place})" if place else str(verdict))]
+        if args.output != "human":
+            return self._annotate(verdict, explained)
+        if explained is not None and args.explain:
+            lines = list(explained.lines())
+        else:
+            place = self._place_of(verdict) if isinstance(verdict, Violation) else ""
+            lines = [f"{verdict} ({place})" if place else str(verdict)]
+        if explained is not None and args.show:
+            lines += [f"  {line}" for line in verdicts.diagram(explained)]
+        return [printable(line) for line in lines]
+
+    def _annotate(self, verdict: Verdict, explained: Explanation | None) -> list[str]:
+        """Return the line that annotates a file with a verdict; none yet for SARIF."""
+        annotation = self._annotation(verdict, explained)
+        if self._args.output == "github":
+            return [github_line(annotation)]
+        if len(self._annotations) < self._limits.verdicts_max:
+            self._annotations.append(annotation)
+        else:
+            self._unannotated += 1
+        return []
+
+    def _annotation(self, verdict: Verdict, explained: Explanation | None) -> Annotation:
+        place, related = self._place_of(verdict), []
+        if isinstance(verdict, Match):
+            for step, dot in verdict.steps:
+                of = self._places.of(verdict.execution, dot)
+                related.append((FilePlace(*file_and_line(of)), f"{step}={dot}"))
+                place = of or place
+        pattern, name = "", ""
+        if not isinstance(verdict, Rejected):
+            pattern, name = verdict.pattern, verdict.id
+        return Annotation(
+            verdict.kind,
+            "error" if verdict.kind in self._args.fail_on else "warning",
+            str(verdict if explained is None else explained),
+            FilePlace(*file_and_line(place)),
+            pattern,
+            tuple(one for one in related if one[0].file),
+            name,
+        )
+
+    def _with_places(self, verdict: Verdict, as_data: dict[str, Any]) -> dict[str, Any]:
+        """Return a verdict's JSON with the places of its events beside them, where known."""
+        if place := self._place_of(verdict):
+            return insert_after(as_data, "event", place=place)
+        if isinstance(verdict, Match):
+            places = [self._places.of(verdict.execution, dot) or None for dot in verdict.events]
+            if any(places):
+                return insert_after(as_data, "events", places=places)
+        return as_data
 
     def _place_of(self, verdict: Verdict) -> str:
         """Return where a verdict's event stands in the log, if it has one and that is known."""
@@ -372,6 +446,12 @@ class _RunCommand:
                     for event, dot in held
                 ]
             self._sink.line(as_json(report))
+            return
+        if self._args.output == "sarif":
+            self._sink.line(sarif(self._annotations, summary=summary))
+            if self._unannotated:
+                left = counted(self._unannotated, "verdict is", "verdicts are")
+                complain(f"{left} not in the SARIF log (limit verdicts_max)")
             return
         for line in self._groups.lines():
             self._sink.line(printable(line))

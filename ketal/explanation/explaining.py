@@ -26,6 +26,7 @@ from ketal.explanation.reasons import (
     RunReason,
 )
 from ketal.explanation.step_reasons import StepReasons
+from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
 from ketal.model.event import Dot, Event, checked_log
 from ketal.model.frozen_mapping import FrozenMapping
@@ -33,6 +34,7 @@ from ketal.model.limits import Limits
 from ketal.model.places import place_at
 from ketal.model.summaries import Summary
 from ketal.model.verdicts import Incomplete, Match, PatternVerdict, TimedOut, Verdict, Violation
+from ketal.pictures.text_diagram import text_diagram
 from ketal.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, Record, batches_of
 
@@ -244,6 +246,14 @@ class JudgedLog:
     def explained(self, verdict: Verdict) -> Explanation | None:
         """Return why a verdict holds; None for a kind that says itself what there is to say."""
         return self.of_verdict(verdict) if isinstance(verdict, Explained) else None
+
+    def diagram(self, explanation: Explanation) -> list[str]:
+        """Return the events around a verdict as a space-time diagram in text."""
+        verdict = explanation.verdict
+        assert verdict is not None
+        assert isinstance(verdict, Explained)
+        rows = rows_around(explanation, self._graph(verdict.execution))
+        return text_diagram(rows) if rows else []
 
     def of_verdict(self, verdict: Explained) -> Explanation:
         """Return why a verdict holds."""

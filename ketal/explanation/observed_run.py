@@ -217,14 +217,13 @@ class ObservedRun(PatternRun):
             live = (LiveRun(one, self._read(trails.get(_key(one)))) for one in before)
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
-        scope = self.scopes.get(name)
-        run = None if scope is None else scope.run
-        if not isinstance(run, CheckRun) or run.halted:
-            self._trails.pop(name, None)
-        elif not violated:
+        policy = self.machine.compiled.on_violation
+        if not violated:
             self._trails[name] = self._moved(before, trails, seen)
-        elif run.configurations is not before:
-            self._trails[name] = self._moved(fresh, {}, seen)  # `on violation resume`
+        elif policy == "resume":
+            self._trails[name] = self._moved(fresh, {}, seen)
+        elif policy == "halt":
+            self._trails.pop(name, None)
         return out
 
     def _moved(self, before: Configurations, trails: Trails, seen: Seen) -> dict[Key, Trail | None]:
@@ -239,10 +238,12 @@ class ObservedRun(PatternRun):
 
     def _may_be(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
         """Return the steps by which a configuration may take an event into a group."""
-        steps = self.machine.automaton.steps
+        automaton = self.machine.automaton
         if group != ANONYMOUS:
-            return frozenset((steps[group],))
-        return frozenset(steps[number] for number in self.machine.steps_held(one, seen))
+            return frozenset((automaton.steps[group],))
+        bound = {automaton.letters[letter][1] for letter, _ in automaton.table[one.state]}
+        held = set(self.machine.steps_held(one, seen)) - bound
+        return frozenset(automaton.steps[number] for number in held)
 
     def _read(self, trail: Trail | None) -> History:
         return _reading(trail, self.compiled.pattern.body)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tests.cli.conftest import CONFLICT, PHASES, Ketal, Write, event
 
 TWO = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
@@ -65,6 +67,7 @@ def test_so_many_verdicts_are_explained_and_the_rest_is_counted(ketal: Ketal, wr
     assert "5 verdicts more; --first N or --verdict ID explains others" in said.err
     found = ketal("run", "--output", "json", pattern, log).objects[:-1]
     for one in found:
+        del one["places"]
         said = ketal("explain", "--verdict", one["id"], "--output", "json", pattern, log)
         assert [shown["verdict"] for shown in said.objects] == [one]
 
@@ -97,10 +100,30 @@ def test_run_says_beside_each_verdict_why(ketal: Ketal, write: Write) -> None:
 
 def test_run_explains_a_whole_log_only(ketal: Ketal, write: Write) -> None:
     pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO)
-    for other in ("--live", "--trace"):
-        said = ketal("run", "--explain", other, pattern, log)
+    for option, other in itertools.product(("--explain", "--show"), ("--live", "--trace")):
+        said = ketal("run", option, other, pattern, log)
         assert said.code == 2
-        assert f"it does not go with {other}" in said.err
+        assert f"{option} is of a whole log; it does not go with {other}" in said.err
+
+
+def test_run_draws_the_events_around_each_verdict(ketal: Ketal, write: Write) -> None:
+    late = event("b", "write", {"a": 1, "b": 2}, key="x")
+    pattern, log = write("p.ketal", CONFLICT), write("run.jsonl", TWO + late)
+    said = ketal("run", "--show", pattern, log)
+    assert (said.code, said.lines) == (
+        0,
+        [
+            "match Conflict (key=x): First=a@1, Second=b@1",
+            "  a    b",
+            "  ◆    ┊    a@1 write  First",
+            "  ┊    ◆    b@1 write  Second",
+            "3 read = 3 accepted",
+            "Conflict: 1 match",
+        ],
+    )
+    both = ketal("run", "--show", "--explain", pattern, log).lines
+    assert [line for line in both if line in said.lines] == said.lines
+    assert ketal("run", "--show", "--output", "json", pattern, log).code == 2
 
 
 def test_the_pattern_may_be_standard_input(ketal: Ketal, write: Write) -> None:

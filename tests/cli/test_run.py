@@ -48,6 +48,7 @@ def test_json_says_a_verdict_a_line_then_the_summary(ketal: Ketal) -> None:
         "id": match["id"],
         "scope": {"key": "x"},
         "events": ["a@1", "b@1"],
+        "places": ["run.jsonl:1", "run.jsonl:2"],
         "bindings": {"First": ["a@1"], "Second": ["b@1"]},
     }
     assert len(match["id"]) == 32
@@ -637,3 +638,60 @@ def test_a_file_name_that_is_no_text(ketal: Ketal, tmp_path: Path) -> None:
     said = ketal("run", "conflict.ketal", name, "--output", "json")
     assert said.objects[0]["place"] == f"{name}:4"
     assert ketal("run", "conflict.ketal", name).code == 0
+
+
+# --- findings where people work -----------------------------------------------------------
+
+
+def test_github_annotates_the_lines_of_the_log(ketal: Ketal, write: Write) -> None:
+    log = event("n", "open", {"n": 1}) + event("n", "open", {"n": 2}) + "no event\n"
+    said = ketal("run", "--output", "github", write("p.ketal", PHASES), write("a,b.jsonl", log))
+    assert said.code == 1
+    violation, rejected, *summary = said.lines
+    assert violation == (
+        "::error file=a%2Cb.jsonl,line=2,title=ketal violation::"
+        "violation Phases: n@2 open: expected Close"
+    )
+    assert rejected.startswith("::warning file=a%2Cb.jsonl,line=3,title=ketal rejected::rejected")
+    assert summary == ["3 read = 2 accepted + 1 rejected", "Phases: 1 violation"]
+
+
+def test_sarif_has_the_places_of_all_events_of_a_match(ketal: Ketal, write: Write) -> None:
+    log = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
+    words = (write("p.ketal", CONFLICT), write("run.jsonl", log))
+    said = ketal("run", "--output", "sarif", "--explain", "--fail-on", "match", *words)
+    assert said.code == 1
+    (run,) = json.loads(said.out)["runs"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("match", "error")
+    assert "are concurrent" in result["message"]["text"]
+    (place,) = result["locations"]
+    assert place["physicalLocation"] == {
+        "artifactLocation": {"uri": "run.jsonl"}, "region": {"startLine": 2},
+    }  # fmt: skip
+    assert place["logicalLocations"] == [{"name": "Conflict", "kind": "type"}]
+    assert [one["message"]["text"] for one in result["relatedLocations"]] == [
+        "First=a@1", "Second=b@1",
+    ]  # fmt: skip
+    found = ketal("run", "--output", "json", *words)
+    assert result["partialFingerprints"] == {"ketal/v1": found.objects[0]["id"]}
+    assert run["properties"]["summary"] == found.summary
+
+
+def test_sarif_says_which_verdicts_it_has_no_room_for(ketal: Ketal, write: Write) -> None:
+    log = "".join(event(f"n{n}", "write", {f"n{n}": 1}, key="x") for n in range(4))
+    words = (write("p.ketal", CONFLICT), write("run.jsonl", log))
+    said = ketal("run", "--output", "sarif", "--limit", "verdicts_max=2", *words)
+    assert len(json.loads(said.out)["runs"][0]["results"]) == 2
+    assert "4 verdicts are not in the SARIF log (limit verdicts_max)" in said.err
+
+
+def test_places_are_known_of_every_event_that_waits_for_the_end(ketal: Ketal, write: Write) -> None:
+    first = event("a", "write", {"a": 1}, key="x")
+    middle = "".join(event("c", "other", {"c": n}) for n in range(1, 40_001))
+    log = write("run.jsonl", first + middle + event("b", "write", {"b": 1}, key="x"))
+    said = ketal("run", "--output", "json", write("p.ketal", CONFLICT), log)
+    assert said.objects[0]["places"] == ["run.jsonl:1", "run.jsonl:40002"]
+    arrival = CONFLICT.replace("    order CausalOrder;\n", "").replace("Conc(Write)", "Write")
+    said = ketal("run", "--output", "json", write("q.ketal", arrival), log)
+    assert said.objects[0]["places"] == [None, "run.jsonl:40002"]

@@ -118,16 +118,19 @@ def test_a_rejection_without_a_place_is_grouped_too() -> None:
 
 
 def test_places_are_of_the_last_records() -> None:
-    places = RecordPlaces()
+    places, whole = RecordPlaces(all_kept=False), RecordPlaces(all_kept=True)
     size = 1_000
     batches = 2 * RECORDS_MAX // size
     for start in range(batches):
         dots = range(start * size + 1, (start + 1) * size + 1)
         events = (library.Event("n", "a", {"n": number}) for number in dots)
-        places.keep([("", event, "log", event.dot.counter) for event in events])
+        batch = [("", event, "log", event.dot.counter) for event in events]
+        places.keep(batch)
+        whole.keep(batch)
     last = batches * size
     assert places.of("", Dot("n", last)) == f"log:{last}"
     first_kept = last - RECORDS_MAX // size * size + 1
     assert places.of("", Dot("n", first_kept)) == f"log:{first_kept}"
     assert places.of("", Dot("n", first_kept - 1)) == ""
     assert places.of("other", Dot("n", last)) == ""
+    assert whole.of("", Dot("n", 1)) == "log:1"

@@ -1,0 +1,82 @@
+"""The few events around a verdict: its own, and those that show how they are ordered.
+
+Between two events of the verdict of which the one happened before the other stand those of a
+shortest path, between concurrent ones the last that each knows of the other's node.
+
+The one rule: at most `EVENTS_MAX` events are shown, the verdict's own first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.reasons import Explanation, PlacedEvent
+from ketal.model.event import Event, canonical_key, happened_before
+from ketal.pictures.text_diagram import DiagramRow
+
+EVENTS_MAX = 24
+"""Events of one diagram."""
+TAKEN_MAX = 6
+"""Of the steps that a run had taken, the last so many are shown."""
+
+Marked = tuple[str, Event]
+"""What an event is in the verdict, and the event."""
+
+
+def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow]:
+    """Return the rows of a diagram of the events around a verdict; none where it has no event."""
+    marked = _marked(explanation)[-EVENTS_MAX:]
+    own = {event.dot: event for _, event in marked}
+    shown = dict(own)
+    ordered = sorted(own.values(), key=canonical_key)
+    for one, other in pairwise(ordered):
+        between = list(_between(one, other, graph))
+        if len(shown) + len(between) <= EVENTS_MAX:
+            shown.update((event.dot, event) for event in between)
+    rows = []
+    for event in sorted(shown.values(), key=canonical_key):
+        sources = [source for source in graph.messages_to(event) if source.dot in shown]
+        before = graph.previous(event)
+        rows.append(
+            DiagramRow(
+                event.node,
+                _label(event, [name for name, of in marked if of.dot == event.dot], sources),
+                tuple(source.node for source in sources),
+                event.dot in own,
+                before is not None and before.dot in shown,
+            )
+        )
+    return rows
+
+
+def _marked(explanation: Explanation) -> list[Marked]:
+    """Return the verdict's own events, with what each is in it."""
+    if explanation.steps:
+        return [(step.step, step.event.event) for step in explanation.steps]
+    marked: list[Marked] = []
+    if explanation.runs:
+        taken: Sequence[tuple[str, PlacedEvent]] = explanation.runs[0].taken
+        marked += [(step, event.event) for step, event in taken[-TAKEN_MAX:]]
+    if explanation.event is not None:
+        name = "" if explanation.verdict is None else explanation.verdict.kind
+        marked.append((name, explanation.event.event))
+    return marked
+
+
+def _between(one: Event, other: Event, graph: CausalGraph) -> Iterator[Event]:
+    """Yield the events that show how two are ordered."""
+    if happened_before(one, other):
+        for link in graph.path(one, other)[1:]:
+            yield link.source
+        return
+    for of, by in ((one, other), (other, one)):
+        last = graph.last_upto(of.node, by.clock.get(of.node, 0))
+        if last is not None:
+            yield last
+
+
+def _label(event: Event, names: Sequence[str], sources: Sequence[Event]) -> str:
+    received = f"from {', '.join(str(source.dot) for source in sources)}" if sources else ""
+    return "  ".join(filter(None, (str(event), ", ".join(names), received)))

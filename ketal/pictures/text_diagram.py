@@ -1,0 +1,98 @@
+"""Space-time diagrams in text: a column for each node, a row for each event, time downwards.
+
+A message is drawn in the row of its receive, from the column of its sender:
+
+```
+a     b
+◆     ┊   a@1 write  First
+├────▶●   b@1 read   from a@1
+┊     ◆   b@2 write  Second
+```
+
+A line is dotted where events of its node are left out. The lattice of rows and columns is that of
+Lamport, "Time, clocks, and the ordering of events in a distributed system", 1978.
+
+The one rule: rows are in an order that respects happened-before, so messages only lead downwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+COLUMN_MIN, COLUMN_MAX = 5, 14
+"""How wide the column of a node is."""
+_EVENT, _MARKED = "●", "◆"
+_LINE, _DOTTED = "│", "┊"
+
+
+@dataclass(frozen=True, slots=True)
+class DiagramRow:
+    """An event of a diagram.
+
+    Attributes
+    ----------
+    node : str
+        Its node.
+    label : str
+        What is written beside it.
+    senders : tuple of str
+        The nodes from which it received a message that is shown.
+    marked : bool
+        Whether it is one of those that the diagram is about.
+    follows : bool
+        Whether it is the very next event of its node after the one shown before.
+    """
+
+    node: str
+    label: str
+    senders: tuple[str, ...] = ()
+    marked: bool = False
+    follows: bool = False
+
+
+def text_diagram(rows: Sequence[DiagramRow]) -> list[str]:
+    """Return the lines of a diagram; the nodes stand in the order of their names."""
+    nodes = sorted({node for row in rows for node in (row.node, *row.senders)})
+    widths = [min(max(len(node) + 2, COLUMN_MIN), COLUMN_MAX) for node in nodes]
+    starts = [sum(widths[:number]) for number in range(len(nodes) + 1)]
+    heads = (_fitted(node, width) for node, width in zip(nodes, widths, strict=True))
+    lines = ["".join(heads).rstrip()]
+    for number, row in enumerate(rows):
+        cells = [" "] * starts[-1]
+        for node, start in zip(nodes, starts, strict=False):
+            later = next((one for one in rows[number:] if one.node == node), None)
+            begun = any(one.node == node for one in rows[:number])
+            cells[start] = _LINE if begun and later is not None and later.follows else _DOTTED
+        here = starts[nodes.index(row.node)]
+        _draw_messages(cells, here, (starts[nodes.index(node)] for node in row.senders), starts)
+        cells[here] = _MARKED if row.marked else _EVENT
+        lines.append(f"{''.join(cells)}{row.label}".rstrip())
+    return lines
+
+
+def _fitted(name: str, width: int) -> str:
+    short = name if len(name) < width else f"{name[: width - 2]}…"
+    return short.ljust(width)
+
+
+def _draw_messages(
+    cells: list[str], here: int, senders: Iterable[int], starts: Sequence[int]
+) -> None:
+    """Draw the arrows that end in a column."""
+    from_left: list[int] = []
+    from_right: list[int] = []
+    for sender in senders:
+        (from_left if sender < here else from_right).append(sender)
+    if from_left:
+        for at in range(min(from_left) + 1, here - 1):
+            cells[at] = "┼" if at in starts else "─"
+        for sender in from_left:
+            cells[sender] = "├" if sender == min(from_left) else "┼"
+        cells[here - 1] = "▶"
+    if from_right:
+        for at in range(here + 2, max(from_right)):
+            cells[at] = "┼" if at in starts else "─"
+        for sender in from_right:
+            cells[sender] = "┤" if sender == max(from_right) else "┼"
+        cells[here + 1] = "◀"

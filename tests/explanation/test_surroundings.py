@@ -1,0 +1,71 @@
+"""The few events around a verdict."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import ketal
+from ketal.errors import PatternError
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.explaining import JudgedLog
+from ketal.explanation.surroundings import EVENTS_MAX, rows_around
+from ketal.grammar.printer import render
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+from tests.sampling import drawn
+
+
+def test_the_events_of_every_verdict_are_shown_and_messages_lead_downwards() -> None:
+    shown = messages = 0
+
+    @drawn(100, 2_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal shown, messages
+        file = pattern_file(rng)
+        events = execution(rng, events_max=12)
+        try:
+            program = ketal.compile(render(file))
+        except PatternError:
+            return
+        judged = JudgedLog(program, events)
+        graph = CausalGraph(events)
+        for one in judged.chosen(verdict=None, first=5):
+            rows = rows_around(one, graph)
+            dots = [row.label.split()[0] for row in rows]
+            assert len(set(dots)) == len(dots) <= EVENTS_MAX
+            own = [str(step.event.dot) for step in one.steps]
+            if one.event is not None:
+                own.append(str(one.event.dot))
+            assert {dot for dot, row in zip(dots, rows, strict=True) if row.marked} >= set(own)
+            order = [graph[ketal.Dot(*_parts(dot))] for dot in dots]
+            for above, below in itertools.combinations(order, 2):
+                assert below.dot.counter > above.dot.counter or below.node != above.node
+                assert above.clock.get(below.node, 0) < below.counter
+            for row, event in zip(rows, order, strict=True):
+                sources = {source.node for source in graph.messages_to(event)}
+                assert set(row.senders) <= sources
+                messages += len(row.senders)
+            assert judged.diagram(one)[1:] == [] or len(judged.diagram(one)) == len(rows) + 1
+            shown += 1
+
+    assert shown > 30
+    assert messages > 10
+
+
+def _parts(dot: str) -> tuple[str, int]:
+    node, _, counter = dot.rpartition("@")
+    return node, int(counter)
+
+
+def test_a_long_run_shows_what_it_took_last() -> None:
+    program = ketal.compile(
+        'pattern P { event A = type == "a"; event B = type == "b"; check A* B; }'
+    )
+    log = [ketal.Event(node="n", type="a", clock={"n": count}) for count in range(1, 100)]
+    log += [ketal.Event(node="n", type="b", clock={"n": count}) for count in (100, 101)]
+    judged = JudgedLog(program, log)
+    (one,) = judged.chosen(verdict=None, first=1)
+    lines = judged.diagram(one)
+    assert lines[-2:] == ["◆    n@100 b  B", "◆    n@101 b  violation"]
+    assert len(lines) == 8
