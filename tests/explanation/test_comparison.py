@@ -95,7 +95,7 @@ def test_concurrent_events_have_both_entries_and_what_each_knows() -> None:
 def test_what_a_path_passes_over_is_said() -> None:
     log = records(("", (LOG[0], LOG[4])))
     lines = list(compared(log, "a@1", "c@1").lines())
-    assert "  message to c@1 receive (run.log:2) (1 events between are missing in the log)" in lines
+    assert "  message to c@1 receive (run.log:2) (1 event is missing between)" in lines
 
 
 def test_a_node_that_restarted_has_a_name_for_each_of_its_runs() -> None:
