@@ -66,7 +66,7 @@ class ExecutionCuts:
     cuts: int
     linear_extensions: int
     limit: str
-    lattice: HasseDiagram | None = field(repr=False)
+    lattice: HasseDiagram | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, as `ketal cuts --output json` has it.
@@ -88,6 +88,14 @@ class ExecutionCuts:
             "exact": not self.limit,
         }
         return {**out, "limit": self.limit} if self.limit else out
+
+    def __repr__(self) -> str:
+        # Python itself refuses to print integers of thousands of digits.
+        return (
+            f"ExecutionCuts(execution={self.execution!r}, events={self.events}, "
+            f"nodes={self.nodes}, missing={self.missing}, cuts={shown(self.cuts)}, "
+            f"linear_extensions={shown(self.linear_extensions)}, limit={self.limit!r})"
+        )
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -148,6 +148,7 @@ def test_a_number_with_more_digits_than_python_prints_is_shown_and_counted() -> 
     (one,) = ketal.cuts(log).executions
     assert one.cuts == 4_001**3
     assert re.search(r"linear extensions  \d\.\d{3}e\+5\d{3} \(5,\d{3} digits\)$", str(one))
+    assert re.search(r" cuts=64,[\d,]*, linear_extensions=\d\.\d{3}e\+5\d{3} ", repr(one))
 
 
 # --- pictures -----------------------------------------------------------------
