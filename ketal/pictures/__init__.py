@@ -1,1 +1,1 @@
-"""Pictures: of a pattern's automaton."""
+"""Pictures: of a pattern's automaton, of an execution and of the lattice of its cuts."""

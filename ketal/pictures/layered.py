@@ -89,12 +89,18 @@ def _layers(scene: Scene) -> list[int]:
     done: list[int] = []
     entered: set[int] = set()
 
-    def visit(box: int) -> None:
-        entered.add(box)
-        for target in after[box]:
-            if target not in entered:
-                visit(target)
-        done.append(box)
+    def visit(start: int) -> None:
+        entered.add(start)
+        path = [(start, iter(after[start]))]
+        while path:
+            box, targets = path[-1]
+            target = next((one for one in targets if one not in entered), None)
+            if target is None:
+                done.append(box)
+                path.pop()
+            else:
+                entered.add(target)
+                path.append((target, iter(after[target])))
 
     # The last box, where the arrow to the initial state starts, is entered by no link.
     for box in reversed(range(len(scene.boxes))):

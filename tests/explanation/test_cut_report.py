@@ -218,6 +218,12 @@ def test_more_cuts_than_are_drawn_are_an_error_with_the_limits_name() -> None:
     assert (ketal.cuts(PAIR)._repr_svg_() or "").startswith("<svg ")
 
 
+def test_a_lattice_of_any_height_is_drawn_where_the_limit_lets_it() -> None:
+    log = [e(f"a@{count}", "x") for count in range(1, 1_501)]
+    svg = ketal.cuts(log, limits=ketal.Limits(drawn_cuts_max=2_000)).to_svg()
+    assert svg.count('class="name"') == 1_501
+
+
 def test_one_of_several_executions_is_picked_by_its_name() -> None:
     log = ketal.Log(lambda: iter([("one", PAIR[0], "", 0), ("two", PAIR[2], "", 0)]))
     cuts = ketal.cuts(log)
