@@ -25,6 +25,7 @@ _HOMES = {
     "register_guard": "analysis.registered_guards",
     "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
     "stats": "auditing.contents_counting", "LogStats": "auditing.contents_report",
+    "cuts": "explanation.cut_report", "LogCuts": "explanation.cut_report",
     "explain": "explanation.explaining", "Explanation": "explanation.reasons",
     "Limits": "model.limits",
     "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         SettingError,
         StateError,
     )
+    from ketal.explanation.cut_report import LogCuts, cuts
     from ketal.explanation.explaining import explain
     from ketal.explanation.reasons import Explanation
     from ketal.logs import Log, read_log, write_jsonl
@@ -94,6 +96,7 @@ __all__ = [
     "Late",
     "Limits",
     "Log",
+    "LogCuts",
     "LogStats",
     "Match",
     "Monitor",
@@ -114,6 +117,7 @@ __all__ = [
     "audit",
     "build",
     "compile",
+    "cuts",
     "definitely",
     "explain",
     "lint",

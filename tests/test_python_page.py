@@ -73,7 +73,7 @@ def test_the_test_of_the_page_passes_where_the_lock_is_held_by_one(folder: Path)
 
 
 VERDICTS = {"Match", "Violation", "Incomplete", "TimedOut", "Late", "Gap", "Transition"}
-PARTS = {"Audit", "Fault", "Dot", "Diagnostic", "Log", "LogStats", "KetalError"}
+PARTS = {"Audit", "Fault", "Dot", "Diagnostic", "Log", "LogCuts", "LogStats", "KetalError"}
 """Named by their lower-case word or by what returns them; `help` has the rest."""
 
 

@@ -37,13 +37,15 @@ COMMANDS = {
     "graph": "the automaton of a pattern, as a picture or as data",
     "stats": "what is in a log: nodes, types, attributes, times, concurrency, messages",
     "audit": "whether a log can be a vector-clocked execution, and what is wrong",
+    "cuts": "how many consistent cuts and linear extensions an execution has",
+    "clocks": "compare two events of a log by their clocks",
     "stream": "a streaming job on Kafka topics",
     "broker": "a real Kafka broker to try things with",
     "limits": "every limit: name, default, unit",
 }
 """Command → what it does; its module in this package is called `COMMAND_command`."""
 
-_PLANNED = ("view", "cuts", "clocks", "demo")
+_PLANNED = ("view", "demo")
 """Commands that later versions have; one that is in `COMMANDS` is there."""
 
 _EXAMPLE = """\

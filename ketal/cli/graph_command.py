@@ -6,10 +6,9 @@ The one rule: it shows what runs, the compiled automaton, not the text.
 from __future__ import annotations
 
 import argparse
-import os
 
 from ketal.cli import FINE, options
-from ketal.cli.output_lines import opened
+from ketal.cli.output_lines import opened, picture_form
 from ketal.errors import SettingError
 
 _EXAMPLE = """\
@@ -17,8 +16,6 @@ examples:
   ketal graph stack.ketal
   ketal graph --to svg --write stack.svg --pattern ReplicatedStack stack.ketal
 """
-_FORMS = ("dot", "mermaid", "svg", "json")
-_PICTURES = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".eps")
 _SUFFIXES = {".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".svg": "svg", ".json": "json"}
 
 
@@ -26,7 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
     parser.add_argument("file", metavar="PATTERN", help="a pattern file, - is standard input")
-    parser.add_argument("--to", choices=_FORMS, help="default: as FILE's name says, else dot")
+    parser.add_argument(
+        "--to",
+        choices=tuple(dict.fromkeys(_SUFFIXES.values())),
+        help="default: as FILE's name says, else dot",
+    )
     parser.add_argument("--pattern", metavar="NAME", help="which, if the file holds several")
     parser.add_argument("--write", metavar="FILE", help="write to a file")
     options.add_params(parser)
@@ -40,13 +41,7 @@ def execute(args: argparse.Namespace) -> int:
     if len(program.names) > 1:
         names = ", ".join(program.names)
         raise SettingError(f"{args.file} holds several patterns: {names}; --pattern picks one")
-    suffix = os.path.splitext(args.write or "")[1].lower()
-    if args.to is None and suffix in _PICTURES:
-        raise SettingError(
-            f"pictures are not written as {suffix}; write an .svg, or a .dot for Graphviz's "
-            f"`dot -T{suffix[1:]}` (--to {'|'.join(_FORMS)} says which, whatever the name)"
-        )
-    form = args.to or _SUFFIXES.get(suffix, "dot")
+    form = picture_form(args.to, args.write, _SUFFIXES) or "dot"
     graph = program.graph()
     text = str(getattr(graph, f"to_{form}")())
     with opened(args.write, inputs=(args.file,)) as sink:

@@ -39,6 +39,7 @@ STYLES = {
     "caret": "bold",
 }
 """First word of a line, or the severity of a diagnostic → its colour on a terminal."""
+_OTHER_PICTURES = (".png", ".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".ps", ".eps")
 _SEVERITY = re.compile(r"\S+:\d+:\d+: (error|warning)\[")
 _CARETS = re.compile(r" *\^+")
 
@@ -133,6 +134,31 @@ def unwritten(name: str, fault: OSError) -> Exception:
     if isinstance(fault, BrokenPipeError):
         return fault
     return SettingError(f"cannot write {name}: {fault.strerror or fault}")
+
+
+def picture_form(to: str | None, path: str | None, suffixes: Mapping[str, str]) -> str | None:
+    """Return the form of a picture: what `--to` says, else what FILE's name does, else None.
+
+    Parameters
+    ----------
+    to, path : str or None
+        The `--to` and the `--write` of a command.
+    suffixes : mapping of str to str
+        Suffix of a name → form.
+
+    Raises
+    ------
+    SettingError
+        If FILE's name is that of a picture in another form.
+    """
+    suffix = os.path.splitext(path or "")[1].lower()
+    if to is None and suffix in _OTHER_PICTURES:
+        raise SettingError(
+            f"pictures are not written as {suffix}; write an .svg, or a .dot for Graphviz's "
+            f"`dot -T{suffix[1:]}` (--to {'|'.join(dict.fromkeys(suffixes.values()))} says which, "
+            "whatever the name)"
+        )
+    return to or suffixes.get(suffix)
 
 
 @contextmanager

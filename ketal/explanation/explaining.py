@@ -18,18 +18,17 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.event_pairs import pair_reason
 from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer
 from ketal.explanation.reasons import (
     Explanation,
-    PairReason,
     PlacedEvent,
-    PlacedLink,
     RunReason,
 )
 from ketal.explanation.step_reasons import StepReasons
 from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
-from ketal.model.event import Dot, Event, checked_log, happened_before
+from ketal.model.event import Dot, Event, checked_log
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
@@ -278,7 +277,10 @@ class JudgedLog:
             reasons.of(step, live, event)
             for (step, event), live in zip(placed, reasons.taking(taken), strict=True)
         )
-        pairs = tuple(self._pair(run, one, other) for (_, one), (_, other) in pairwise(placed))
+        of_run = functools.partial(self._placed, run)
+        pairs = tuple(
+            pair_reason(graph, of_run, one, other) for (_, one), (_, other) in pairwise(placed)
+        )
         statements: tuple[str, ...] = ()
         extension: tuple[PlacedEvent, ...] = ()
         if isinstance(verdict, TimedOut):
@@ -293,35 +295,6 @@ class JudgedLog:
             steps=steps,
             pairs=pairs,
         )
-
-    def _pair(self, run: ObservedRun, one: PlacedEvent, other: PlacedEvent) -> PairReason:
-        """Return how two events are ordered, and the chain or the last events that show it."""
-        if happened_before(one.event, other.event):
-            return PairReason(one, other, "before", self._path(run, one, other))
-        if happened_before(other.event, one.event):
-            return PairReason(one, other, "after", self._path(run, other, one))
-        known = self._last_known(run, one, other), self._last_known(run, other, one)
-        return PairReason(one, other, "concurrent", known=known)
-
-    def _path(
-        self, run: ObservedRun, source: PlacedEvent, target: PlacedEvent
-    ) -> tuple[PlacedLink, ...]:
-        links = self._graph(run.execution).path(source.event, target.event)
-        return tuple(
-            PlacedLink(
-                self._placed(run, link.source),
-                self._placed(run, link.target),
-                link.kind,
-                link.missing,
-            )
-            for link in links
-        )
-
-    def _last_known(self, run: ObservedRun, of: PlacedEvent, by: PlacedEvent) -> PlacedEvent | None:
-        """Return the last event of a node that an event of another one knows."""
-        node = of.event.node
-        last = self._graph(run.execution).last_upto(node, by.event.clock.get(node, 0))
-        return None if last is None else self._placed(run, last)
 
     def _of_violation(self, run: ObservedRun, verdict: Violation) -> Explanation:
         extension: tuple[Event, ...] = ()

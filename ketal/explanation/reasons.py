@@ -113,9 +113,8 @@ class PlacedLink:
         return {**out, "missing": self.missing} if self.missing else out
 
     def __str__(self) -> str:
-        missing = (
-            f" ({self.missing:,} events between are missing in the log)" if self.missing else ""
-        )
+        events = "event is" if self.missing == 1 else "events are"
+        missing = f" ({self.missing:,} {events} missing between)" if self.missing else ""
         return f"{_LINKS[self.kind]} {self.target}{missing}"
 
 

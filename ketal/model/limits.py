@@ -98,6 +98,12 @@ class Limits:
     cuts_max: int = _limit(
         1_000_000, "cuts", "consistent cuts that possibly/definitely visit, with each state there"
     )
+    counted_cuts_max: int = _limit(
+        2_000_000,
+        "cuts",
+        "consistent cuts that `ketal cuts` visits one by one, where an execution has no parts",
+    )
+    drawn_cuts_max: int = _limit(200, "cuts", "consistent cuts of a lattice that is drawn")
     explained_runs_max: int = _limit(
         100, "runs", "runs of a scope whose reasons are given for one event by `ketal explain`"
     )

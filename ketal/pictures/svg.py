@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from ketal.errors import SettingError, columns
@@ -30,6 +30,7 @@ SVG_EDGES_MAX = 600
 NAME_PX = 13
 LABEL_PX = 12
 LINE_PX = 16
+CAPTION_PX = 20
 # A little more than the 0.6 of common fixed-width faces.
 COLUMN_EM = 0.61
 LABEL_PAD = 8
@@ -82,19 +83,47 @@ def draw(graph: Graph) -> str:
             )
     scene = scene_of(graph)
     layout = lay_out(scene)
+    states = map(_state, graph.states, scene.boxes, layout.centers)
+    return document(graph.title, scene, layout, (*_edges(graph, scene, layout), *states))
+
+
+def document(
+    title: str, scene: Scene, layout: Layout, drawn: Iterable[str], caption: str = ""
+) -> str:
+    """Return a picture as a whole.
+
+    Parameters
+    ----------
+    title : str
+        What it shows.
+    scene, layout : Scene, Layout
+        What is drawn, and where.
+    drawn : iterable of str
+        The elements of the picture, those above others last.
+    caption : str
+        A line of text above them; may be empty.
+    """
     left, top, width, height = _view(scene, layout)
-    title = _text(graph.title)
+    lines: list[str] = []
+    if caption:
+        baseline, top, height = top, top - CAPTION_PX, height + CAPTION_PX
+        width = max(width, math.ceil(columns(caption) * LABEL_PX * COLUMN_EM + 2 * MARGIN))
+        lines.append(
+            f'<text x="{px(left + MARGIN)}" y="{px(baseline)}" font-size="{LABEL_PX}">'
+            f"{escaped(caption)}</text>"
+        )
+    name = escaped(title)
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-graph" role="img" '
-            f'aria-label="{title}" width="{width}" height="{height}" '
+            f'aria-label="{name}" width="{width}" height="{height}" '
             f'viewBox="{left} {top} {width} {height}">',
-            f"<title>{title}</title>",
+            f"<title>{name}</title>",
             f"<desc>Laid out by {layout.engine}.</desc>",
             f"<style>{STYLE}</style>",
             f'<rect class="ground" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>',
-            *_edges(graph, scene, layout),
-            *map(_state, graph.states, scene.boxes, layout.centers),
+            *lines,
+            *drawn,
             "</svg>",
             "",
         ]
@@ -163,18 +192,22 @@ def _edges(graph: Graph, scene: Scene, layout: Layout) -> Iterator[str]:
     """Draw the arrow to the initial state, then each edge."""
     x, y = layout.centers[-1]
     yield f'<g class="edge"><title>initial</title>{_arrow(layout.routes[0].curve)}</g>'
-    yield f'<circle class="tip" cx="{_px(x)}" cy="{_px(y)}" r="4"/>'
+    yield f'<circle class="tip" cx="{px(x)}" cy="{px(y)}" r="4"/>'
     names = {state.number: state.name for state in graph.states}
     for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
         tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
         drawn = _arrow(route.curve) + _label(edge, link, route.label)
-        yield f'<g class="edge"><title>{_text(tip)}</title>{drawn}</g>'
+        yield f'<g class="edge"><title>{escaped(tip)}</title>{drawn}</g>'
+
+
+def line_along(curve: tuple[Point, ...]) -> str:
+    """Return the line along a curve, as `Route` has it."""
+    first, *rest = map(_at, curve)
+    return f'<path class="line" d="M{first}C{" ".join(rest)}"/>'
 
 
 def _arrow(curve: tuple[Point, ...]) -> str:
-    first, *rest = map(_at, curve)
-    head = f'<polygon class="tip" points="{_head(curve)}"/>'
-    return f'<path class="line" d="M{first}C{" ".join(rest)}"/>{head}'
+    return f'{line_along(curve)}<polygon class="tip" points="{_head(curve)}"/>'
 
 
 def _label(edge: GraphEdge, link: Link, middle: Point) -> str:
@@ -183,7 +216,7 @@ def _label(edge: GraphEdge, link: Link, middle: Point) -> str:
     first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
     heads = {xml_text(way.head) for way in edge.ways}
     spans = "".join(
-        f'<tspan x="{_px(left)}" y="{_px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
+        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
         for n, line in enumerate(lines)
     )
     return f'<text font-size="{LABEL_PX}" xml:space="preserve">{spans}</text>'
@@ -191,23 +224,24 @@ def _label(edge: GraphEdge, link: Link, middle: Point) -> str:
 
 def _state(state: GraphState, box: Box, center: Point) -> str:
     x, y = center
-    shapes = "".join(_shape(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
+    shapes = "".join(outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
     return (
-        f'<g data-state="{state.number}"><title>{_text(state.name)}</title>{shapes}'
-        f'<text class="name" x="{_px(x)}" y="{_px(y + NAME_PX * 0.35)}" '
-        f'font-size="{NAME_PX}">{_text(_name(state))}</text></g>'
+        f'<g data-state="{state.number}"><title>{escaped(state.name)}</title>{shapes}'
+        f'<text class="name" x="{px(x)}" y="{px(y + NAME_PX * 0.35)}" '
+        f'font-size="{NAME_PX}">{escaped(_name(state))}</text></g>'
     )
 
 
-def _shape(center: Point, box: Box, inset: float) -> str:
+def outline(center: Point, box: Box, inset: float = 0) -> str:
+    """Return the line around a box, or so many pixels within it."""
     x, y = center
     half_width, half_height = box.half_width - inset, box.half_height - inset
     if box.half_width == box.half_height:
-        return f'<circle class="shape" cx="{_px(x)}" cy="{_px(y)}" r="{_px(half_width)}"/>'
+        return f'<circle class="shape" cx="{px(x)}" cy="{px(y)}" r="{px(half_width)}"/>'
     return (
-        f'<rect class="shape" x="{_px(x - half_width)}" y="{_px(y - half_height)}" '
-        f'width="{_px(2 * half_width)}" height="{_px(2 * half_height)}" '
-        f'rx="{_px(box.radius - inset)}"/>'
+        f'<rect class="shape" x="{px(x - half_width)}" y="{px(y - half_height)}" '
+        f'width="{px(2 * half_width)}" height="{px(2 * half_height)}" '
+        f'rx="{px(box.radius - inset)}"/>'
     )
 
 
@@ -228,17 +262,19 @@ def _line(line: str, heads: set[str]) -> str:
     """Write a line of a label, the head of a way set off."""
     head = line.partition(": ")[0].removesuffix(":")
     if head in heads:
-        return f'<tspan class="head">{_text(head)}</tspan>{_text(line[len(head) :])}'
-    return _text(line)
+        return f'<tspan class="head">{escaped(head)}</tspan>{escaped(line[len(head) :])}'
+    return escaped(line)
 
 
-def _text(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text as XML has it, on one line."""
     return escape(xml_text(text))
 
 
 def _at(point: Point) -> str:
-    return f"{_px(point[0])},{_px(point[1])}"
+    return f"{px(point[0])},{px(point[1])}"
 
 
-def _px(value: float) -> str:
+def px(value: float) -> str:
+    """Return a coordinate with a digit after the point at most."""
     return f"{value:.1f}".removesuffix(".0")

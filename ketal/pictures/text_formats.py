@@ -23,7 +23,7 @@ from ketal.pictures.labels import clipped, wrapped, xml_text
 def dot(graph: Graph) -> str:
     """Write a graph in Graphviz's language."""
     lines = [
-        f"digraph {_dot(xml_text(graph.pattern))} {{",
+        f"digraph {quoted(xml_text(graph.pattern))} {{",
         f"  rankdir={'LR' if graph.horizontal else 'TB'};",
         '  node [fontname="monospace", fontsize=13];',
         '  edge [fontname="monospace", fontsize=11];',
@@ -32,7 +32,7 @@ def dot(graph: Graph) -> str:
     for state in graph.states:
         around = 2 if state.final else 1
         shape = "shape=circle" if state.round else 'shape=box, style="rounded"'
-        label = _dot(clipped(xml_text(state.name)))
+        label = quoted(clipped(xml_text(state.name)))
         lines.append(f"  s{state.number} [{shape}, peripheries={around}, label={label}];")
     lines.append(f"  start -> s{graph.initial};")
     for edge in graph.edges:
@@ -42,7 +42,8 @@ def dot(graph: Graph) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _dot(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as a quoted string of dot."""
     return f'"{_dot_text(text)}"'
 
 

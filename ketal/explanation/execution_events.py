@@ -1,0 +1,160 @@
+"""The events of a log as a run has them: each once, under its name, with its whole clock and place.
+
+What an event is, new or a duplicate, and of which incarnation of its node, is decided as in a run
+(`ketal.runtime.admission`), and so is what its clock lost when a node left.
+
+The one rule: a record is an event, a duplicate, a control event or rejected, and counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ketal.auditing.report import ENDED
+from ketal.errors import EventError, SettingError
+from ketal.model.event import Control, Dot, Event, checked_log, no_log_item
+from ketal.model.limits import Limits
+from ketal.model.places import place_at
+from ketal.model.verdicts import Rejected
+from ketal.operators.membership.clock_restoration import restored_with_doubts
+from ketal.operators.membership.incarnation_names import restarted
+from ketal.operators.order import missing
+from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
+from ketal.runtime.admission.identification import Admission
+from ketal.runtime.batch_run import batches_of
+
+if TYPE_CHECKING:
+    from ketal.logs import Log
+
+
+class ExecutionEvents:
+    """The events of one execution of a log.
+
+    Parameters
+    ----------
+    name : str
+        The execution's name; empty where a log is not divided.
+    limits : Limits
+        `events_max` bounds the events, `counters_max` what is held to know duplicates.
+
+    Attributes
+    ----------
+    duplicates, rejected : int
+        How many records were second copies of events, and how many no events.
+    first_rejected : str
+        The first rejected record, its place and the reason; empty where there is none.
+    """
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self.name = name
+        self.duplicates = self.rejected = 0
+        self.first_rejected = ""
+        self._limits = limits
+        self._admission = Admission((), limits, events_max=limits.events_max)
+        # Whoever left decides what clocks have lost, and clocks are what is asked about.
+        self._admission.reads_clocks = True
+        self._events: list[Event] = []
+        self._places: dict[tuple[str, int], tuple[str, int]] = {}
+        self._ended = False
+
+    def add(self, item: object, file: str, line: int) -> None:
+        """Take in a record, as `Log.records` yields it.
+
+        Raises
+        ------
+        SettingError
+            If `events_max` or `counters_max` is reached.
+        TypeError
+            If it is nothing that a log holds.
+        """
+        if isinstance(item, Control):
+            self._ended |= item.kind == "end"
+            self._admission.control(item)
+        elif isinstance(item, Rejected):
+            self._reject(item.place, item.reason)
+        elif not isinstance(item, Event):
+            raise no_log_item(item)
+        elif self._ended:
+            self._reject(place_at(file, line) or str(item.dot), ENDED)
+        else:
+            self._take(item, file, line)
+
+    def _take(self, read: Event, file: str, line: int) -> None:
+        place = place_at(file, line) or str(read.dot)
+        try:
+            status, event = self._admission.take(read)
+        except EventError as error:
+            self._reject(place, error.reason)
+            return
+        if status is NEW:
+            if len(self._events) >= self._limits.events_max:
+                raise SettingError(
+                    f"the log has more than {self._limits.events_max} events (limit events_max)"
+                )
+            self._admission.arrived(event)
+            self._events.append(event)
+            self._places[event.dot] = file, line
+        elif status in (DUPLICATE, SEEN):
+            self.duplicates += 1
+        elif status == CONTRADICTION:
+            reason = f"{event.dot} was read before with other content; a dot is unique"
+            self._reject(place, reason)
+        else:
+            raise SettingError(
+                f"{place}: more counters arrived out of order than are kept (limit counters_max)"
+            )
+
+    def _reject(self, place: str, reason: str) -> None:
+        self.rejected += 1
+        self.first_rejected = self.first_rejected or f"{place}: {reason}"
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def events(self) -> list[Event]:
+        """Return the events, their clocks whole, in the order of the log."""
+        membership = self._admission.membership
+        if membership is None:
+            left = restarted({event.node for event in self._events})
+        else:
+            left = membership.departed
+        return restored_with_doubts(self._events, left, limits=self._limits)[0]
+
+    def place(self, dot: Dot) -> str:
+        """Return where an event stands in the log; empty where that is not known."""
+        return place_at(*self._places[dot])
+
+
+def missing_dots(events: Iterable[Event]) -> int:
+    """Return how many events the clocks of an execution know, or that are below such, and lack."""
+    return sum(last - first + 1 for _, first, last in missing.holes(events))
+
+
+def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, ExecutionEvents]:
+    """Read a log; return its executions by their names, in the order of the log.
+
+    A log without a record has one, whose name is empty.
+
+    Parameters
+    ----------
+    log : Log or iterable of Event
+        It is read once.
+    limits : Limits
+        As of `ExecutionEvents`.
+
+    Raises
+    ------
+    SettingError
+        If a limit is reached, or the log cannot be read.
+    TypeError
+        If it is no log, or holds what is no event.
+    """
+    executions: dict[str, ExecutionEvents] = {}
+    for batch in batches_of(checked_log(log)):
+        for execution, item, file, line in batch:
+            part = executions.get(execution)
+            if part is None:
+                part = executions[execution] = ExecutionEvents(execution, limits)
+            part.add(item, file, line)
+    return executions or {"": ExecutionEvents("", limits)}

@@ -1,0 +1,180 @@
+"""The parts of an execution: which of its events follow others as a whole, or run beside them.
+
+An order is *parallel* if its events are of several components with no link between them, *series*
+if its events fall into blocks of which each is before the next as a whole, else *prime*, or it is
+one event. Series and parallel exclude each other, and the parts are unique (Gallai, "Transitiv
+orientierbare Graphen", 1967; Möhring, "Computationally tractable classes of ordered sets", 1989).
+They are the first levels of the modular decomposition: of a prime order the parts are not looked
+for.
+
+Each node's events are a line, so a part is a piece of each of some lines. A component has some of
+the lines of what it is a component of, those whole; a block goes on where the block before has
+ended. So parts are nested at most twice as deep as there are nodes, and each level takes a look at
+each event for each line.
+
+The one rule: an event is after another if links of the causal graph lead to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ketal.errors import EventError
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.model.event import Event
+from ketal.operators.causal_order import canonical
+
+PartKind = Literal["event", "series", "parallel", "prime"]
+Piece = tuple[int, int]
+"""Where a piece of a line begins, and where it ends: the first place that is not in it."""
+
+
+@dataclass(slots=True, eq=False)
+class OrderPart:
+    """A part of an execution.
+
+    Attributes
+    ----------
+    pieces : dict of int to (int, int)
+        Of each line that it has events of, by number, the piece.
+    kind : {"event", "series", "parallel", "prime"}
+        How it is made of its parts; a prime one is taken whole.
+    parts : list of OrderPart
+        The parts of a series, the first one first, or those of a parallel one.
+    """
+
+    pieces: dict[int, Piece]
+    kind: PartKind = "prime"
+    parts: list[OrderPart] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many events it has."""
+        return sum(stop - start for start, stop in self.pieces.values())
+
+
+class EventOrder:
+    """Happened-before on the events of an execution, as lines and what each event is after.
+
+    Parameters
+    ----------
+    graph : CausalGraph
+        The execution.
+
+    Attributes
+    ----------
+    lines : list of list of Event
+        The events of each node in program order.
+    known : list of list of dict of int to int
+        For each event of each line how many events of other lines are before it, by the links to
+        it and to those before it.
+
+    Raises
+    ------
+    EventError
+        If the clocks are not those of an execution.
+    """
+
+    def __init__(self, graph: CausalGraph) -> None:
+        self.lines = list(graph.nodes.values())
+        numbers = {node: number for number, node in enumerate(graph.nodes)}
+        places = {e.dot: place for own in self.lines for place, e in enumerate(own)}
+        self.known: list[list[dict[int, int]]] = [[] for _ in self.lines]
+        self._rank: list[list[int]] = [[] for _ in self.lines]
+        events = canonical(event for own in self.lines for event in own)
+        for rank, event in enumerate(events):
+            line, place = numbers[event.node], places[event.dot]
+            if len(self.known[line]) != place:
+                raise _impossible(self.lines[line][place - 1], event)
+            known = dict(self.known[line][place - 1]) if place else {}
+            for sent in graph.messages_to(event):
+                other, at = numbers[sent.node], places[sent.dot]
+                if len(self.known[other]) <= at:
+                    raise _impossible(sent, event)
+                for number, upto in (*self.known[other][at].items(), (other, at + 1)):
+                    if number != line and upto > known.get(number, 0):
+                        known[number] = upto
+            self.known[line].append(known)
+            self._rank[line].append(rank)
+
+    def whole(self) -> OrderPart:
+        """Return all events as one part."""
+        return OrderPart({number: (0, len(own)) for number, own in enumerate(self.lines)})
+
+    def decompose(self) -> list[OrderPart]:
+        """Return all parts, each before those that it is made of; the first is the whole."""
+        parts = [self.whole()]
+        for part in parts:
+            if part.size == 1:
+                part.kind = "event"
+            elif len(components := self._components(part.pieces)) > 1:
+                part.kind, part.parts = "parallel", list(map(OrderPart, components))
+            elif len(blocks := list(self._blocks(part.pieces))) > 1:
+                part.kind, part.parts = "series", list(map(OrderPart, blocks))
+            parts += part.parts
+        return parts
+
+    def _components(self, pieces: Mapping[int, Piece]) -> list[dict[int, Piece]]:
+        """Return the components of a part: the lines of which events are linked."""
+        first = {line: line for line in pieces}  # a line towards the first of its component
+
+        def component(line: int) -> int:
+            while first[line] != line:
+                first[line] = first[first[line]]
+                line = first[line]
+            return line
+
+        for line, (_, stop) in pieces.items():
+            # The last event of a piece knows what any of it knows.
+            for other, upto in self.known[line][stop - 1].items():
+                if other in pieces and upto > pieces[other][0]:
+                    low, high = sorted((component(line), component(other)))
+                    first[high] = low
+        components: dict[int, dict[int, Piece]] = {}
+        for line, piece in pieces.items():
+            components.setdefault(component(line), {})[line] = piece
+        return list(components.values())
+
+    def _blocks(self, pieces: Mapping[int, Piece]) -> Iterator[dict[int, Piece]]:
+        """Yield the blocks of a part, the first one first."""
+        left = dict(pieces)
+        while left:
+            ends = self._first_block(left)
+            yield {line: (left[line][0], end) for line, end in ends.items()}
+            left = {
+                line: (ends.get(line, start), stop)
+                for line, (start, stop) in left.items()
+                if ends.get(line, start) < stop
+            }
+
+    def _first_block(self, pieces: Mapping[int, Piece]) -> dict[int, int]:
+        """Return where the first block of a part ends on each line that it has events of.
+
+        It begins with a minimal event, and grows until the next event of each line is after all of
+        it. What is before an event that is added is not after all of the block either, so it is
+        added, too.
+        """
+        ends = {line: start for line, (start, _) in pieces.items()}
+        first = min(pieces, key=lambda line: self._rank[line][ends[line]])
+        growing = {first: None}
+        while growing:
+            line, _ = growing.popitem()
+            end = ends[line] = ends[line] + 1
+            for other, (_, stop) in pieces.items():
+                waits = other != line and other not in growing and ends[other] < stop
+                if waits and self.known[other][ends[other]].get(line, 0) < end:
+                    growing[other] = None
+            if end < pieces[line][1]:
+                known = self.known[line][end]
+                if any(known.get(k, 0) < upto for k, upto in ends.items() if k != line):
+                    growing[line] = None
+        return {line: end for line, end in ends.items() if end > pieces[line][0]}
+
+
+def _impossible(before: Event, event: Event) -> EventError:
+    return EventError(
+        f"the clocks are not those of an execution: {event.dot} is after {before.dot}, and its "
+        "clock is lower; `ketal audit` says what is wrong"
+    )

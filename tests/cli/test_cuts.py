@@ -1,0 +1,171 @@
+"""`ketal cuts`: the numbers for a person and as JSON, the picture, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ketal.cli import INTERRUPTED
+from tests.cli.conftest import RUN, Ketal, Write, event
+
+SHOWN = """\
+events             3, nodes 2
+consistent cuts    5
+linear extensions  2
+"""
+TWO = '== one\na {"a":1}\nx\n== two\na {"a":1}\nx\nb {"b":1}\ny\n'
+TWO_WORDS = [
+    "--regex",
+    r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)",
+    "--delimiter",
+    "^== (?<trace>.*)$",
+]
+
+
+def test_a_person_is_shown_the_numbers(ketal: Ketal, write: Write) -> None:
+    said = ketal("cuts", write("run.jsonl", RUN))
+    assert (said.code, said.out, said.err) == (0, SHOWN, "")
+
+
+def test_json_is_one_object_with_whole_numbers(ketal: Ketal, write: Write) -> None:
+    said = ketal("cuts", "--output", "json", write("run.jsonl", RUN + "torn\n"))
+    assert said.code == 0
+    assert said.objects == [
+        {
+            "cuts": {
+                "executions": [
+                    {
+                        "events": 3,
+                        "nodes": 2,
+                        "missing": 0,
+                        "cuts": 5,
+                        "linear_extensions": 2,
+                        "exact": True,
+                    }
+                ],
+                "duplicates": 0,
+                "rejected": 1,
+                "first_rejected": "run.jsonl:4: the line is not JSON "
+                "(--format says what kind of log this is)",
+            }
+        }
+    ]
+
+
+def test_json_has_every_digit(ketal: Ketal, write: Write) -> None:
+    lines = [event(f"n{n}", "x", {f"n{n}": c}) for n in range(3) for c in range(1, 4_001)]
+    said = ketal("cuts", "--output", "json", write("wide.jsonl", "".join(lines)))
+    assert said.code == 0
+    text = said.out.split('"linear_extensions":')[1].split(",")[0]
+    assert text.isdigit()
+    assert len(text) > 5_000
+    assert f'"cuts":{4_001**3},' in said.out
+
+
+def test_each_execution_is_named_and_one_can_be_picked(ketal: Ketal, write: Write) -> None:
+    log = write("two.log", TWO)
+    said = ketal("cuts", *TWO_WORDS, log)
+    assert said.out == (
+        "execution          one\nevents             1, nodes 1\n"
+        "consistent cuts    2\nlinear extensions  1\n\n"
+        "execution          two\nevents             2, nodes 2\n"
+        "consistent cuts    4\nlinear extensions  2\n"
+    )
+    only = ketal("cuts", *TWO_WORDS, "--execution", "two", "--output", "json", log)
+    (one,) = only.objects[0]["cuts"]["executions"]
+    assert (one["execution"], one["cuts"]) == ("two", 4)
+    none = ketal("cuts", *TWO_WORDS, "--execution", "three", log)
+    assert (none.code, none.out) == (2, "")
+    assert none.err == "ketal: there is no execution 'three'; there are one, two\n"
+
+
+def test_a_limit_is_named_where_it_cuts(ketal: Ketal, write: Write) -> None:
+    lines = [
+        event("a", "x", {"a": 1}),
+        event("a", "x", {"a": 2}),
+        event("b", "x", {"b": 1}),
+        event("b", "x", {"a": 1, "b": 2}),
+    ]
+    said = ketal("cuts", "--limit", "counted_cuts_max=3", write("n.jsonl", "".join(lines)))
+    assert said.code == 0
+    assert "more than 4 (limit counted_cuts_max)" in said.lines[1]
+    assert said.lines[2].startswith("linear extensions  at least ")
+
+
+# --- pictures -----------------------------------------------------------------
+
+
+def test_a_name_says_what_is_drawn_and_to_says_it_too(ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", RUN)
+    assert ketal("cuts", "--write", "lattice.svg", log).out == ""
+    drawn = ketal("cuts", "--to", "svg", log)
+    assert (drawn.code, drawn.out) == (0, Path("lattice.svg").read_text())
+    assert drawn.out.startswith("<svg ")
+    assert ketal("cuts", "--to", "dot", log).out.startswith('digraph "5 consistent cuts" {')
+    assert ketal("cuts", "--write", "numbers.txt", log).code == 0
+    assert Path("numbers.txt").read_text() == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--to", "svg", "--limit", "drawn_cuts_max=4"], "(limit drawn_cuts_max)"),
+        (["--write", "lattice.png"], "pictures are not written as .png; write an .svg, or a .dot"),
+        (["--to", "svg", "--output", "json"], "--output json is for numbers"),
+        (["--to", "png"], "invalid choice: 'png'"),
+        (["--write", "run.jsonl"], "would write over what is read"),
+    ],
+)
+def test_what_cannot_be_drawn_is_an_error(
+    words: list[str], reason: str, ketal: Ketal, write: Write
+) -> None:
+    said = ketal("cuts", *words, write("run.jsonl", RUN))
+    assert (said.code, said.out) == (2, "")
+    assert reason in said.err
+    assert not Path("lattice.png").exists()
+
+
+# --- exit codes -----------------------------------------------------------------
+
+
+def test_a_log_without_an_event_could_not_be_run(ketal: Ketal, write: Write) -> None:
+    empty = ketal("cuts", write("empty.jsonl", ""))
+    assert (empty.code, empty.out) == (2, "")
+    assert empty.err == "ketal: no event was read: there is none in empty.jsonl\n"
+    bad = ketal("cuts", write("bad.jsonl", "x\ny\n"))
+    assert (bad.code, bad.out) == (2, "")
+    assert bad.err.startswith("ketal: no event was read: 2 records were all rejected; the first is")
+
+
+def test_clocks_of_no_execution_name_the_auditor(ketal: Ketal, write: Write) -> None:
+    lines = [event("a", "x", {"a": 1, "c": 9}), event("b", "x", {"a": 1, "b": 1})]
+    said = ketal("cuts", write("bad.jsonl", "".join(lines)))
+    assert (said.code, said.out) == (2, "")
+    assert "`ketal audit` says what is wrong" in said.err
+
+
+def test_ctrl_c_ends_with_its_exit_code(
+    ketal: Ketal, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ketal.explanation.cut_report.count_cuts", interrupted)
+    said = ketal("cuts", write("run.jsonl", RUN))
+    assert (said.code, said.out) == (INTERRUPTED, "")
+    assert said.err == "ketal: interrupted: the cuts were not counted to their end\n"
+
+
+def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
+    run = (
+        event("a", "write", {"a": 1}, key="x", value=1)
+        + event("b", "write", {"b": 1}, key="x", value="2")
+        + event("b", "read", {"b": 2}, key="x")
+    )
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
+    shown = page.split("```\n$ ketal cuts run.jsonl\n")[1].split("```")[0]
+    said = ketal("cuts", write("run.jsonl", run))
+    assert said.out == shown
+    assert json.loads(ketal("cuts", "--output", "json", "run.jsonl").out)

@@ -1,0 +1,164 @@
+"""Two events of a log compared: their order, the evidence, the path, the common past."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+
+import ketal
+from ketal.errors import SettingError
+from ketal.explanation.comparison import EventComparison, compare_events
+from ketal.explanation.execution_events import executions_of
+from ketal.logs import Record
+from ketal.model.event import Dot, Event, happened_before
+from ketal.model.limits import DEFAULT
+from tests.cases import e
+from tests.explanation.thinned import thinned
+from tests.sampling import chances, examples
+
+# a tells b and goes on, b tells c.
+LOG = (
+    e("a@1", "start"),
+    e("a@2", "send", "a:2"),
+    e("b@1", "receive", "a:2"),
+    e("b@2", "send", "a:2"),
+    e("c@1", "receive", "a:2 b:2"),
+    e("a@3", "stop"),
+)
+
+
+def records(*parts: tuple[str, tuple[Event, ...]]) -> ketal.Log:
+    held: list[Record] = [
+        (name, event, "run.log", line)
+        for name, events in parts
+        for line, event in enumerate(events, 1)
+    ]
+    return ketal.Log(lambda: iter(held))
+
+
+def compared(
+    log: ketal.Log | list[Event], first: str, second: str, **options: str
+) -> EventComparison:
+    executions = executions_of(log, DEFAULT)
+    return compare_events(executions, Dot.parse(first), Dot.parse(second), **options)
+
+
+def test_ordered_events_have_their_evidence_their_path_and_their_places() -> None:
+    assert list(compared(records(("", LOG)), "a@1", "c@1").lines()) == [
+        "c@1 is after a@1: c@1 knows a:2 >= 1",
+        "  a@1 start (run.log:1)",
+        "  c@1 receive (run.log:5)",
+        "shortest path (4 links)",
+        "  a@1 start (run.log:1)",
+        "  then a@2 send (run.log:2)",
+        "  message to b@1 receive (run.log:3)",
+        "  then b@2 send (run.log:4)",
+        "  message to c@1 receive (run.log:5)",
+        "last common past, by node",
+        "  none: no event happened before both",
+    ]
+    back = compared(records(("", LOG)), "c@1", "b@1")
+    assert (back.pair.order, next(back.lines())) == (
+        "after",
+        "b@1 is before c@1: c@1 knows b:2 >= 1",
+    )
+    assert [str(link.target.dot) for link in back.pair.path] == ["b@2", "c@1"]
+    assert [str(one) for one in back.common_past] == ["a@2 send (run.log:2)"]
+
+
+def test_concurrent_events_have_both_entries_and_what_each_knows() -> None:
+    comparison = compared(records(("", LOG)), "a@3", "b@2")
+    assert list(comparison.lines()) == [
+        "a@3 and b@2 are concurrent: b@2 knows a:2 < 3, a@3 knows b:0 < 2",
+        "  a@3 stop (run.log:6)",
+        "  b@2 send (run.log:4)",
+        "the last event of a that b@2 knows",
+        "  a@2 send (run.log:2)",
+        "the last event of b that a@3 knows",
+        "  none",
+        "last common past, by node",
+        "  a@2 send (run.log:2)",
+    ]
+    assert comparison.to_dict() == {
+        "first": {"event": "a@3", "type": "stop", "place": "run.log:6"},
+        "second": {"event": "b@2", "type": "send", "place": "run.log:4"},
+        "order": "concurrent",
+        "because": "a@3 and b@2 are concurrent: b@2 knows a:2 < 3, a@3 knows b:0 < 2",
+        "known": [{"event": "a@2", "type": "send", "place": "run.log:2"}, None],
+        "common_past": [{"event": "a@2", "type": "send", "place": "run.log:2"}],
+    }
+
+
+def test_what_a_path_passes_over_is_said() -> None:
+    log = records(("", (LOG[0], LOG[4])))
+    lines = list(compared(log, "a@1", "c@1").lines())
+    assert "  message to c@1 receive (run.log:2) (1 event is missing between)" in lines
+
+
+def test_a_node_that_restarted_has_a_name_for_each_of_its_runs() -> None:
+    log = records(("", (e("a@1", "x"), e("b@1", "y", "a:1"), e("a@1", "again", "b:1"))))
+    comparison = compared(log, "a@1", "a#2@1")
+    assert [str(link) for link in comparison.pair.path] == [
+        "message to b@1 y (run.log:2)",
+        "message to a#2@1 again (run.log:3)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ("a@1", "a@1", "a@1 is compared with itself"),
+        ("a@9", "b@1", "no event a@9; near it the log has a@3$"),
+        ("b@1", "c@7", "no event c@7; near it the log has c@1$"),
+        ("b@1", "clock@7", "no node clock; its nodes are a, b, c$"),
+        ("server@1", "b@1", "no node server; its nodes are"),
+    ],
+)
+def test_an_event_that_the_log_lacks_is_an_error_with_those_near_it(
+    first: str, second: str, reason: str
+) -> None:
+    with pytest.raises(SettingError, match=reason):
+        compared(list(LOG), first, second)
+
+
+def test_a_missing_event_is_told_from_one_that_never_was() -> None:
+    gapped = [LOG[0], LOG[2]]
+    with pytest.raises(SettingError, match=r"no event a@2, though b@1 is after it; near.*a@1$"):
+        compared(gapped, "a@2", "b@1")
+    long = [e(f"server{n}@1", "x") for n in range(7)]
+    with pytest.raises(SettingError, match="no node sever3; did you mean server3"):
+        compared(long, "sever3@1", "server1@1")
+    with pytest.raises(SettingError, match=r"server4 and 2 more$"):
+        compared(long, "x@1", "server1@1")
+
+
+def test_events_are_compared_within_one_execution() -> None:
+    log = records(("one", LOG[:3]), ("two", LOG[:5]))
+    with pytest.raises(SettingError, match="executions one, two each have a@1 and b@1"):
+        compared(log, "a@1", "b@1")
+    assert next(compared(log, "a@1", "b@1", execution="two").lines()) == "execution two"
+    assert compared(log, "a@1", "c@1").to_dict()["execution"] == "two"
+    with pytest.raises(SettingError, match="no execution 'three'; there are one, two"):
+        compared(log, "a@1", "b@1", execution="three")
+    apart = records(("one", LOG[:1]), ("two", LOG[2:3]))
+    with pytest.raises(SettingError, match="a@1 is of execution one and b@1 of two; "):
+        compared(apart, "a@1", "b@1")
+
+
+@examples(100, 1_000)
+@given(chances())
+def test_the_order_is_happened_before_and_the_path_leads_from_the_earlier_event(
+    rng: random.Random,
+) -> None:
+    events = thinned(rng, events_max=12)
+    executions = executions_of(events, DEFAULT)
+    for one, other in itertools.permutations(events, 2):
+        pair = compare_events(executions, one.dot, other.dot).pair
+        before, after = happened_before(one, other), happened_before(other, one)
+        assert (pair.order == "before", pair.order == "after") == (before, after)
+        if before or after:
+            ends = (one.dot, other.dot) if before else (other.dot, one.dot)
+            assert (pair.path[0].source.dot, pair.path[-1].target.dot) == ends

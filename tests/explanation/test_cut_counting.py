@@ -1,0 +1,151 @@
+"""Consistent cuts and linear extensions, counted and by brute force."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from math import comb, factorial
+
+import pytest
+from hypothesis import given
+
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.cut_counting import CutCount, count_cuts
+from ketal.explanation.series_parallel import EventOrder
+from ketal.model.event import Event, happened_before
+from tests.cases import e
+from tests.explanation.thinned import thinned
+from tests.sampling import chances, examples
+
+ENOUGH = 10_000_000
+
+
+def counted(events: list[Event], cuts_max: int = ENOUGH) -> CutCount:
+    return count_cuts(CausalGraph(events), cuts_max)
+
+
+def obvious_cuts(events: list[Event]) -> int:
+    """Return how many subsets have the past of each of their events."""
+    subsets = itertools.chain.from_iterable(
+        itertools.combinations(events, size) for size in range(len(events) + 1)
+    )
+    return sum(
+        all(a in chosen for b in chosen for a in events if happened_before(a, b))
+        for chosen in map(set, subsets)
+    )
+
+
+def obvious_extensions(events: list[Event]) -> int:
+    """Return how many permutations respect happened-before."""
+    before = {b: [a for a in events if happened_before(a, b)] for b in events}
+
+    def respects(order: tuple[Event, ...]) -> bool:
+        place = {event: number for number, event in enumerate(order)}
+        return all(place[a] < place[b] for b in order for a in before[b])
+
+    return sum(map(respects, itertools.permutations(events)))
+
+
+@examples(60, 400)
+@given(chances())
+def test_the_numbers_are_those_of_all_subsets_and_all_permutations(rng: random.Random) -> None:
+    events = thinned(rng, nodes_max=4, events_min=3, events_max=7)
+    count = counted(events)
+    assert count == CutCount(len(events), obvious_cuts(events), obvious_extensions(events))
+
+
+@examples(100, 1_000)
+@given(chances())
+def test_parts_change_nothing_about_the_numbers(rng: random.Random) -> None:
+    """The walk through the whole lattice, which knows no parts, finds the same."""
+    events = thinned(rng, events_max=16)
+    count = counted(events)
+    assert (count.cuts, count.linear_extensions, count.exact) == (*walked(events), True)
+
+
+def walked(events: list[Event]) -> tuple[int, int]:
+    """Return how many cuts, and paths to the last, the lattice has."""
+    level, cuts = {frozenset[Event](): 1}, 1
+    for _ in events:
+        below: dict[frozenset[Event], int] = {}
+        for cut, paths in level.items():
+            for event in events:
+                past = (a in cut for a in events if happened_before(a, event))
+                if event not in cut and all(past):
+                    below[cut | {event}] = below.get(cut | {event}, 0) + paths
+        level, cuts = below, cuts + len(below)
+    (paths,) = level.values()
+    return cuts, paths
+
+
+@examples(100, 1_000)
+@given(chances())
+def test_beyond_the_limit_the_numbers_are_lower_bounds(rng: random.Random) -> None:
+    events = thinned(rng, events_min=6, events_max=16)
+    whole = counted(events)
+    for cuts_max in (1, 3, 10):
+        count = counted(events, cuts_max)
+        if count.exact:
+            assert count == whole
+        else:
+            assert len(events) < count.cuts <= whole.cuts
+            assert cuts_max < count.cuts
+            assert 1 <= count.linear_extensions <= whole.linear_extensions
+
+
+def test_the_limit_counts_the_cuts_of_all_prime_parts_together() -> None:
+    def letter_n(a: str, b: str) -> list[Event]:
+        return [e(f"{a}@1", "x"), e(f"{a}@2", "x"), e(f"{b}@1", "x"), e(f"{b}@2", "x", f"{a}:1")]
+
+    one, two = letter_n("a", "b"), letter_n("c", "d")
+    assert counted(one) == CutCount(4, 8, 5)
+    assert counted(one, 8).exact
+    assert not counted(one, 7).exact
+    assert counted([*one, *two], 16) == CutCount(8, 64, 25 * comb(8, 4))
+    bound = counted([*one, *two], 15)
+    assert (bound.exact, 15 < bound.cuts <= 64) == (False, True)
+
+
+def test_nothing_at_all_has_one_cut_and_one_extension() -> None:
+    assert counted([]) == CutCount(0, 1, 1)
+
+
+def test_the_larger_the_execution_the_more_its_parts_are_worth() -> None:
+    """What runs beside each other multiplies, what follows adds; neither is walked."""
+    nodes = [f"n{number}" for number in range(30)]
+    beside = [e(f"{node}@{count}", "x") for node in nodes for count in range(1, 4)]
+    extensions = factorial(90) // 6**30
+    assert counted(beside, 1) == CutCount(90, 4**30, extensions)
+    past = " ".join(f"{node}:3" for node in nodes)
+    after = [
+        e(f"{node}@{count}", "x", " ".join(w for w in past.split() if not w.startswith(f"{node}:")))
+        for node in nodes
+        for count in range(4, 7)
+    ]
+    assert counted([*beside, *after], 1) == CutCount(180, 2 * 4**30 - 1, extensions**2)
+
+
+def rounds(nodes: int, count: int) -> list[Event]:
+    """Return an execution in rounds, in each of which a node learns of its neighbour's last one."""
+    events = []
+    clocks: list[dict[str, int]] = [{} for _ in range(nodes)]
+    for number in range(1, count + 1):
+        known = [dict(clock) for clock in clocks]
+        for node in range(nodes):
+            for name, counter in known[node - 1].items():
+                clocks[node][name] = max(clocks[node].get(name, 0), counter)
+            clocks[node][f"n{node}"] = number
+            events.append(Event(node=f"n{node}", type="x", clock=clocks[node]))
+    return events
+
+
+@pytest.mark.parametrize(("nodes", "count", "kind"), [(3, 2_000, "prime"), (1, 10_000, "series")])
+def test_long_executions_are_counted_in_seconds(nodes: int, count: int, kind: str) -> None:
+    graph = CausalGraph(rounds(nodes, count))
+    before = time.process_time()
+    assert EventOrder(graph).decompose()[0].kind == kind
+    number = count_cuts(graph, ENOUGH)
+    assert time.process_time() - before < 30
+    assert number.exact
+    assert number.cuts > nodes * count
