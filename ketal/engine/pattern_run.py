@@ -143,6 +143,11 @@ class PatternRun:
                 out.append((number, verdicts))
         return out
 
+    def count(self, events: Iterable[Event]) -> None:
+        """Count events which other runs of the pattern are offered, in every order (`mode`)."""
+        for mask in map(self._mask, events):
+            self.met[mask].events += 1
+
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
         scopes, losses = self.scopes, self.losses

@@ -37,6 +37,7 @@ from ketal.model.verdicts import Incomplete, Match, PatternVerdict, TimedOut, Ve
 from ketal.pictures.text_diagram import text_diagram
 from ketal.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, Record, batches_of
+from ketal.runtime.possibly_definitely import witness
 
 Explained = Match | Violation | Incomplete | TimedOut
 FIRST = 10
@@ -281,26 +282,39 @@ class JudgedLog:
             pair_reason(graph, of_run, one, other) for (_, one), (_, other) in pairwise(placed)
         )
         statements: tuple[str, ...] = ()
+        extension: tuple[PlacedEvent, ...] = ()
         if isinstance(verdict, TimedOut):
             statements = (f"`{reasons.window_text}` was over before a match",)
-        return Explanation(
-            verdict.pattern, verdict, statements=statements, steps=steps, pairs=pairs
-        )
-
-    def _of_violation(self, run: ObservedRun, verdict: Violation) -> Explanation:
-        for offer in run.offers:
-            if verdict in offer.verdicts:
-                return self._of_offer(run, offer, verdict)
-        event = self._graph(verdict.execution)[verdict.event]
+        elif run.compiled.pattern.mode is not None:
+            extension = self._ordered(run, witness(run, run.events, verdict))
         return Explanation(
             verdict.pattern,
             verdict,
-            self._placed(run, event),
-            statements=(
-                f"`mode {run.compiled.pattern.mode}` judges all linear extensions, so there is no "
-                "single run to show",
-            ),
+            statements=statements,
+            extension=extension,
+            steps=steps,
+            pairs=pairs,
         )
+
+    def _of_violation(self, run: ObservedRun, verdict: Violation) -> Explanation:
+        extension: tuple[Event, ...] = ()
+        if run.compiled.pattern.mode is not None:
+            extension = witness(run, run.events, verdict)
+            run = self._played(run, extension)
+        offer = next(offer for offer in run.offers if verdict in offer.verdicts)
+        return self._of_offer(run, offer, verdict, self._ordered(run, extension))
+
+    def _played(self, run: ObservedRun, extension: Sequence[Event]) -> ObservedRun:
+        """Return the run of a pattern over one linear extension."""
+        played = ObservedRun(
+            run.compiled, run.limits, wanted=self._is_wanted, execution=run.execution
+        )
+        for event in extension:
+            played.process((event,))
+        return played
+
+    def _ordered(self, run: ObservedRun, events: Sequence[Event]) -> tuple[PlacedEvent, ...]:
+        return tuple(self._placed(run, event) for event in events)
 
     def _of_incomplete(self, run: ObservedRun, verdict: Incomplete) -> Explanation:
         taken = next((taken for ended, taken in run.ended if ended == verdict), ())
@@ -334,8 +348,13 @@ class JudgedLog:
             met = True
             offers = [offer for offer in run.offers if offer.seen.dot == dot]
             for offer in offers:
-                yield self._of_offer(run, offer, None)
-            if not offers:
+                yield self._of_offer(run, offer)
+            if not offers and run.compiled.pattern.mode is not None:
+                said = f"`mode {run.compiled.pattern.mode}` judges it in every order; {_VERDICT}"
+                yield Explanation(
+                    run.compiled.name, event=self._placed(run, event), statements=(said,)
+                )
+            elif not offers:
                 yield self._of_unoffered(run, event)
         if not met:
             raise SettingError(f"no run was offered an event {dot}{self._near(dot)}")
@@ -343,7 +362,7 @@ class JudgedLog:
     def _near(self, dot: Dot) -> str:
         """Return what there is in place of an event."""
         if any(event.dot == dot for events in self._events.values() for event in events):
-            return ": the log has it, and it was late, refused or judged in every order (`mode`)"
+            return ": the log has it, and it was late or refused"
         own = [e.counter for events in self._events.values() for e in events if e.node == dot.node]
         if not own:
             nodes = sorted({e.node for events in self._events.values() for e in events})
@@ -363,7 +382,13 @@ class JudgedLog:
             run.compiled.name, event=self._placed(run, event), statements=tuple(said)
         )
 
-    def _of_offer(self, run: ObservedRun, offer: Offer, verdict: Violation | None) -> Explanation:
+    def _of_offer(
+        self,
+        run: ObservedRun,
+        offer: Offer,
+        verdict: Violation | None = None,
+        extension: tuple[PlacedEvent, ...] = (),
+    ) -> Explanation:
         """Return what the runs of a scope made of an event."""
         event = self._placed(run, offer.seen.event)
         reasons = self._reasons(run, offer.scope)
@@ -383,6 +408,7 @@ class JudgedLog:
             event,
             scope=offer.scope,
             statements=tuple(statements),
+            extension=extension,
             # Those that had come furthest first.
             runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
         )
@@ -393,3 +419,6 @@ class JudgedLog:
         state = run.machine.automaton.named((live.configuration.state,))
         taken = tuple((step, self._placed(run, one)) for step, one in live.taken)
         return RunReason(state, taken, reasons.expected(live, event))
+
+
+_VERDICT = "the explanation of a verdict shows the one that gives it"

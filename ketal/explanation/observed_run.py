@@ -10,7 +10,7 @@ The one rule: an observed run gives the verdicts that any run gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -177,6 +177,12 @@ class ObservedRun(PatternRun):
         """Process released events in turn; return their verdicts."""
         self.events += events
         return super().process(events)
+
+    def count(self, events: Iterable[Event]) -> None:
+        """Count events which other runs of the pattern are offered, in every order (`mode`)."""
+        counted = list(events)
+        self.events += counted
+        super().count(counted)
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope, and keep what is wanted of it."""

@@ -250,6 +250,9 @@ class Explanation:
         The scope in which the event was offered.
     statements : tuple of str
         What there is to say beside.
+    extension : tuple of PlacedEvent
+        Of a verdict of a `mode`, a linear extension of the scope's events that gives it, up to
+        the verdict.
     steps : tuple of StepReason
         Of a match, why each of its events is that of its step.
     pairs : tuple of PairReason
@@ -286,6 +289,7 @@ class Explanation:
     event: PlacedEvent | None = None
     scope: FrozenMapping | None = None
     statements: tuple[str, ...] = ()
+    extension: tuple[PlacedEvent, ...] = ()
     steps: tuple[StepReason, ...] = ()
     pairs: tuple[PairReason, ...] = ()
     runs: tuple[RunReason, ...] = ()
@@ -301,7 +305,7 @@ class Explanation:
             out["event"] = self.event.to_dict()
         if self.statements:
             out["statements"] = list(self.statements)
-        for name in ("steps", "pairs", "runs"):
+        for name in ("extension", "steps", "pairs", "runs"):
             if parts := getattr(self, name):
                 out[name] = [part.to_dict() for part in parts]
         return out
@@ -318,6 +322,10 @@ class Explanation:
             yield f"  at {self.event.place}"
         for statement in self.statements:
             yield f"  {statement}"
+        if self.extension:
+            yield "  where the events come in this order:"
+            for line in _shortened([str(event) for event in self.extension], "events"):
+                yield f"    {line}"
         for number, step in enumerate(self.steps):
             yield f"  {step.step} = {step.event}"
             for one in step.evidence:

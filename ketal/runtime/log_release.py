@@ -298,8 +298,7 @@ class LogRelease:
         by_event: dict[Dot | None, list[Verdict]] = {}
         known = [e for e in self._events if number not in self._admission.refusing(e)]
         run.counts.strangers = len(self._events) - len(known)
-        for mask in map(run.machine.compiled.mask, known):
-            run.met[mask].events += 1
+        run.count(known)
         lost = run.losses.dots() if run.losses.past_matters else ()
         for last, verdict in in_mode(run, known):
             doubted = self._doubted(verdict, lost)

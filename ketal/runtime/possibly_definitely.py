@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from ketal.logs import Log
 
 Cut = tuple[int, ...]
+_Way = tuple["_Way", int, int] | None
+"""A path to a cut: the path before its last event, and that event by its place and number."""
 
 
 def possibly(program: Program, log: Log | Iterable[Event], *, limits: Limits | None = None) -> bool:
@@ -164,16 +166,7 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
         setattr(run.counts, name, getattr(scopes.counts, name))
     place = {event.dot: number for number, event in enumerate(execution)}
-    for scope, offered in scopes.offered.items():
-        shown = scopes.scopes.key_of(scope)
-        dots = {event.dot for event in offered}
-        if run.compiled.pattern.deployment is not None:
-            node = dict(shown)["node"]
-            dots |= {event.dot for event in execution if event.node == node}
-        lattice = _Lattice(
-            run.compiled, [e for e in execution if e.dot in dots], run.limits, scope=shown,
-            execution=run.execution,
-        )  # fmt: skip
+    for lattice in _of_scopes(run, execution, scopes):
         try:
             verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
         except SettingError:
@@ -190,6 +183,46 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
         if run.listing and listed and not (returns is not None and returns.count):
             named = verdict.events if isinstance(verdict, Match) else (verdict.event,)
             yield execution[max(place[dot] for dot in named)], verdict
+
+
+def _of_scopes(
+    run: PatternRun, execution: Sequence[Event], scopes: _ScopeEvents
+) -> Iterator[_Lattice]:
+    """Yield the lattice of the events of each scope."""
+    for scope, offered in scopes.offered.items():
+        shown = scopes.scopes.key_of(scope)
+        dots = {event.dot for event in offered}
+        if run.compiled.pattern.deployment is not None:
+            node = dict(shown)["node"]
+            dots |= {event.dot for event in execution if event.node == node}
+        yield _Lattice(
+            run.compiled, [e for e in execution if e.dot in dots], run.limits, scope=shown,
+            execution=run.execution,
+        )  # fmt: skip
+
+
+def witness(
+    run: PatternRun, events: Iterable[Event], verdict: Match | Violation
+) -> tuple[Event, ...]:
+    """Return a linear extension of a scope's events, up to where it gives the verdict of a `mode`.
+
+    Parameters
+    ----------
+    run : PatternRun
+        The pattern; it is offered nothing.
+    events : iterable of Event
+        The execution, its clocks restored.
+    verdict : Match or Violation
+        A verdict that `in_mode` yields of it.
+    """
+    execution = canonical(events)
+    scopes = _ScopeEvents(run.compiled, run.limits)
+    scopes.process(execution)
+    for lattice in _of_scopes(run, execution, scopes):
+        if lattice.scope == verdict.scope:
+            lattice.answer(run.compiled.pattern.mode == "definitely")
+            return lattice.witness
+    raise ValueError(f"no scope of the execution has the verdict {verdict}")
 
 
 @dataclass(slots=True, eq=False)
@@ -254,6 +287,8 @@ class _Lattice:
         self._counters = {n: [e.counter for e in own] for n, own in self.by_node.items()}
         self._needs = [self._needed(self.by_node[node]) for node in self.nodes]
         self._states: dict[Any, _State] = {}
+        self.witness: tuple[Event, ...] = ()
+        """A linear extension that gives the verdict, up to where it does."""
 
     def answer(self, definitely: bool) -> Match | Violation | None:
         """Return a verdict of the scope that every, or some, linear extension gives."""
@@ -264,11 +299,17 @@ class _Lattice:
         return self._last if possible else None
 
     def _canonical(self) -> Match | Violation | None:
-        run = self._fresh()
-        for event in self.events:
-            if self._verdict(run, event):
-                break
+        self._decides(self.events)
         return self._last
+
+    def _decides(self, events: Sequence[Event]) -> bool:
+        """Return whether a linear extension gives the verdict; if so, keep it as the witness."""
+        run = self._fresh()
+        for number, event in enumerate(events, 1):
+            if self._verdict(run, event):
+                self.witness = tuple(events[:number])
+                return True
+        return False
 
     def overflow(self) -> Overflow:
         """Return the overflow of a scope that was not judged."""
@@ -284,27 +325,27 @@ class _Lattice:
     def explore(self, *, first: bool = False) -> tuple[bool, bool]:
         """Return (possibly, definitely); with `first`, stop at the first verdict."""
         if self.compiled.order_independent:
-            run = self._fresh()
-            decided = any(self._verdict(run, event) for event in self.events)
+            decided = self._decides(self.events)
             return decided, decided
         start = self._interned(self._fresh())
-        level: dict[Cut, dict[_State, None]] = {(0,) * len(self.nodes): {start: None}}
+        level: dict[Cut, dict[_State, _Way]] = {(0,) * len(self.nodes): {start: None}}
         possible = False
         visited = 1
         for _ in self.events:
-            below: dict[Cut, dict[_State, None]] = {}
+            below: dict[Cut, dict[_State, _Way]] = {}
             for cut, states in level.items():
                 for place in self._ready(cut):
                     there = (*cut[:place], cut[place] + 1, *cut[place + 1 :])
                     reached = below.setdefault(there, {})
                     visited -= len(reached)
-                    for state in states:
+                    for state, way in states.items():
                         target = self._step(state, place, cut[place])
                         if target is not None:
-                            reached[target] = None
+                            reached.setdefault(target, (way, place, cut[place]))
                             continue
                         possible = True
                         if first:
+                            self.witness = self._events_of((way, place, cut[place]))
                             return True, False
                     visited += len(reached)
                     if visited > self.limits.cuts_max:
@@ -315,6 +356,13 @@ class _Lattice:
             level = {cut: states for cut, states in below.items() if states}
             self._evict(level.values())
         return possible, possible and not level
+
+    def _events_of(self, way: _Way) -> tuple[Event, ...]:
+        out = []
+        while way is not None:
+            way, place, number = way
+            out.append(self.by_node[self.nodes[place]][number])
+        return tuple(reversed(out))
 
     def _ready(self, cut: Cut) -> list[int]:
         """Return the places of the nodes whose next event has all of its past in the cut."""
@@ -357,7 +405,7 @@ class _Lattice:
         key = self._key(run)
         return self._states.setdefault(key, _State(key, run))
 
-    def _evict(self, level: Iterable[dict[_State, None]]) -> None:
+    def _evict(self, level: Iterable[dict[_State, _Way]]) -> None:
         """Evict what no state of the level is or leads to; only the states of a level have steps.
 
         So where a step leads to is always the one state that is equal to it.

@@ -11,9 +11,10 @@ import pytest
 from .transcripts import ROOT, Block, blocks, replay
 
 READMES = sorted((ROOT / "examples").glob("*/README.md"))
+PAGES = [*READMES, ROOT / "docs" / "debugging.md"]
 TRANSCRIPTS = [
-    pytest.param(block, id=f"{path.parent.name}-{number}")
-    for path in READMES
+    pytest.param(block, id=f"{path.parent.name}-{path.stem}-{number}")
+    for path in PAGES
     for number, block in enumerate(blocks(path), 1)
 ]
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)

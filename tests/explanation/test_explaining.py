@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import ketal
 from ketal import semantics
+from ketal.engine.pattern_run import PatternRun
+from ketal.engine.pattern_run import one as single
 from ketal.errors import PatternError
 from ketal.explanation.explaining import JudgedLog
 from ketal.explanation.guard_evidence import GuardEvidence
@@ -333,6 +336,48 @@ def test_every_verdict_is_explained() -> None:
                 _is_witness(pair)
 
     assert min(kinds.values()) > 10, kinds
+
+
+@pytest.mark.parametrize("mode", ["possibly", "definitely"])
+def test_the_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
+    explained = {"match": 0, "violation": 0}
+
+    @drawn(200, 3_000)
+    def holds(rng: random.Random) -> None:
+        file = pattern_file(rng, order="causal", without=("params",))
+        (pattern,) = file.patterns
+        returns = None if pattern.returns is None or pattern.returns.count else pattern.returns
+        pattern = replace(pattern, mode=mode, returns=returns)  # type: ignore[arg-type]
+        events = execution(rng, events_max=6, nodes_max=3)
+        try:
+            program = ketal.compile(render(replace(file, patterns=(pattern,))))
+        except PatternError:
+            return
+        judged = JudgedLog(program, events)
+        for one in judged.chosen(verdict=None, first=3):
+            verdict = one.verdict
+            assert isinstance(verdict, ketal.Match | ketal.Violation)
+            explained[verdict.kind] += 1
+            order = [placed.event for placed in one.extension]
+            _is_linear_extension(order, events)
+            run = PatternRun(program.compiled[0], LIMITS)
+            found = [v for event in order for v in single(run.process((event,)))]
+            given = [v for v in found if isinstance(v, type(verdict))]
+            assert verdict.scope in [v.scope for v in given]
+            if isinstance(verdict, ketal.Violation):
+                assert verdict in given
+                assert not any(live.accepts for live in one.runs)
+            assert str(one).startswith(str(verdict))
+
+    assert min(explained.values()) > 20, explained
+
+
+def _is_linear_extension(order: list[Event], events: list[Event]) -> None:
+    """Hold that no event comes before one of its past, of those that are there."""
+    assert len({event.dot for event in order}) == len(order)
+    assert {event.dot for event in order} <= {event.dot for event in events}
+    for above, below in itertools.combinations(order, 2):
+        assert not happened_before(below, above)
 
 
 def _is_witness(pair: Any) -> None:

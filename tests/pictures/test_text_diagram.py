@@ -58,7 +58,7 @@ def test_every_row_has_its_event_in_the_column_of_its_node() -> None:
             rows.append(DiagramRow(node, f"event {number}", senders, rng.random() < 0.3))
         lines = text_diagram(rows)
         assert len(lines) == len(rows) + 1
-        at = {}
+        at: dict[str, int] = {}
         for line, row in zip(lines[1:], rows, strict=True):
             place = line.removesuffix(row.label).index("●◆"[row.marked])
             assert at.setdefault(row.node, place) == place
