@@ -116,7 +116,12 @@ def compare_events(
             raise SettingError(f"there is no execution {execution!r}; there are {names}")
         executions = {execution: executions[execution]}
     graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
-    name = _execution_of(graphs, first, second)
+    try:
+        name = _execution_of(graphs, first, second)
+    except KeyError as absent:
+        rejected = next((part.first_rejected for part in executions.values() if part.rejected), "")
+        more = f"; records were rejected, the first is {rejected}" if rejected else ""
+        raise SettingError(f"{absent.args[0]}{more}") from None
     return _compared(executions[name], graphs[name], first, second)
 
 
@@ -136,7 +141,15 @@ def _compared(
 
 
 def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot) -> str:
-    """Return the name of the one execution that has both events."""
+    """Return the name of the one execution that has both events.
+
+    Raises
+    ------
+    KeyError
+        If no execution has one of them.
+    SettingError
+        If several have both, or none has.
+    """
     both = [name for name, graph in graphs.items() if first in graph and second in graph]
     if len(both) == 1:
         return both[0]
@@ -148,7 +161,7 @@ def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot) ->
     having = {dot: [name for name in graphs if dot in graphs[name]] for dot in (first, second)}
     for dot, names in having.items():
         if not names:
-            raise SettingError(f"the log has no event {dot}{_near(graphs, dot)}")
+            raise KeyError(f"the log has no event {dot}{_near(graphs, dot)}")
     raise SettingError(
         f"{first} is of execution {having[first][0]} and {second} of {having[second][0]}; "
         "events of different executions are not ordered"

@@ -4,8 +4,8 @@ An order is *parallel* if its events are of several components with no link betw
 if its events fall into blocks of which each is before the next as a whole, else *prime*, or it is
 one event. Series and parallel exclude each other, and the parts are unique (Gallai, "Transitiv
 orientierbare Graphen", 1967; Möhring, "Computationally tractable classes of ordered sets", 1989).
-They are the first levels of the modular decomposition: of a prime order the parts are not looked
-for.
+They are the upper levels of the modular decomposition. The modules within a prime order are not
+looked for: a walk through it visits each position of a line anyway, and they would spare it little.
 
 Each node's events are a line, so a part is a piece of each of some lines. A component has some of
 the lines of what it is a component of, those whole; a block goes on where the block before has

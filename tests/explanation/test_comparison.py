@@ -135,6 +135,12 @@ def test_a_missing_event_is_told_from_one_that_never_was() -> None:
         compared(long, "x@1", "server1@1")
 
 
+def test_a_rejected_record_may_be_the_event() -> None:
+    log = ketal.Log.of([*LOG, ketal.Rejected(place="run.log:9", reason="torn")])
+    with pytest.raises(SettingError, match=r"near it the log has a@3; .*the first is run.log:9: t"):
+        compared(log, "a@4", "b@1")
+
+
 def test_events_are_compared_within_one_execution() -> None:
     log = records(("one", LOG[:3]), ("two", LOG[:5]))
     with pytest.raises(SettingError, match="executions one, two each have a@1 and b@1"):
