@@ -27,6 +27,7 @@ _HOMES = {
     "stats": "auditing.contents_counting", "LogStats": "auditing.contents_report",
     "cuts": "explanation.cut_report", "LogCuts": "explanation.cut_report",
     "explain": "explanation.explaining", "Explanation": "explanation.reasons",
+    "view": "explanation.viewing", "View": "explanation.viewing",
     "Limits": "model.limits",
     "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
     "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
@@ -38,7 +39,7 @@ _HOMES = {
     "StateError": "errors",
 }  # fmt: skip
 
-_NOT_YET = frozenset({"trace", "view"})
+_NOT_YET = frozenset({"trace"})
 """Names of the interface that this version does not have: `hasattr` is False, the error says it."""
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from ketal.explanation.cut_report import LogCuts, cuts
     from ketal.explanation.explaining import explain
     from ketal.explanation.reasons import Explanation
+    from ketal.explanation.viewing import View, view
     from ketal.logs import Log, read_log, write_jsonl
     from ketal.model.event import Control, Dot, Event
     from ketal.model.limits import Limits
@@ -112,6 +114,7 @@ __all__ = [
     "Transition",
     "Verdict",
     "Verdicts",
+    "View",
     "Violation",
     "ViolationError",
     "audit",
@@ -127,6 +130,7 @@ __all__ = [
     "register_guard",
     "run",
     "stats",
+    "view",
     "write_jsonl",
 ]
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "lint": "errors and warnings of pattern files",
     "fmt": "canonical layout of pattern files",
     "explain": "why the verdicts of a log hold, or what became of an event",
+    "view": "an execution as a page, a picture, or for Perfetto and ShiViz",
     "graph": "the automaton of a pattern, as a picture or as data",
     "stats": "what is in a log: nodes, types, attributes, times, concurrency, messages",
     "audit": "whether a log can be a vector-clocked execution, and what is wrong",
@@ -45,7 +46,7 @@ COMMANDS = {
 }
 """Command → what it does; its module in this package is called `COMMAND_command`."""
 
-_PLANNED = ("view", "demo")
+_PLANNED = "demo"
 """Commands that later versions have; one that is in `COMMANDS` is there."""
 
 _EXAMPLE = """\

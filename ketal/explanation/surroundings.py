@@ -27,7 +27,7 @@ Marked = tuple[str, Event]
 
 def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow]:
     """Return the rows of a diagram of the events around a verdict; none where it has no event."""
-    marked = _marked(explanation)[-EVENTS_MAX:]
+    marked = marked_events(explanation)[-EVENTS_MAX:]
     own = {event.dot: event for _, event in marked}
     shown = dict(own)
     ordered = sorted(own.values(), key=canonical_key)
@@ -51,7 +51,7 @@ def rows_around(explanation: Explanation, graph: CausalGraph) -> list[DiagramRow
     return rows
 
 
-def _marked(explanation: Explanation) -> list[Marked]:
+def marked_events(explanation: Explanation) -> list[Marked]:
     """Return the verdict's own events, with what each is in it."""
     if explanation.steps:
         return [(step.step, step.event.event) for step in explanation.steps]

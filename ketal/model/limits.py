@@ -107,6 +107,12 @@ class Limits:
     explained_runs_max: int = _limit(
         100, "runs", "runs of a scope whose reasons are given for one event by `ketal explain`"
     )
+    viewed_events_max: int = _limit(
+        200_000, "events", "events of one execution that `ketal view` shows"
+    )
+    viewed_verdicts_max: int = _limit(
+        1_000, "verdicts", "verdicts of one execution that `ketal view` explains"
+    )
     verdicts_max: int = _limit(
         100_000, "verdicts", "verdicts of a finite log that are kept to be iterated again in Python"
     )

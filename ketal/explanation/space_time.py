@@ -1,0 +1,204 @@
+"""The data of a space-time diagram: events with their rows, messages, and the verdicts beside.
+
+Events stand in canonical order. The row of an event is the length of the longest chain of links
+that ends in it, so every link leads downwards, and what is concurrent may stand side by side.
+
+The one rule: messages and lines are the edges of the causal graph, no more and no fewer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ketal.errors import SettingError
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.execution_events import ExecutionEvents, executions_of
+from ketal.explanation.explaining import Explained, JudgedLog
+from ketal.explanation.surroundings import marked_events
+from ketal.logs import Log
+from ketal.model.event import Event, canonical_key, checked_log, rfc3339
+from ketal.model.limits import Limits
+from ketal.model.places import file_and_line
+from ketal.model.verdicts import Match, Violation
+from ketal.program import Program
+from ketal.runtime.batch_run import batches_of
+
+
+class SpaceTime:
+    """One execution of a log, as it is drawn.
+
+    Parameters
+    ----------
+    read : ExecutionEvents
+        The execution.
+    limits : Limits
+        `viewed_events_max` bounds the events.
+
+    Attributes
+    ----------
+    name : str
+        The execution's name; empty where a log is not divided.
+    events : list of Event
+        Its events in canonical order.
+    rows : list of int
+        The row of each.
+    messages : list of (int, int)
+        The numbers of the events that sent, and that received.
+    verdicts : list of dict
+        The verdicts that are shown, as plain data with `events` by their numbers.
+    more_verdicts : int
+        How many more there are.
+    """
+
+    def __init__(self, read: ExecutionEvents, limits: Limits) -> None:
+        if len(read) > limits.viewed_events_max:
+            raise SettingError(
+                f"the log has {len(read):,} events, and {limits.viewed_events_max:,} are shown at "
+                "most (limit viewed_events_max)"
+            )
+        self.name = read.name
+        self._place = read.place
+        self.graph = CausalGraph(read.events())
+        self.events = sorted(
+            (event for own in self.graph.nodes.values() for event in own), key=canonical_key
+        )
+        self.number = {event.dot: number for number, event in enumerate(self.events)}
+        self.rows: list[int] = []
+        self.messages: list[tuple[int, int]] = []
+        for number, event in enumerate(self.events):
+            before = self.graph.previous(event)
+            sources = [self.number[source.dot] for source in self.graph.messages_to(event)]
+            self.messages += [(source, number) for source in sources]
+            above = [*sources, *([] if before is None else [self.number[before.dot]])]
+            # Impossible clocks may name what comes later; the auditor says so.
+            self.rows.append(1 + max([self.rows[n] for n in above if n < number], default=-1))
+        self.verdicts: list[dict[str, Any]] = []
+        self.more_verdicts = 0
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes, by name."""
+        return list(self.graph.nodes)
+
+    def place(self, event: Event) -> str:
+        """Return where an event stands in the log; empty where that is not known."""
+        return self._place(event.dot)
+
+    def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
+        """Put the verdicts of the execution beside its events."""
+        for verdict in judged.verdicts:
+            if not isinstance(verdict, Explained) or verdict.execution != self.name:
+                continue
+            if len(self.verdicts) >= verdicts_max:
+                self.more_verdicts += 1
+                continue
+            explanation = judged.of_verdict(verdict)
+            events = [self.number[event.dot] for _, event in marked_events(explanation)]
+            # Of a violation the event alone is marked, not what the run had taken.
+            marked = events[-1:] if explanation.event is not None else events
+            mark = verdict.kind if isinstance(verdict, Match | Violation) else "other"
+            self.verdicts.append(
+                {
+                    "kind": verdict.kind,
+                    "pattern": verdict.pattern,
+                    "id": verdict.id,
+                    "text": str(verdict),
+                    "lines": list(explanation.lines()),
+                    "events": events,
+                    "marks": dict.fromkeys(marked, mark),
+                    "paths": [
+                        [self.number[link.source.dot] for link in pair.path]
+                        + [self.number[pair.path[-1].target.dot]]
+                        for pair in explanation.pairs
+                        if pair.path
+                    ],
+                }
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the page reads it: columns, in which names are numbers."""
+        nodes, types, files = _Names(self.nodes), _Names(()), _Names(())
+        places = [file_and_line(self.place(event)) for event in self.events]
+        return {
+            "name": self.name,
+            "node": [nodes[event.node] for event in self.events],
+            "counter": [event.counter for event in self.events],
+            "type": [types[event.type] for event in self.events],
+            "row": self.rows,
+            "file": [files[file] if file or line else -1 for file, line in places],
+            "line": [line for _, line in places],
+            "time": [None if e.time is None else rfc3339(float(e.time)) for e in self.events],
+            "data": [_shown(event.data) or None for event in self.events],
+            "changes": [self._changes(event, nodes) for event in self.events],
+            "messages": [number for pair in self.messages for number in pair],
+            "verdicts": self.verdicts,
+            "more": self.more_verdicts,
+            "nodes": list(nodes),
+            "types": list(types),
+            "files": list(files),
+        }
+
+    def _changes(self, event: Event, nodes: _Names) -> list[int]:
+        """Return the entries of a clock that the event before on its node has not."""
+        before = self.graph.previous(event)
+        old = {} if before is None else before.clock
+        return [
+            part
+            for node, counter in event.clock.items()
+            if node in nodes and old.get(node) != counter
+            for part in (nodes[node], counter)
+        ]
+
+
+class _Names(dict[str, int]):
+    """Names, numbered in the order in which they are met."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__((name, number) for number, name in enumerate(names))
+
+    def __missing__(self, name: str) -> int:
+        number = self[name] = len(self)
+        return number
+
+
+def _shown(data: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes as JSON can hold them: integers that JavaScript would round as text."""
+    try:
+        msgspec.json.encode(data)
+    except (msgspec.MsgspecError, UnicodeEncodeError, TypeError):
+        return {name: repr(value) for name, value in data.items()}
+    return {name: _exact(value) for name, value in data.items()}
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
+        return str(value)
+    if isinstance(value, float) and (
+        value != value or value in (sys.float_info.max, -sys.float_info.max)
+    ):
+        return str(value)
+    return value
+
+
+def space_times(
+    log: Log | Iterable[Event], program: Program | None, limits: Limits
+) -> list[SpaceTime]:
+    """Return the executions of a log, each with the verdicts of a program.
+
+    Raises
+    ------
+    SettingError
+        If the log cannot be read, or an execution has more events than are shown.
+    """
+    batches: list[Sequence[Any]] = list(batches_of(checked_log(log)))
+    records = Log.of_batches(lambda: iter(batches))
+    drawn = [SpaceTime(read, limits) for read in executions_of(records, limits).values()]
+    if program is not None:
+        judged = JudgedLog(program, records, limits)
+        for one in drawn:
+            one.judge(judged, limits.viewed_verdicts_max)
+    return drawn

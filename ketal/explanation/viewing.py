@@ -1,0 +1,194 @@
+"""`ketal.view`: an execution to look at, as a page, a picture, and in the formats of other tools.
+
+The one rule: every form shows the same events, messages and verdicts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+import msgspec
+
+from ketal.errors import SettingError
+from ketal.explanation.space_time import SpaceTime, space_times
+from ketal.logs import Log
+from ketal.logs.shiviz_writing import shiviz_text
+from ketal.model.event import Event
+from ketal.model.limits import DEFAULT, Limits
+from ketal.pictures.page_html import page_html
+from ketal.pictures.perfetto import TracedEvent, trace_events
+from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
+from ketal.program import Program, checked_program
+
+
+def view(
+    log: Log | Iterable[Event],
+    program: Program | None = None,
+    *,
+    title: str = "ketal",
+    limits: Limits | None = None,
+) -> View:
+    """Return the space-time diagram of a log, with the verdicts of a program beside it.
+
+    Parameters
+    ----------
+    log : Log or iterable of Event
+        What happened.
+    program : Program, optional
+        Its verdicts are marked and explained.
+    title : str
+        What stands above.
+    limits : Limits, optional
+        `viewed_events_max` and `viewed_verdicts_max` bound what is shown.
+
+    Raises
+    ------
+    SettingError
+        If the log cannot be read, or an execution has more events than are shown.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> log = [ketal.Event(node="a", type="send", clock={"a": 1}),
+    ...        ketal.Event(node="b", type="receive", clock={"a": 1, "b": 1})]
+    >>> shown = ketal.view(log, title="A message")
+    >>> shown.html.splitlines()[0]
+    '<!doctype html>'
+    >>> shown.write("message.html")
+    >>> shown.to_svg().count("<circle"), len(shown.to_shiviz().splitlines())
+    (2, 4)
+    """
+    if program is None:
+        given = Limits.given(limits, DEFAULT)
+    else:
+        given = Limits.given(limits, checked_program(program).compiled[0].limits)
+    return View(space_times(log, program, given), title, judged=program is not None)
+
+
+class View:
+    """What `ketal.view` returns; a notebook shows it.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> shown = ketal.view([ketal.Event(node="a", type="x", clock={"a": 1})])
+    >>> shown
+    <ketal.View of 1 event>
+    >>> shown._repr_html_().startswith("<iframe")
+    True
+    >>> "traceEvents" in shown.to_perfetto()
+    True
+    """
+
+    def __init__(self, drawn: list[SpaceTime], title: str, *, judged: bool) -> None:
+        self._drawn = drawn
+        self._title = title
+        self._judged = judged
+
+    def __repr__(self) -> str:
+        count = sum(len(one.events) for one in self._drawn)
+        return f"<ketal.View of {count:,} {'event' if count == 1 else 'events'}>"
+
+    @property
+    def events(self) -> int:
+        """How many events are shown.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.view([ketal.Event(node="a", type="x", clock={"a": 1})]).events
+        1
+        """
+        return sum(len(one.events) for one in self._drawn)
+
+    @property
+    def html(self) -> str:
+        """The page: one file that needs nothing else.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> page = ketal.view([ketal.Event(node="a", type="x", clock={"a": 1})]).html
+        >>> "<script" in page and "http" not in page
+        True
+        """
+        executions = [one.to_dict() for one in self._drawn]
+        return page_html(self._title, {"judged": self._judged, "executions": executions})
+
+    def to_svg(self) -> str:
+        """Return a picture of one execution.
+
+        Raises
+        ------
+        SettingError
+            If there are several executions, or more events than a picture draws.
+        """
+        if len(self._drawn) != 1:
+            raise SettingError(
+                f"a picture is of one execution, and the log holds {len(self._drawn)}"
+            )
+        (one,) = self._drawn
+        marks = {n: mark for v in one.verdicts for n, mark in v["marks"].items()}
+        columns = {node: number for number, node in enumerate(one.nodes)}
+        events = [
+            DrawnEvent(columns[e.node], row, e.type, f"{e} {one.place(e)}", marks.get(n, ""))
+            for n, (e, row) in enumerate(zip(one.events, one.rows, strict=True))
+        ]
+        return space_time_svg(self._title, one.nodes, events, one.messages)
+
+    def to_perfetto(self) -> str:
+        """Return it in the trace-event format, as JSON, for Perfetto."""
+        out: list[dict[str, Any]] = []
+        for number, one in enumerate(self._drawn, 1):
+            columns = {node: column for column, node in enumerate(one.nodes)}
+            events = [
+                TracedEvent(
+                    columns[event.node],
+                    event.type,
+                    {
+                        "event": str(event.dot),
+                        "place": one.place(event),
+                        "clock": event.clock,
+                        "data": event.data,
+                    },
+                    event.time_us,
+                )
+                for event in one.events
+            ]
+            verdicts = [
+                (max(v["events"]), v["text"], {"id": v["id"], "why": "\n".join(v["lines"])})
+                for v in one.verdicts
+                if v["events"]
+            ]
+            out += trace_events(number, one.name, one.nodes, events, one.messages, verdicts)
+        return msgspec.json.encode({"traceEvents": out, "displayTimeUnit": "ms"}).decode()
+
+    def to_shiviz(self) -> str:
+        """Return it in ShiViz's format, in canonical order.
+
+        Raises
+        ------
+        SettingError
+            If a node's name holds white space, or a type a line end.
+        """
+        return shiviz_text((one.name, one.events) for one in self._drawn)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file, which is replaced.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(self.html)
+
+    def _repr_html_(self) -> str:
+        inner = escape(self.html, quote=True)
+        return f'<iframe srcdoc="{inner}" style="width:100%;height:600px;border:0"></iframe>'

@@ -1,0 +1,51 @@
+"""ShiViz's format written: a line of text, then a line with host and clock.
+
+The text is the type, and after a tab the attributes as JSON. ShiViz's own expression reads it, with
+the attributes as a part of the type; `WRITTEN_REGEX` reads type and attributes apart.
+
+The one rule: what cannot be written so that it reads back is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import msgspec
+
+from ketal.errors import SettingError
+from ketal.model.event import Event
+
+WRITTEN_REGEX = r"(?<event>.*)\t(?<data>{.*})\n(?<host>\S*) (?<clock>{.*})"
+"""The expression that reads what is written; the attributes are text there, `data`."""
+
+
+def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
+    """Return executions as ShiViz reads them.
+
+    Parameters
+    ----------
+    executions : iterable of (str, iterable of Event)
+        The name and the events of each; several are divided by `=== NAME ===`.
+
+    Raises
+    ------
+    SettingError
+        If a node's name holds white space, or a type a line end.
+    """
+    parts = [(name, list(events)) for name, events in executions]
+    lines: list[str] = []
+    for name, events in parts:
+        if len(parts) > 1:
+            lines.append(f"=== {name} ===")
+        for event in events:
+            if len(event.node.split()) != 1 or event.node.strip() != event.node:
+                raise SettingError(
+                    f"{event.dot}: a host of ShiViz's holds no white space, and {event.node!r} does"
+                )
+            if len(event.type.splitlines()) != 1:
+                raise SettingError(f"{event.dot}: the type {event.type!r} is not one line")
+            data = msgspec.json.encode(event.data).decode()
+            clock = json.dumps(event.clock, ensure_ascii=False)
+            lines += [f"{event.type}\t{data}", f"{event.node} {clock}"]
+    return "".join(f"{line}\n" for line in lines)

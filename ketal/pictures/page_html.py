@@ -1,0 +1,45 @@
+"""The page of a space-time diagram: one HTML file that needs nothing else.
+
+Style and script are files of this package (`page/`), put into the page with its data.
+
+The one rule: text of a log is data of the page, and never its markup.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from html import escape
+from typing import Any
+
+_SCRIPTS = ("diagram.js", "panel.js")
+
+
+def page_html(title: str, data: dict[str, Any]) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    title : str
+        What it shows.
+    data : dict
+        What `page/panel.js` reads: plain data.
+    """
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    parts = {
+        "title": escape(title),
+        "style": _part("style.css"),
+        "script": "\n".join(map(_part, _SCRIPTS)),
+        # In a script element only these could end it, or begin a comment.
+        "data": text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+    }
+    out = []
+    for piece in _part("page.html").split("{{"):
+        name, closed, rest = piece.partition("}}")
+        out.append(parts[name] + rest if closed and name in parts else piece)
+    return "".join(out)
+
+
+def _part(name: str) -> str:
+    folder = importlib.resources.files("ketal.pictures") / "page"
+    return (folder / name).read_text(encoding="utf-8")
