@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.empty_log import nothing_read
-from ketal.cli.output_lines import opened
+from ketal.cli.output_lines import counted, opened
 from ketal.cli.progress import ProgressLine
 from ketal.model.verdicts import Rejected
 
@@ -79,7 +79,8 @@ def execute(args: argparse.Namespace) -> int:
         complain(nothing_read(args.logs, rejected.count, rejected.first))
         return COULD_NOT_RUN
     if rejected.count:
-        complain(f"{rejected.count:,} records were rejected; the first is {rejected.first}")
+        records = counted(rejected.count, "record was", "records were")
+        complain(f"{records} rejected; the first is {rejected.first}")
     path = args.write or f"{name.replace(' ', '-')}{_FORMS[form]}"
     with opened(path, inputs=[*patterns, *args.logs]) as sink:
         sink.text(_text(shown, form))

@@ -71,7 +71,16 @@ def view(
 
 
 class View:
-    """What `ketal.view` returns; a notebook shows it.
+    r"""What `ketal.view` returns; a notebook shows it.
+
+    Parameters
+    ----------
+    drawn : list of SpaceTime
+        The executions.
+    title : str
+        What stands above.
+    judged : bool
+        Whether verdicts were asked for.
 
     Examples
     --------
@@ -81,8 +90,11 @@ class View:
     <ketal.View of 1 event>
     >>> shown._repr_html_().startswith("<iframe")
     True
-    >>> "traceEvents" in shown.to_perfetto()
+    >>> "traceEvents" in shown.to_perfetto(), shown.to_shiviz().splitlines()
+    (True, ['x\t{}', 'a {"a": 1}'])
+    >>> shown.to_svg().startswith("<svg")
     True
+    >>> shown.write("run.html")
     """
 
     def __init__(self, drawn: list[SpaceTime], title: str, *, judged: bool) -> None:
@@ -179,7 +191,12 @@ class View:
         return shiviz_text((one.name, one.events) for one in self._drawn)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file, which is replaced.
+        """Write the page to a file.
+
+        Parameters
+        ----------
+        path : path
+            The file; it is replaced.
 
         Raises
         ------

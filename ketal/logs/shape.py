@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -229,6 +230,10 @@ class Shape:
         if data is None:
             _remove(record, self._data)
             return record
+        if data.__class__ is str:
+            # A group of a regular expression, or a cell, is text.
+            with suppress(msgspec.DecodeError):
+                data = msgspec.json.decode(data)
         if data.__class__ is not dict:
             raise EventError(
                 f"{self._shown['data']} must be an object of attributes, not {json_type_of(data)}"

@@ -1,7 +1,8 @@
 """ShiViz's format written: a line of text, then a line with host and clock.
 
-The text is the type, and after a tab the attributes as JSON. ShiViz's own expression reads it, with
-the attributes as a part of the type; `WRITTEN_REGEX` reads type and attributes apart.
+The text is the type, after a tab the attributes as JSON, and after another the time where there is
+one. ShiViz's own expression reads it as one text; `WRITTEN_REGEX` reads the parts apart, and with
+`--field data=data --field time=time` the log is what was written.
 
 The one rule: what cannot be written so that it reads back is an error.
 """
@@ -14,10 +15,10 @@ from collections.abc import Iterable
 import msgspec
 
 from ketal.errors import SettingError
-from ketal.model.event import Event
+from ketal.model.event import Event, rfc3339
 
-WRITTEN_REGEX = r"(?<event>.*)\t(?<data>{.*})\n(?<host>\S*) (?<clock>{.*})"
-"""The expression that reads what is written; the attributes are text there, `data`."""
+WRITTEN_REGEX = r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>\S+))?\n(?<host>\S*) (?<clock>{.*})"
+"""The expression that reads what is written."""
 
 
 def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
@@ -47,5 +48,6 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
                 raise SettingError(f"{event.dot}: the type {event.type!r} is not one line")
             data = msgspec.json.encode(event.data).decode()
             clock = json.dumps(event.clock, ensure_ascii=False)
-            lines += [f"{event.type}\t{data}", f"{event.node} {clock}"]
+            time = "" if event.time is None else f"\t{rfc3339(float(event.time))}"
+            lines += [f"{event.type}\t{data}{time}", f"{event.node} {clock}"]
     return "".join(f"{line}\n" for line in lines)

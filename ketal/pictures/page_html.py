@@ -1,6 +1,6 @@
 """The page of a space-time diagram: one HTML file that needs nothing else.
 
-Style and script are files of this package (`page/`), put into the page with its data.
+Markup, style and script are files of `ketal.pictures.page`, put together with the data.
 
 The one rule: text of a log is data of the page, and never its markup.
 """
@@ -41,5 +41,4 @@ def page_html(title: str, data: dict[str, Any]) -> str:
 
 
 def _part(name: str) -> str:
-    folder = importlib.resources.files("ketal.pictures") / "page"
-    return (folder / name).read_text(encoding="utf-8")
+    return (importlib.resources.files("ketal.pictures.page") / name).read_text(encoding="utf-8")

@@ -120,7 +120,7 @@ def test_help_names_the_commands_that_exist(ketal: Ketal) -> None:
     listed = said.out.split("commands:\n")[1].split("\n\n")[0]
     assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
     assert list(COMMANDS) == [
-        "run", "lint", "fmt", "explain", "graph", "stats", "audit", "cuts", "clocks",
+        "run", "lint", "fmt", "explain", "view", "graph", "stats", "audit", "cuts", "clocks",
         "stream", "broker", "limits",
     ]  # fmt: skip
 

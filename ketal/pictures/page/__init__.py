@@ -1,0 +1,1 @@
+"""The page of a space-time diagram: markup, style and script, put together by `page_html`."""

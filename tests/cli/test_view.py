@@ -1,0 +1,58 @@
+"""`ketal view`: the files that it writes, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ketal.logs.shiviz_writing import WRITTEN_REGEX
+from tests.cli.conftest import CONFLICT, Ketal, Write, event
+
+LOG = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
+
+
+def test_the_page_is_beside_and_its_name_is_printed(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    said = ketal("view", write("run.jsonl", LOG))
+    assert (said.code, said.out, said.err) == (0, "run.jsonl.html\n", "")
+    assert "<title>run.jsonl</title>" in (tmp_path / "run.jsonl.html").read_text()
+
+
+def test_the_name_of_a_file_or_an_option_says_the_form(
+    ketal: Ketal, write: Write, tmp_path: Path
+) -> None:
+    log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
+    said = ketal("view", "--pattern", pattern, "--write", "run.svg", log)
+    assert (said.code, said.out) == (0, "")
+    assert (tmp_path / "run.svg").read_text().count('class="match"') == 2
+    said = ketal("view", "--to", "perfetto", log)
+    assert said.out == "run.jsonl.json\n"
+    trace = json.loads((tmp_path / "run.jsonl.json").read_text())
+    assert sum(x["ph"] == "X" for x in trace["traceEvents"]) == 2
+    assert ketal("view", "--write", "-", log).out.startswith("<!doctype html>")
+
+
+def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> None:
+    log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
+    written = ketal("view", "--to", "shiviz", "--write", "-", log)
+    assert written.lines[:2] == ['write\t{"key":"x"}', 'a {"a": 1}']
+    words = ("--regex", WRITTEN_REGEX, "--field", "data=data", "--field", "time=time")
+    again = ketal("run", *words, pattern, write("run.log", written.out))
+    assert again.lines == ketal("run", pattern, log).lines
+
+
+def test_a_log_without_events_is_not_shown(ketal: Ketal, write: Write, tmp_path: Path) -> None:
+    said = ketal("view", write("run.jsonl", "nonsense\n"))
+    assert (said.code, said.out) == (2, "")
+    assert not (tmp_path / "run.jsonl.html").exists()
+    said = ketal("view", write("some.jsonl", LOG + "nonsense\n"))
+    assert said.code == 0
+    assert "1 record was rejected" in said.err
+
+
+def test_the_log_is_not_written_over(ketal: Ketal, write: Write) -> None:
+    log = write("run.html", LOG)
+    said = ketal("view", "--format", "jsonl", "--write", "run.html", log)
+    assert said.code == 2
+    assert log.read_text() == LOG

@@ -1,0 +1,231 @@
+"""The data of a space-time diagram, and what is made of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.errors import PatternError
+from ketal.explanation.space_time import space_times
+from ketal.grammar.printer import render
+from ketal.logs.shiviz_writing import WRITTEN_REGEX
+from ketal.model.event import Event, happened_before
+from ketal.model.limits import DEFAULT, Limits
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+from tests.sampling import drawn
+
+
+def _page_data(html: str) -> Any:
+    """Return the data that a page holds."""
+    text = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    return json.loads(text)
+
+
+def test_lines_and_messages_are_the_immediate_predecessors_and_lead_downwards() -> None:
+    messages = 0
+
+    @drawn(100, 2_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal messages
+        events = execution(rng, events_max=12)
+        (one,) = space_times(events, None, DEFAULT)
+        assert {e.dot for e in one.events} == {e.dot for e in events}
+        for source, target in one.messages:
+            a, b = one.events[source], one.events[target]
+            assert a.node != b.node
+            assert happened_before(a, b)
+            assert not any(happened_before(a, x) and happened_before(x, b) for x in events)
+        linked = {(one.events[a].dot, one.events[b].dot) for a, b in one.messages}
+        for a in events:
+            for b in events:
+                if happened_before(a, b):
+                    assert one.rows[one.number[a.dot]] < one.rows[one.number[b.dot]]
+                    between = any(happened_before(a, x) and happened_before(x, b) for x in events)
+                    assert between or a.node == b.node or (a.dot, b.dot) in linked
+        messages += len(one.messages)
+
+    assert messages > 50
+
+
+def test_the_page_has_every_event_with_its_whole_clock() -> None:
+    @drawn(60, 1_000)
+    def holds(rng: random.Random) -> None:
+        events = execution(rng, events_max=10)
+        data = _page_data(ketal.view(events).html)
+        (one,) = data["executions"]
+        clocks: dict[str, dict[str, int]] = {}
+        read = []
+        for e, node in enumerate(one["node"]):
+            name = one["nodes"][node]
+            clock = clocks.setdefault(name, {})
+            changes = one["changes"][e]
+            for number, counter in zip(changes[::2], changes[1::2], strict=True):
+                clock[one["nodes"][number]] = counter
+            read.append((name, one["counter"][e], one["types"][one["type"][e]], dict(clock)))
+        nodes = set(one["nodes"])
+        assert sorted(read, key=str) == sorted(
+            (
+                (e.node, e.counter, e.type, {n: c for n, c in e.clock.items() if n in nodes})
+                for e in events
+            ),
+            key=str,
+        )
+
+    assert not data_without_pattern()["judged"]
+
+
+def data_without_pattern() -> Any:
+    return _page_data(ketal.view([Event(node="n", type="t", clock={"n": 1})]).html)
+
+
+def test_the_verdicts_of_a_page_are_those_of_a_run() -> None:
+    shown = 0
+
+    @drawn(60, 1_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal shown
+        file, events = pattern_file(rng), execution(rng, events_max=8)
+        try:
+            program = ketal.compile(render(file))
+        except PatternError:
+            return
+        (one,) = _page_data(ketal.view(events, program).html)["executions"]
+        kinds = (ketal.Match, ketal.Violation, ketal.Incomplete, ketal.TimedOut)
+        wanted = [v for v in ketal.run(program, events) if isinstance(v, kinds)]
+        assert [v["id"] for v in one["verdicts"]] == [v.id for v in wanted]
+        dots = [f"{one['nodes'][n]}@{c}" for n, c in zip(one["node"], one["counter"], strict=True)]
+        for drawn_verdict, verdict in zip(one["verdicts"], wanted, strict=True):
+            if isinstance(verdict, ketal.Match):
+                assert [dots[e] for e in drawn_verdict["events"]] == list(map(str, verdict.events))
+            for path in drawn_verdict["paths"]:
+                assert len(path) > 1
+            shown += 1
+
+    assert shown > 20
+
+
+ODD = "</script><script>alert(1)</script><!-- {{data}} \u2028 & \x00"
+
+
+def test_text_of_a_log_is_never_markup() -> None:
+    event = Event(node="a<b>", type=ODD, clock={"a<b>": 1}, data={"<i>": ODD, "big": 2**60})
+    html = ketal.view([event], title="<title>{{data}}").html
+    assert html.count("</script>") == 2
+    assert "alert(1)</script>" not in html
+    (one,) = _page_data(html)["executions"]
+    assert one["types"] == [ODD]
+    assert one["data"] == [{"<i>": ODD, "big": str(2**60)}]
+    assert "&lt;title&gt;{{data}}" in html
+    svg = ketal.view([event]).to_svg()
+    assert "alert(1)</script>" not in svg
+
+
+def test_the_page_needs_no_network() -> None:
+    html = ketal.view([Event(node="a", type="t", clock={"a": 1})]).html
+    for word in ("http:", "https:", "//cdn", "src=", "@import", "url("):
+        assert word not in html, word
+
+
+def test_a_log_that_is_too_long_names_the_limit() -> None:
+    events = [Event(node="a", type="t", clock={"a": n}) for n in range(1, 12)]
+    with pytest.raises(ketal.SettingError, match="limit viewed_events_max"):
+        ketal.view(events, limits=Limits(viewed_events_max=10))
+    program = ketal.compile('pattern P { event A = type == "t"; find any A; }')
+    shown = ketal.view(events, program, limits=Limits(viewed_verdicts_max=4))
+    (one,) = _page_data(shown.html)["executions"]
+    assert (len(one["verdicts"]), one["more"]) == (4, 7)
+
+
+# --- other forms ----------------------------------------------------------------
+
+
+def test_a_picture_has_every_event_and_message() -> None:
+    events = [
+        Event(node="a", type="send", clock={"a": 1}),
+        Event(node="b", type="receive", clock={"a": 1, "b": 1}),
+        Event(node="b", type="wrong", clock={"a": 1, "b": 2}),
+    ]
+    program = ketal.compile(
+        'pattern P { event A = type == "send" || type == "wrong"; B = A; order CausalOrder; '
+        'event R = type == "receive"; check B R; }'
+    )
+    svg = ketal.view(events, program).to_svg()
+    assert (svg.count("<circle"), svg.count('class="violation"')) == (2, 1)
+    assert svg.count('class="message"') == 1
+    many = [Event(node="a", type="t", clock={"a": n}) for n in range(1, 1_002)]
+    with pytest.raises(ketal.SettingError, match=r"a picture draws 1,000 at most"):
+        ketal.view(many).to_svg()
+
+
+def test_perfetto_has_a_thread_for_each_node_and_a_flow_for_each_message() -> None:
+    flows = 0
+
+    @drawn(60, 1_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal flows
+        events = execution(rng, events_max=10)
+        (one,) = space_times(events, None, DEFAULT)
+        trace = json.loads(ketal.view(events).to_perfetto())["traceEvents"]
+        slices = [x for x in trace if x["ph"] == "X"]
+        assert sorted(x["args"]["event"] for x in slices) == sorted(str(e.dot) for e in events)
+        names = {x["tid"]: x["args"]["name"] for x in trace if x["name"] == "thread_name"}
+        at = {x["args"]["event"]: x for x in slices}
+        for node in one.nodes:
+            own = [x for x in slices if names[x["tid"]] == node]
+            for before, after in itertools.pairwise(own):
+                assert before["ts"] + before["dur"] <= after["ts"]
+        starts = {x["id"]: x for x in trace if x["ph"] == "s"}
+        ends = {x["id"]: x for x in trace if x["ph"] == "f"}
+        assert len(starts) == len(ends) == len(one.messages)
+        for number, (source, target) in enumerate(one.messages, 1):
+            start, end = starts[f"1.{number}"], ends[f"1.{number}"]
+            assert end["bp"] == "e"
+            assert start["ts"] <= end["ts"]
+            for flow, event in ((start, one.events[source]), (end, one.events[target])):
+                of = at[str(event.dot)]
+                assert (flow["ts"], flow["tid"]) == (of["ts"], of["tid"])
+        flows += len(one.messages)
+
+    assert flows > 20
+
+
+def test_perfetto_has_the_times_of_the_events_where_they_agree_with_the_clocks() -> None:
+    events = [
+        Event(node="a", type="send", clock={"a": 1}, time=100.0),
+        Event(node="b", type="receive", clock={"a": 1, "b": 1}, time=100.5),
+    ]
+    for late, times in ((100.5, [0, 500_000]), (99.0, [0, 10])):
+        events[1] = Event(node="b", type="receive", clock={"a": 1, "b": 1}, time=late)
+        trace = json.loads(ketal.view(events).to_perfetto())["traceEvents"]
+        assert [x["ts"] for x in trace if x["ph"] == "X"] == times
+
+
+def test_shiviz_reads_back_as_the_same_log(tmp_path: Path) -> None:
+    @drawn(60, 1_000)
+    def holds(rng: random.Random) -> None:
+        events = execution(rng, events_min=1, events_max=10)
+        path = tmp_path / "run.log"
+        path.write_text(ketal.view(events).to_shiviz())
+        back = ketal.read_log(
+            path, format="shiviz", regex=WRITTEN_REGEX, fields={"data": "data", "time": "time"}
+        )
+        assert back.rejected == []
+        assert {e.dot: e for e in back} == {e.dot: e for e in events}
+        plain = ketal.read_log(path, format="shiviz")
+        assert {e.dot: e.clock for e in plain} == {e.dot: e.clock for e in events}
+
+
+@pytest.mark.parametrize(
+    ("node", "type_"), [("two words", "t"), ("n", "two\nlines")], ids=["node", "type"]
+)
+def test_what_shiviz_cannot_hold_is_an_error(node: str, type_: str) -> None:
+    shown = ketal.view([Event(node=node, type=type_, clock={node: 1})])
+    with pytest.raises(ketal.SettingError):
+        shown.to_shiviz()

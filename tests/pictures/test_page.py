@@ -1,0 +1,278 @@
+"""The page of `ketal view` in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from benchmarks.executions import execution
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER),
+    reason="no chromium and chromedriver on this machine (Debian: chromium, chromium-driver)",
+)
+PATTERN = """\
+pattern Conflict {
+    order CausalOrder;
+    event Write = type == "write";
+    First = Write;
+    Second = Conc(Write);
+    find any First Second;
+}
+pattern Once { event Read = type == "read"; check Read; }
+"""
+
+
+def _log() -> list[ketal.Event]:
+    clocks: list[tuple[str, str, dict[str, int]]] = [
+        ("a", "write", {"a": 1}),
+        ("b", "read", {"a": 1, "b": 1}),
+        ("b", "write", {"a": 1, "b": 2}),
+        ("c", "write", {"c": 1}),
+        ("c", "read", {"a": 1, "b": 2, "c": 2}),
+    ]
+    return [
+        ketal.Event(node=node, type=kind, clock=clock, data={"value": n})
+        for n, (node, kind, clock) in enumerate(clocks)
+    ]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for word in (
+        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+        "disable-background-networking", "disable-component-update", "disable-sync",
+        "window-size=1280,800", f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):  # fmt: skip
+        options.add_argument(f"--{word}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """The page of the log, open; nothing may be on the console at the end."""
+    path = tmp_path / "run.html"
+    ketal.view(_log(), ketal.compile(PATTERN), title="run").write(path)
+    browser.get("about:blank")
+    browser.get(path.as_uri())
+    yield browser
+    assert browser.get_log("browser") == []
+
+
+def _own(browser: Any) -> set[str]:
+    """The events that the diagram marks as those of the chosen verdict."""
+    script = "const d = ketal.diagram; return [...d.own].map((e) => d.execution.dot(e))"
+    return set(browser.execute_script(script))
+
+
+def _chosen(browser: Any) -> str:
+    script = "const d = ketal.diagram; return d.chosen < 0 ? '' : d.execution.dot(d.chosen)"
+    return str(browser.execute_script(script))
+
+
+def _press(browser: Any, key: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(browser).send_keys(key).perform()
+
+
+def _pixels(browser: Any, x: float, y: float) -> list[int]:
+    """The colour at a point of the canvas."""
+    time.sleep(0.1)  # a frame
+    script = """
+        const ratio = devicePixelRatio, [x, y] = arguments, copy = new OffscreenCanvas(1, 1);
+        const context = copy.getContext("2d", { willReadFrequently: true });
+        context.drawImage(ketal.diagram.canvas, -Math.round(x * ratio), -Math.round(y * ratio));
+        return [...context.getImageData(0, 0, 1, 1).data]"""
+    return list(browser.execute_script(script, x, y))
+
+
+def _at(browser: Any, dot: str) -> tuple[float, float]:
+    """Where the diagram has an event."""
+    script = """
+        const d = ketal.diagram, e = d.execution.names.get(arguments[0]);
+        return [d.x(d.shown().indexOf(d.execution.node[e])), d.y(d.execution.row[e])]"""
+    x, y = browser.execute_script(script, dot)
+    return x, y
+
+
+def _click(browser: Any, dot: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+
+    canvas = browser.find_element(By.ID, "canvas")
+    x, y = _at(browser, dot)
+    box = canvas.rect
+    chain = ActionChains(browser)
+    chain.move_to_element_with_offset(canvas, x - box["width"] / 2, y - box["height"] / 2)
+    chain.click().perform()
+
+
+def _text(browser: Any, name: str) -> str:
+    return str(
+        browser.execute_script("return document.getElementById(arguments[0]).innerText", name)
+    )
+
+
+def test_a_click_on_a_verdict_shows_its_events_and_its_reasons(opened: Any) -> None:
+    from selenium.webdriver.common.by import By
+
+    buttons = opened.find_elements(By.CSS_SELECTOR, "#verdicts button")
+    assert [one.text.partition(":")[0] for one in buttons] == [
+        "match Conflict", "match Conflict", "violation Once",
+    ]  # fmt: skip
+    buttons[0].click()
+    first = _own(opened)
+    assert len(first) == 2
+    assert "are concurrent" in _text(opened, "chosen")
+    assert "#verdict=" in opened.current_url
+    assert buttons[0].get_attribute("aria-current") == "true"
+    buttons[2].click()
+    assert "c@2" in _own(opened)
+    assert 'type == "read"' in _text(opened, "chosen") or "nothing may follow" in _text(
+        opened, "chosen"
+    )
+    x, y = _at(opened, "c@2")
+    marked = _pixels(opened, x, y)
+    assert marked != _pixels(opened, *_at(opened, "b@1"))
+    assert marked[3] == 255
+
+
+def test_a_click_on_an_event_shows_its_past_and_its_future(opened: Any) -> None:
+    _click(opened, "b@2")
+    assert _chosen(opened) == "b@2"
+    said = _text(opened, "chosen")
+    assert "2 in its past, 1 in its future, 1 concurrent" in said
+    assert "a:1, b:2" in said
+    script = """
+        const { execution, relations } = ketal.diagram;
+        return Object.fromEntries([...execution.names].map(([name, e]) => [name, relations[e]]))"""
+    assert opened.execute_script(script) == {"a@1": 1, "b@1": 1, "b@2": 3, "c@1": 0, "c@2": 2}
+    assert opened.current_url.endswith("#event=b%402")
+
+
+def test_the_address_opens_the_same_choice(opened: Any) -> None:
+    where = opened.current_url.partition("#")[0]
+    opened.get("about:blank")
+    opened.get(f"{where}#event=c%402")
+    assert _chosen(opened) == "c@2"
+    name = opened.execute_script("return ketal.execution.verdicts[1].id")
+    opened.get("about:blank")
+    opened.get(f"{where}#verdict={name}")
+    assert len(_own(opened)) == 2
+    opened.execute_script("location.hash = 'event=a%401'")
+    time.sleep(0.1)
+    assert _chosen(opened) == "a@1"
+
+
+def test_all_of_it_can_be_done_with_the_keyboard(opened: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    order = opened.execute_script(
+        "return Array.from(ketal.execution.node.keys(), (e) => ketal.execution.dot(e))"
+    )
+    _press(opened, "j")
+    assert _chosen(opened) == order[0]
+    _press(opened, Keys.ARROW_DOWN)
+    assert _chosen(opened) == order[1]
+    _press(opened, "k")
+    assert _chosen(opened) == order[0]
+    _press(opened, "n")
+    assert len(_own(opened)) == 2
+    _press(opened, Keys.ESCAPE)
+    assert (_own(opened), _chosen(opened)) == (set(), "")
+    _press(opened, "/")
+    _press(opened, "read")
+    assert _text(opened, "found") == "2 found"
+    _press(opened, Keys.ENTER)
+    assert _chosen(opened) in {"b@1", "c@2"}
+    _press(opened, Keys.ESCAPE)
+    before = opened.execute_script("return ketal.diagram.rowHeight")
+    _press(opened, "+")
+    assert opened.execute_script("return ketal.diagram.rowHeight") > before
+    _press(opened, "?")
+    assert opened.execute_script("return document.getElementById('help').open")
+    _press(opened, Keys.ESCAPE)
+    theme = opened.execute_script("return document.documentElement.dataset.theme")
+    _press(opened, "t")
+    assert opened.execute_script("return document.documentElement.dataset.theme") != theme
+
+
+def test_a_node_is_folded_and_shown_again(opened: Any) -> None:
+    from selenium.webdriver.common.by import By
+
+    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#heads button")]
+    assert heads == ["a", "b", "c"]
+    opened.find_elements(By.CSS_SELECTOR, "#heads button")[1].click()
+    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#heads button")]
+    assert heads == ["a", "c", "show 1 folded"]
+    opened.find_elements(By.CSS_SELECTOR, "#heads button")[2].click()
+    assert len(opened.find_elements(By.CSS_SELECTOR, "#heads button")) == 3
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_text_and_marks_stand_out_from_the_ground(opened: Any, theme: str, width: int) -> None:
+    """The contrast of WCAG 2.1: 4.5 for text, 3 for marks; nothing is wider than the window."""
+    opened.set_window_size(width, 800)
+    script = """
+        ketal.setTheme(arguments[0]);
+        return [ketal.diagram.colours(), document.documentElement.scrollWidth, innerWidth]"""
+    colours, wide, window = opened.execute_script(script, theme)
+    opened.set_window_size(1280, 800)
+    assert wide <= window
+    ground = colours["ground"]
+    assert _contrast(colours["text"], ground) >= 4.5
+    assert _contrast(colours["faint"], ground) >= 4.5
+    for name in ("event", "past", "future", "match", "violation", "other", "chosen"):
+        assert _contrast(colours[name], ground) >= 3, (theme, name)
+
+
+def _contrast(one: str, other: str) -> float:
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_fifty_thousand_events_can_be_looked_at(browser: Any, tmp_path: Path) -> None:
+    events = execution(50_000, nodes=10)
+    path = tmp_path / "long.html"
+    ketal.view(events).write(path)
+    browser.get(path.as_uri())
+    assert _text(browser, "counts") == "50,000 events, 10 nodes"
+    script = """
+        const [done] = arguments, diagram = ketal.diagram;
+        let frames = 0;
+        diagram.frames = [];
+        const next = () => {
+          diagram.move(0, 37);
+          if (++frames < 60) requestAnimationFrame(next); else done(diagram.frames.length);
+        };
+        next();"""
+    assert browser.execute_async_script(script) >= 50
+    last = events[-1].dot
+    browser.execute_script(f"location.hash = 'event={last.node}%40{last.counter}'")
+    time.sleep(0.3)
+    assert _chosen(browser) == str(last)
+    assert browser.get_log("browser") == []
