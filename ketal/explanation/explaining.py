@@ -133,6 +133,13 @@ class JudgedLog:
         As for `explain`.
     event : Dot, optional
         What each scope is offered of this event is kept.
+    moves_max : int
+        So many moves of the checks of an execution are kept, for each pattern.
+
+    Attributes
+    ----------
+    runs : list of ObservedRun
+        The runs of the patterns, of each execution.
     """
 
     def __init__(
@@ -142,15 +149,17 @@ class JudgedLog:
         limits: Limits | None = None,
         *,
         event: Dot | None = None,
+        moves_max: int = 0,
     ) -> None:
         checked = checked_program(program)
         given = Limits.given(limits, checked.compiled[0].limits)
         self._program = checked
         self._event = event
+        self._moves_max = moves_max
         self._places: dict[tuple[str, Dot], str] = {}
         self._events: dict[str, list[Event]] = {}
         self._graphs: dict[str, CausalGraph] = {}
-        self._runs: list[ObservedRun] = []
+        self.runs: list[ObservedRun] = []
         records = checked_log(log)
         watched = Log.of_batches(lambda: map(self._kept, batches_of(records)))
         self._pass = LogPass(checked, watched, given, make_run=self._make_run)
@@ -174,8 +183,9 @@ class JudgedLog:
         return iter(self.verdicts)
 
     def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
-        run = ObservedRun(compiled, limits, wanted=self._is_wanted, **options)
-        self._runs.append(run)
+        options |= {"wanted": self._is_wanted, "moves_max": self._moves_max}
+        run = ObservedRun(compiled, limits, **options)
+        self.runs.append(run)
         return run
 
     def _is_wanted(self, run: PatternRun, event: Event) -> bool:
@@ -229,7 +239,7 @@ class JudgedLog:
         graph = self._graphs.get(execution)
         if graph is None:
             events = {event.dot: event for event in self._events.get(execution, ())}
-            for run in self._runs:
+            for run in self.runs:
                 if run.execution == execution:
                     events.update((event.dot, event) for event in run.events)
             graph = self._graphs[execution] = CausalGraph(events.values())
@@ -260,7 +270,7 @@ class JudgedLog:
         """Return why a verdict holds."""
         run = next(
             run
-            for run in self._runs
+            for run in self.runs
             if run.execution == verdict.execution and run.compiled.name == verdict.pattern
         )
         if isinstance(verdict, Violation):
@@ -341,7 +351,7 @@ class JudgedLog:
         dot, met = self._event, False
         assert dot is not None
         assert self.verdicts is not None  # judged
-        for run in self._runs:
+        for run in self.runs:
             event = next((event for event in run.events if event.dot == dot), None)
             if event is None:
                 continue

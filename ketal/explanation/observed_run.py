@@ -17,7 +17,7 @@ from typing import Any
 
 from ketal.compiler.automaton import ANONYMOUS, CompiledPattern
 from ketal.engine.check_run import CheckRun
-from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.configurations import Configuration, Seen, states
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Taken
 from ketal.engine.find.windows import MatchWindow
@@ -135,6 +135,30 @@ class Offer:
     verdicts: list[RunVerdict] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An event that a scope of a check was offered, and the states before and after it.
+
+    Attributes
+    ----------
+    position : int
+        The place, among the events of the execution as they were offered, of the one with which
+        the scope was offered it: of what a copy's node learns later, a later one.
+    scope : FrozenMapping
+        The scope's key.
+    event : Event
+        The event.
+    before, after : tuple of int
+        The states that the run may be in; none once it is halted.
+    """
+
+    position: int
+    scope: FrozenMapping
+    event: Event
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
 class ObservedRun(PatternRun):
     """One pattern over one execution, observed.
 
@@ -144,6 +168,8 @@ class ObservedRun(PatternRun):
         As for `PatternRun`.
     wanted : callable
         (run, event) → whether it is kept what each scope is offered of an event.
+    moves_max : int
+        So many moves of a check are kept.
 
     Attributes
     ----------
@@ -153,9 +179,16 @@ class ObservedRun(PatternRun):
         What was wanted, and every event that violated the pattern.
     ended : list of (RunVerdict, tuple of (str, Event))
         The checks that were not complete at the end, with what they had taken.
+    moves : list of Move
+        What the scopes of a check were offered, and the states that followed.
+    moved : int
+        How many moves there were.
     """
 
-    __slots__ = ("_offered", "_trails", "_wanted", "ended", "events", "offers")
+    __slots__ = (
+        "_moves_max", "_offered", "_trails", "_wanted", "ended", "events", "moved", "moves",
+        "offers",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -163,9 +196,13 @@ class ObservedRun(PatternRun):
         limits: Limits,
         *,
         wanted: Callable[[PatternRun, Event], bool],
+        moves_max: int = 0,
         **options: Any,
     ) -> None:
         super().__init__(compiled, limits, **options)
+        self._moves_max = moves_max
+        self.moves: list[Move] = []
+        self.moved = 0
         self.events: list[Event] = []
         self.offers: list[Offer] = []
         self.ended: list[tuple[RunVerdict, History]] = []
@@ -175,8 +212,11 @@ class ObservedRun(PatternRun):
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
         """Process released events in turn; return their verdicts."""
-        self.events += events
-        return super().process(events)
+        out = []
+        for number, event in enumerate(events):
+            self.events.append(event)
+            out += [(number, verdicts) for _, verdicts in super().process((event,))]
+        return out
 
     def count(self, events: Iterable[Event]) -> None:
         """Count events which other runs of the pattern are offered, in every order (`mode`)."""
@@ -223,6 +263,7 @@ class ObservedRun(PatternRun):
             live = (LiveRun(one, self._read(trails.get(_key(one)))) for one in before)
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
+        self._record(name, seen, before)
         policy = self.machine.compiled.on_violation
         if not violated:
             self._trails[name] = self._moved(before, trails, seen)
@@ -231,6 +272,17 @@ class ObservedRun(PatternRun):
         elif policy == "halt":
             self._trails.pop(name, None)
         return out
+
+    def _record(self, name: ScopeName, seen: Seen, before: Configurations) -> None:
+        """Keep a move, if there is room."""
+        self.moved += 1
+        if len(self.moves) >= self._moves_max:
+            return
+        scope = self.scopes.get(name)
+        # A scope that is over was let go, and would begin anew.
+        after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
+        key = mapping_of(self.scopes.key_of(name))
+        self.moves.append(Move(len(self.events) - 1, key, seen.event, states(before), after))
 
     def _moved(self, before: Configurations, trails: Trails, seen: Seen) -> dict[Key, Trail | None]:
         """Return the trails of what an event makes of some configurations."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal
 
 from ketal.explanation.causal_graph import LinkKind
@@ -234,7 +235,7 @@ class RunReason:
             yield "  nothing may follow"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """Why a verdict holds, or what a pattern made of an event.
 
@@ -275,6 +276,8 @@ class Explanation:
       in q1, after:
         Take = n@1 take
         it is no Free: type == "free" fails: type is "take"
+    >>> explanation
+    <ketal.Explanation of violation Lock: n@2 take: expected Free>
     >>> next(explanation.lines())
     'violation Lock: n@2 take: expected Free'
     >>> as_json = explanation.to_dict()
@@ -339,3 +342,9 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        return f"<ketal.Explanation of {next(self.lines())}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"

@@ -14,16 +14,21 @@ from typing import Any
 
 import msgspec
 
+from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.execution_events import ExecutionEvents, executions_of
 from ketal.explanation.explaining import Explained, JudgedLog
+from ketal.explanation.observed_run import ObservedRun
 from ketal.explanation.surroundings import marked_events
+from ketal.grammar.printer import render_guard
 from ketal.logs import Log
 from ketal.model.event import Event, canonical_key, checked_log, rfc3339
+from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.places import file_and_line
 from ketal.model.verdicts import Match, Violation
+from ketal.pictures.graph import Picture
 from ketal.program import Program
 from ketal.runtime.batch_run import batches_of
 
@@ -52,6 +57,8 @@ class SpaceTime:
         The verdicts that are shown, as plain data with `events` by their numbers.
     more_verdicts : int
         How many more there are.
+    automata : list of dict
+        Of each check its picture, and how the runs of its scopes moved, as plain data.
     """
 
     def __init__(self, read: ExecutionEvents, limits: Limits) -> None:
@@ -78,6 +85,7 @@ class SpaceTime:
             self.rows.append(1 + max([self.rows[n] for n in above if n < number], default=-1))
         self.verdicts: list[dict[str, Any]] = []
         self.more_verdicts = 0
+        self.automata: list[dict[str, Any]] = []
 
     @property
     def nodes(self) -> list[str]:
@@ -89,7 +97,7 @@ class SpaceTime:
         return self._place(event.dot)
 
     def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
-        """Put the verdicts of the execution beside its events."""
+        """Put the verdicts of the execution, and the moves of its checks, beside its events."""
         for verdict in judged.verdicts:
             if not isinstance(verdict, Explained) or verdict.execution != self.name:
                 continue
@@ -119,6 +127,35 @@ class SpaceTime:
                 }
             )
 
+        for run in judged.runs:
+            if run.execution == self.name and run.compiled.kind == "check":
+                self.automata.append(self._automaton(run))
+
+    def _automaton(self, run: ObservedRun) -> dict[str, Any]:
+        """Return a check as the page reads it.
+
+        `order` has the numbers of the events as the check was offered them, and each move its
+        place in that order, its scope, its event, and the states before and after.
+        """
+        scopes: dict[FrozenMapping, int] = {}
+        moves = []
+        for move in run.moves:
+            scope = scopes.setdefault(move.scope, len(scopes))
+            number = self.number[move.event.dot]
+            moves.append([move.position, scope, number, list(move.before), list(move.after)])
+        compiled = run.compiled
+        return {
+            "name": compiled.name,
+            "picture": _picture(compiled),
+            "states": list(compiled.automaton.names),
+            "scopes": [
+                ", ".join(f"{key}={value}" for key, value in scope.items()) for scope in scopes
+            ],
+            "order": [self.number[event.dot] for event in run.events],
+            "moves": moves,
+            "more": run.moved - len(run.moves),
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as the page reads it: columns, in which names are numbers."""
         nodes, types, files = _Names(self.nodes), _Names(()), _Names(())
@@ -136,6 +173,7 @@ class SpaceTime:
             "changes": [self._changes(event, nodes) for event in self.events],
             "messages": [number for pair in self.messages for number in pair],
             "verdicts": self.verdicts,
+            "automata": self.automata,
             "more": self.more_verdicts,
             "nodes": list(nodes),
             "types": list(types),
@@ -152,6 +190,14 @@ class SpaceTime:
             if node in nodes and old.get(node) != counter
             for part in (nodes[node], counter)
         ]
+
+
+def _picture(compiled: CompiledPattern) -> str:
+    """Return the picture of an automaton; empty of one that is too large to be drawn."""
+    try:
+        return Picture.of(compiled, render_guard).to_svg()
+    except SettingError:
+        return ""
 
 
 class _Names(dict[str, int]):
@@ -198,7 +244,7 @@ def space_times(
     records = Log.of_batches(lambda: iter(batches))
     drawn = [SpaceTime(read, limits) for read in executions_of(records, limits).values()]
     if program is not None:
-        judged = JudgedLog(program, records, limits)
+        judged = JudgedLog(program, records, limits, moves_max=limits.viewed_moves_max)
         for one in drawn:
             one.judge(judged, limits.viewed_verdicts_max)
     return drawn

@@ -110,6 +110,9 @@ class Limits:
     viewed_events_max: int = _limit(
         200_000, "events", "events of one execution that `ketal view` shows"
     )
+    viewed_moves_max: int = _limit(
+        100_000, "moves", "moves of the runs of one check that `ketal view` plays"
+    )
     viewed_verdicts_max: int = _limit(
         1_000, "verdicts", "verdicts of one execution that `ketal view` explains"
     )

@@ -111,6 +111,45 @@ def test_the_verdicts_of_a_page_are_those_of_a_run() -> None:
     assert shown > 20
 
 
+def test_the_moves_of_a_check_are_its_transitions() -> None:
+    moved = copies = 0
+
+    @drawn(120, 2_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal moved, copies
+        file = pattern_file(rng, kind="check")
+        events = execution(rng, events_min=1, events_max=8)
+        try:
+            program = ketal.compile(render(file))
+        except PatternError:
+            return
+        (one,) = _page_data(ketal.view(events, program).html)["executions"]
+        (automaton,) = one["automata"]
+        dots = [f"{one['nodes'][n]}@{c}" for n, c in zip(one["node"], one["counter"], strict=True)]
+        assert sorted(automaton["order"]) == list(range(len(events)))
+        traced = [v for v in ketal.run(program, events, trace=True) if v.kind == "transition"]
+        named = automaton["states"]
+        moves = [
+            (dots[e], ",".join(named[s] for s in before), ",".join(named[s] for s in after))
+            for _, _, e, before, after in automaton["moves"]
+        ]
+        for verdict in traced:
+            assert isinstance(verdict, ketal.Transition)
+            transition = (str(verdict.event), verdict.source, verdict.target)
+            # Where `resume` begins anew, the move is from where the run was.
+            assert transition in moves or program.compiled[0].on_violation == "resume"
+        positions = [move[0] for move in automaton["moves"]]
+        assert positions == sorted(positions)
+        for position, _, e, _, _ in automaton["moves"]:
+            # A copy is offered what its node learns of when it learns of it.
+            assert automaton["order"].index(e) <= position
+        moved += len(moves)
+        copies += program.compiled[0].pattern.deployment is not None
+
+    assert moved > 100
+    assert copies
+
+
 ODD = "</script><script>alert(1)</script><!-- {{data}} \u2028 & \x00"
 
 
@@ -128,7 +167,9 @@ def test_text_of_a_log_is_never_markup() -> None:
 
 
 def test_the_page_needs_no_network() -> None:
-    html = ketal.view([Event(node="a", type="t", clock={"a": 1})]).html
+    program = ketal.compile('pattern P { event A = type == "t"; check A A; }')
+    html = ketal.view([Event(node="a", type="t", clock={"a": 1})], program).html
+    html = html.replace("http://www.w3.org/2000/svg", "")  # the name of a language
     for word in ("http:", "https:", "//cdn", "src=", "@import", "url("):
         assert word not in html, word
 
@@ -141,6 +182,10 @@ def test_a_log_that_is_too_long_names_the_limit() -> None:
     shown = ketal.view(events, program, limits=Limits(viewed_verdicts_max=4))
     (one,) = _page_data(shown.html)["executions"]
     assert (len(one["verdicts"]), one["more"]) == (4, 7)
+    check = ketal.compile('pattern P { event A = type == "t"; check A*; }')
+    shown = ketal.view(events, check, limits=Limits(viewed_moves_max=3))
+    (automaton,) = _page_data(shown.html)["executions"][0]["automata"]
+    assert (len(automaton["moves"]), automaton["more"]) == (3, 8)
 
 
 # --- other forms ----------------------------------------------------------------

@@ -214,6 +214,20 @@ def test_all_of_it_can_be_done_with_the_keyboard(opened: Any) -> None:
     assert opened.execute_script("return document.documentElement.dataset.theme") != theme
 
 
+def test_the_automaton_shows_the_state_after_the_event_that_is_chosen(opened: Any) -> None:
+    script = """
+        return [...document.querySelectorAll("#automata .live")].map((one) => one.dataset.state)"""
+    for name, state in (("a@1", "0"), ("b@1", "1")):
+        opened.execute_script(f"location.hash = 'event={name.replace('@', '%40')}'")
+        time.sleep(0.1)
+        assert opened.execute_script(script) == [state]
+    assert "q0 → q1 by b@1" in _text(opened, "automata")
+    opened.execute_script("location.hash = 'event=c%402'")
+    time.sleep(0.1)
+    assert opened.execute_script(script) == []
+    assert "q1 → ended by c@2" in _text(opened, "automata")
+
+
 def test_a_node_is_folded_and_shown_again(opened: Any) -> None:
     from selenium.webdriver.common.by import By
 

@@ -1,7 +1,66 @@
 /* What is beside the diagram: choosing, finding, filtering, the verdicts and the keys. */
 const $ = (id) => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
-const VERDICTS_SHOWN = 500;
+const VERDICTS_SHOWN = 500, SCOPES_SHOWN = 20;
+
+/* A check: its picture, and the states in which the runs of its scopes are after an event. */
+class Automaton {
+  constructor(data, execution) {
+    Object.assign(this, data);
+    this.execution = execution;
+    this.position = new Int32Array(execution.count).fill(-1);
+    this.order.forEach((e, position) => { this.position[e] = position; });
+    this.ofScope = this.scopes.map(() => []);
+    for (const move of this.moves) this.ofScope[move[1]].push(move);
+    this.box = document.createElement("details");
+    this.box.open = true;
+    this.box.className = "automaton";
+    const head = document.createElement("summary");
+    head.textContent = this.name;
+    this.drawing = document.createElement("div");
+    this.drawing.innerHTML = this.picture;
+    this.list = document.createElement("ul");
+    this.list.setAttribute("aria-live", "polite");
+    this.box.append(head, this.drawing, this.list);
+  }
+
+  /* Show where each run is once an event was offered; those first that it moved. */
+  play(e) {
+    const position = this.position[e], live = new Set();
+    const rows = [];
+    this.ofScope.forEach((moves, scope) => {
+      let low = 0, high = moves.length;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (moves[middle][0] <= position) low = middle + 1; else high = middle;
+      }
+      const last = low ? moves[low - 1] : null, states = last ? last[4] : [0];
+      states.forEach((state) => live.add(state));
+      rows.push([scope, states, last && last[0] === position ? last : null]);
+    });
+    if (!rows.length) live.add(0);
+    for (const drawn of this.drawing.querySelectorAll("[data-state]")) {
+      drawn.classList.toggle("live", live.has(Number(drawn.dataset.state)));
+    }
+    rows.sort((a, b) => (b[2] ? 1 : 0) - (a[2] ? 1 : 0) || a[0] - b[0]);
+    const items = rows.slice(0, SCOPES_SHOWN).map(([scope, states, moved]) => {
+      const item = document.createElement("li"), of = this.scopes[scope];
+      const named = (ones) => ones.map((state) => this.states[state]).join(", ") || "ended";
+      const by = moved ? `: ${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : `: ${named(states)}`;
+      item.textContent = `${of || this.name}${by}`;
+      if (moved) item.className = "moved";
+      return item;
+    });
+    const left = rows.length - items.length;
+    if (left > 0 || this.more) {
+      const item = document.createElement("li");
+      item.textContent = [left > 0 ? `… and ${left.toLocaleString("en")} more runs` : "",
+        this.more ? `the last ${this.more.toLocaleString("en")} moves are not kept (limit viewed_moves_max)` : ""].filter(Boolean).join("; ");
+      items.push(item);
+    }
+    this.list.replaceChildren(...items);
+  }
+}
 
 class Panel {
   constructor() {
@@ -36,6 +95,8 @@ class Panel {
     $("verdict-count").textContent = all ? `Verdicts (${all.toLocaleString("en")})` : page.judged ? "No verdicts" : "No pattern";
     this.listVerdicts();
     this.listTypes();
+    this.automata = this.execution.automata.map((one) => new Automaton(one, this.execution));
+    $("automata").replaceChildren(...this.automata.map((one) => one.box));
     this.find();
     this.tell(null);
   }
@@ -48,6 +109,7 @@ class Panel {
     this.diagram.relations = e < 0 ? null : this.execution.relations(e);
     if (e < 0) { this.tell(null); this.write(""); this.diagram.draw(); return; }
     this.tellEvent(e);
+    for (const one of this.automata) one.play(e);
     this.diagram.goTo(e);
     if (!keep) this.write(`event=${encodeURIComponent(this.execution.dot(e))}`);
   }
@@ -64,6 +126,7 @@ class Panel {
     this.diagram.draw();
     this.markVerdict();
     this.tellVerdict(verdict);
+    if (verdict.events.length) for (const one of this.automata) one.play(verdict.events[verdict.events.length - 1]);
     this.write(`verdict=${verdict.id}`);
   }
 
