@@ -8,11 +8,9 @@ The one rule: messages and lines are the edges of the causal graph, no more and 
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import msgspec
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import SettingError
@@ -31,6 +29,9 @@ from ketal.model.verdicts import Match, Violation
 from ketal.pictures.graph import Picture
 from ketal.program import Program
 from ketal.runtime.batch_run import batches_of
+
+EXACT_MAX = 2**53
+"""JavaScript rounds larger integers."""
 
 
 class SpaceTime:
@@ -70,6 +71,11 @@ class SpaceTime:
         self.name = read.name
         self._place = read.place
         self.graph = CausalGraph(read.events())
+        highest = max(
+            (c for own in self.graph.nodes.values() for c in own[-1].clock.values()), default=0
+        )
+        if highest > EXACT_MAX:
+            raise SettingError(f"a clock has the counter {highest}, and 2^53 is the highest shown")
         self.events = sorted(
             (event for own in self.graph.nodes.values() for event in own), key=canonical_key
         )
@@ -98,12 +104,16 @@ class SpaceTime:
 
     def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
         """Put the verdicts of the execution, and the moves of its checks, beside its events."""
-        for verdict in judged.verdicts:
-            if not isinstance(verdict, Explained) or verdict.execution != self.name:
-                continue
-            if len(self.verdicts) >= verdicts_max:
-                self.more_verdicts += 1
-                continue
+        own = [
+            verdict
+            for verdict in judged.verdicts
+            if isinstance(verdict, Explained) and verdict.execution == self.name
+        ]
+        # Where there is no room for all, violations come before matches.
+        order = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
+        self.more_verdicts = max(0, len(own) - verdicts_max)
+        for number in sorted(order[:verdicts_max]):
+            verdict = own[number]
             explanation = judged.of_verdict(verdict)
             events = [self.number[event.dot] for _, event in marked_events(explanation)]
             # Of a violation the event alone is marked, not what the run had taken.
@@ -159,6 +169,8 @@ class SpaceTime:
     def to_dict(self) -> dict[str, Any]:
         """Return it as the page reads it: columns, in which names are numbers."""
         nodes, types, files = _Names(self.nodes), _Names(()), _Names(())
+        count = len(nodes)
+        changes = [self._changes(event, nodes) for event in self.events]
         places = [file_and_line(self.place(event)) for event in self.events]
         return {
             "name": self.name,
@@ -170,24 +182,29 @@ class SpaceTime:
             "line": [line for _, line in places],
             "time": [None if e.time is None else rfc3339(float(e.time)) for e in self.events],
             "data": [_shown(event.data) or None for event in self.events],
-            "changes": [self._changes(event, nodes) for event in self.events],
+            "id": [event.id for event in self.events],
+            "changes": changes,
             "messages": [number for pair in self.messages for number in pair],
             "verdicts": self.verdicts,
             "automata": self.automata,
             "more": self.more_verdicts,
-            "nodes": list(nodes),
+            "nodes": list(nodes)[:count],
+            "others": list(nodes)[count:],
             "types": list(types),
             "files": list(files),
         }
 
     def _changes(self, event: Event, nodes: _Names) -> list[int]:
-        """Return the entries of a clock that the event before on its node has not."""
+        """Return the entries of a clock that the event before on its node has not.
+
+        A node of which the log has no event is numbered after the others.
+        """
         before = self.graph.previous(event)
         old = {} if before is None else before.clock
         return [
             part
             for node, counter in event.clock.items()
-            if node in nodes and old.get(node) != counter
+            if old.get(node) != counter
             for part in (nodes[node], counter)
         ]
 
@@ -211,23 +228,16 @@ class _Names(dict[str, int]):
         return number
 
 
-def _shown(data: dict[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON can hold them: integers that JavaScript would round as text."""
-    try:
-        msgspec.json.encode(data)
-    except (msgspec.MsgspecError, UnicodeEncodeError, TypeError):
-        return {name: repr(value) for name, value in data.items()}
-    return {name: _exact(value) for name, value in data.items()}
-
-
-def _exact(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
-        return str(value)
-    if isinstance(value, float) and (
-        value != value or value in (sys.float_info.max, -sys.float_info.max)
-    ):
-        return str(value)
-    return value
+def _shown(value: Any) -> Any:
+    """Return an attribute as the page holds it: what JSON or JavaScript would change, as text."""
+    if isinstance(value, dict):
+        return {name: _shown(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    exact = abs(value) <= EXACT_MAX if isinstance(value, int) else math.isfinite(value)
+    return value if exact else str(value)
 
 
 def space_times(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -67,16 +68,11 @@ def test_the_page_has_every_event_with_its_whole_clock() -> None:
             clock = clocks.setdefault(name, {})
             changes = one["changes"][e]
             for number, counter in zip(changes[::2], changes[1::2], strict=True):
-                clock[one["nodes"][number]] = counter
+                clock[(one["nodes"] + one["others"])[number]] = counter
             read.append((name, one["counter"][e], one["types"][one["type"][e]], dict(clock)))
-        nodes = set(one["nodes"])
-        assert sorted(read, key=str) == sorted(
-            (
-                (e.node, e.counter, e.type, {n: c for n, c in e.clock.items() if n in nodes})
-                for e in events
-            ),
-            key=str,
-        )
+        assert {(n, c): (t, k) for n, c, t, k in read} == {
+            tuple(e.dot): (e.type, e.clock) for e in events
+        }
 
     assert not data_without_pattern()["judged"]
 
@@ -154,13 +150,15 @@ ODD = "</script><script>alert(1)</script><!-- {{data}} \u2028 & \x00"
 
 
 def test_text_of_a_log_is_never_markup() -> None:
-    event = Event(node="a<b>", type=ODD, clock={"a<b>": 1}, data={"<i>": ODD, "big": 2**60})
+    odd = {"<i>": ODD, "big": 2**60, "inner": [{"big": -(2**60)}, math.inf, True, 1.5, None]}
+    event = Event(node="a<b>", type=ODD, clock={"a<b>": 1}, data=odd)
     html = ketal.view([event], title="<title>{{data}}").html
     assert html.count("</script>") == 2
     assert "alert(1)</script>" not in html
     (one,) = _page_data(html)["executions"]
     assert one["types"] == [ODD]
-    assert one["data"] == [{"<i>": ODD, "big": str(2**60)}]
+    inner = [{"big": str(-(2**60))}, "inf", True, 1.5, None]
+    assert one["data"] == [{"<i>": ODD, "big": str(2**60), "inner": inner}]
     assert "&lt;title&gt;{{data}}" in html
     svg = ketal.view([event]).to_svg()
     assert "alert(1)</script>" not in svg
@@ -182,6 +180,13 @@ def test_a_log_that_is_too_long_names_the_limit() -> None:
     shown = ketal.view(events, program, limits=Limits(viewed_verdicts_max=4))
     (one,) = _page_data(shown.html)["executions"]
     assert (len(one["verdicts"]), one["more"]) == (4, 7)
+    both = ketal.compile('event A = type == "t"; pattern P { find any A; } pattern Q { check A; } ')
+    shown = ketal.view(events, both, limits=Limits(viewed_verdicts_max=4))
+    (one,) = _page_data(shown.html)["executions"]
+    assert [v["kind"] for v in one["verdicts"]].count("violation") == 1
+    assert one["more"] == 8
+    with pytest.raises(ketal.SettingError, match=r"2\^53 is the highest shown"):
+        ketal.view([Event(node="a", type="t", clock={"a": 2**53 + 1})])
     check = ketal.compile('pattern P { event A = type == "t"; check A*; }')
     shown = ketal.view(events, check, limits=Limits(viewed_moves_max=3))
     (automaton,) = _page_data(shown.html)["executions"][0]["automata"]

@@ -5,21 +5,8 @@ class Execution {
   constructor(data) {
     Object.assign(this, data);
     this.count = data.node.length;
-    const nodes = this.nodes.length;
-    this.clock = new Int32Array(this.count * nodes);
-    const last = new Map();
     this.ofNode = this.nodes.map(() => []);
-    for (let e = 0; e < this.count; e++) {
-      const at = this.node[e];
-      if (last.has(at)) {
-        const before = last.get(at) * nodes;
-        this.clock.copyWithin(e * nodes, before, before + nodes);
-      }
-      const changed = data.changes[e];
-      for (let i = 0; i < changed.length; i += 2) this.clock[e * nodes + changed[i]] = changed[i + 1];
-      last.set(at, e);
-      this.ofNode[at].push(e);
-    }
+    this.node.forEach((node, e) => this.ofNode[node].push(e));
     this.rows = 1 + this.row.reduce((a, b) => Math.max(a, b), 0);
     this.byRow = Array.from(this.row.keys()).sort((a, b) => this.row[a] - this.row[b] || a - b);
     this.rowStart = new Int32Array(this.rows + 1);
@@ -49,16 +36,33 @@ class Execution {
   }
 
   dot(e) { return `${this.nodes[this.node[e]]}@${this.counter[e]}`; }
-  knows(e, node) { return this.clock[e * this.nodes.length + node]; }
-  before(a, b) { return a !== b && this.counter[a] <= this.knows(b, this.node[a]); }
+
+  /* The clock of an event, by the numbers of nodes: what changed on its node up to it. */
+  clock(e) {
+    const out = new Map();
+    for (const own of this.ofNode[this.node[e]]) {
+      const changed = this.changes[own];
+      for (let i = 0; i < changed.length; i += 2) out.set(changed[i], changed[i + 1]);
+      if (own === e) break;
+    }
+    return out;
+  }
+
+  /* The name of a node, of which the log may have no event. */
+  nodeName(node) { return node < this.nodes.length ? this.nodes[node] : this.others[node - this.nodes.length]; }
+
   place(e) { return this.file[e] < 0 ? "" : `${this.files[this.file[e]]}:${this.line[e]}`; }
 
   /* What each event is to a chosen one: 1 in its past, 2 in its future, 3 itself, 0 concurrent. */
   relations(chosen) {
-    const out = new Uint8Array(this.count);
+    const out = new Uint8Array(this.count), clock = this.clock(chosen);
+    const at = this.node[chosen], counter = this.counter[chosen];
+    const known = new Float64Array(this.nodes.length); // what each node knows of the chosen one's
     for (let e = 0; e < this.count; e++) {
-      if (this.before(e, chosen)) out[e] = 1;
-      else if (this.before(chosen, e)) out[e] = 2;
+      const changed = this.changes[e], node = this.node[e];
+      for (let i = 0; i < changed.length; i += 2) if (changed[i] === at) known[node] = changed[i + 1];
+      if (this.counter[e] <= (clock.get(node) || 0)) out[e] = 1;
+      else if (known[node] >= counter) out[e] = 2;
     }
     out[chosen] = 3;
     return out;

@@ -167,8 +167,9 @@ class Panel {
     add("type", execution.types[execution.type[e]]);
     add("place", execution.place(e));
     add("time", execution.time[e]);
-    add("clock", execution.nodes.map((name, n) => [name, execution.knows(e, n)]).filter(([, count]) => count)
-      .map(([name, count]) => `${name}:${count}`).join(", "));
+    add("id", execution.id[e]);
+    const clock = [...execution.clock(e)].sort((a, b) => a[0] - b[0]);
+    add("clock", clock.map(([node, count]) => `${execution.nodeName(node)}:${count}`).join(", "));
     for (const [name, value] of Object.entries(execution.data[e] || {})) add(name, JSON.stringify(value));
     const from = [], to = [];
     for (let m = 0; m < execution.messages.length; m += 2) {
