@@ -316,6 +316,12 @@ class CompiledPattern:
         """Whether it stands under `order CausalOrder`."""
         return self.pattern.order.kind == "causal"
 
+    @functools.cached_property
+    def asks_causality(self) -> bool:
+        """Whether its answer depends on which events happened before others."""
+        related = any(atom.shape in ("before", "concurrent") for atom in self.automaton.atoms)
+        return self.causal or related
+
     @property
     def strategy(self) -> str:
         """`strict`, `next` or `any`; `check` for a check."""

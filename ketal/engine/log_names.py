@@ -42,11 +42,14 @@ class NamesMet:
     counts : dict of str to dict of str to int
         How many of these have each type, node or attribute, as long as one of the kind is unmet,
         the most frequent first.
+    apart : tuple of str
+        The nodes, if no clock knows of another node than its own and a pattern asks for more.
     """
 
     unmet: list[Key]
     looked_at: int
     counts: dict[str, dict[str, int]]
+    apart: tuple[str, ...] = ()
 
     def counted(self, what: str) -> dict[str, int]:
         """Return how many events have each name of a kind, as long as one of the kind is unmet."""
@@ -62,7 +65,11 @@ class NamesMet:
             for part in parts:
                 counter.update(part.counts.get(kind, {}))
             counts[kind] = dict(_most_common(counter))
-        return cls(unmet, sum(part.looked_at for part in parts), counts)
+        apart: set[str] = set()
+        if all(part.apart for part in parts):
+            apart = set().union(*(part.apart for part in parts))
+        looked_at = sum(part.looked_at for part in parts)
+        return cls(unmet, looked_at, counts, tuple(sorted(apart)))
 
 
 def _most_common(counter: Counter[str]) -> list[tuple[str, int]]:
@@ -77,6 +84,8 @@ class LogNames:
     ----------
     names : iterable of NamedValue
         Those of all patterns.
+    causal : bool
+        Whether a pattern asks which events happened before others.
 
     Attributes
     ----------
@@ -87,10 +96,13 @@ class LogNames:
     counts : dict of str to Counter of str
         How many of these have each type, node or attribute, as long as a name of that kind is
         unmet.
+    apart : set of str or None
+        The nodes of these, as long as no clock knows of another node; None if that is not asked.
     """
 
-    def __init__(self, names: Iterable[NamedValue]) -> None:
+    def __init__(self, names: Iterable[NamedValue], *, causal: bool = False) -> None:
         self.unmet = {name.key: name for name in names}
+        self.apart: set[str] | None = set() if causal else None
         self._all = sorted(self.unmet)
         self.looked_at = 0
         self._read = 0
@@ -98,12 +110,22 @@ class LogNames:
         self.counts: dict[str, Counter[str]] = {}
         self._count_unmet()
 
+    @property
+    def looking(self) -> bool:
+        """Whether there is anything left to look for."""
+        return bool(self.unmet) or self.apart is not None
+
     def look(self, batch: Sequence[Any]) -> None:
         """Look at the events of a batch of records that are in the sample."""
         events = [item for item in sampled(batch, self._read) if isinstance(item, Event)]
         self._read += len(batch)
         if not events:
             return
+        if self.apart is not None:
+            if any(len(event.clock) > 1 for event in events):
+                self.apart = None
+            elif len(self.apart) < NAMES_MAX:
+                self.apart.update(map(_NODE, events))
         self.looked_at += len(events)
         before = [len(counter) for counter in self.counts.values()]
         for what, counter in self.counts.items():
@@ -145,13 +167,14 @@ class LogNames:
         for what, counter in self.counts.items():
             if len(counter) > NAMES_MAX:
                 self.counts[what] = Counter(dict(_most_common(counter)))
-        if not self.unmet:
+        if not self.looking:
             self.looked_at = self._read = 0
 
     def met(self) -> NamesMet:
         """Return what is known so far."""
         counts = {what: dict(_most_common(counter)) for what, counter in self.counts.items()}
-        return NamesMet(sorted(self.unmet), self.looked_at, counts)
+        apart = tuple(sorted(self.apart or ()))
+        return NamesMet(sorted(self.unmet), self.looked_at, counts, apart)
 
     # --- state ---
 
@@ -160,15 +183,18 @@ class LogNames:
         counts = {what: dict(sorted(counter.items())) for what, counter in self.counts.items()}
         unmet = sorted(map(list, self.unmet))
         numbers = [self.looked_at, self._read]
-        return [list(map(list, self._all)), unmet, numbers, counts]
+        apart = None if self.apart is None else sorted(self.apart)
+        return [list(map(list, self._all)), unmet, numbers, counts, apart]
 
     def load(self, value: Any) -> None:
         """Put what `save` returned into a fresh object; nothing if it is of other names."""
-        every, unmet, numbers, counts = value
+        every, unmet, numbers, counts, apart = value
         if every != list(map(list, self._all)):
             return
         left = set(map(tuple, unmet))
         self.unmet = {key: name for key, name in self.unmet.items() if key in left}
         self.looked_at, self._read = numbers
         self.counts = {what: Counter(counter) for what, counter in counts.items()}
+        if self.apart is not None:
+            self.apart = None if apart is None else set(apart)
         self._count_unmet()

@@ -111,7 +111,8 @@ class Execution:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
             self.retiring = RetiringRelease(retiring, self.admission, limits, name)
             self.release.retiring = self.retiring
-        names = LogNames(name for one in patterns for name in one.named_values)
+        named = (name for one in patterns for name in one.named_values)
+        names = LogNames(named, causal=any(one.asks_causality for one in patterns))
         self.progress = Progress(names, ProgramKinds(patterns))
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)
@@ -188,7 +189,7 @@ class Execution:
         at, end = 0, len(batch)
         steady = 0  # so many of the batch may be identified before one is offered
         admission, progress = self.admission, self.progress
-        if progress.names.unmet:
+        if progress.names.looking:
             progress.names.look(batch)
         progress.kinds.look(batch)
         admit, counted = admission.intake.admit, progress.counted

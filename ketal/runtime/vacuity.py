@@ -32,6 +32,8 @@ Entry = dict[str, Any]
 """An object of the list `vacuous` of a pattern in the summary."""
 Findings = dict[str, dict[str, list[Entry]]]
 """`vacuous` or `unknown` → pattern → its list of that name."""
+APART_MIN = 50
+"""Of so many events on several nodes one has received a message, if the clocks are right."""
 SHOWN_MAX = 3
 """Names that are listed where none is near."""
 _NOUNS = {"partition": "attribute"}
@@ -147,8 +149,9 @@ def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what is to be said of a pattern that is probably wrong.
 
-    That is a name that the log has in another spelling, and a check that judged no event: it found
-    no violation in nothing. A `find` for what did not happen is right.
+    That is a name that the log has in another spelling, clocks that know of no other node, and a
+    check that judged no event: it found no violation in nothing. A `find` for what did not happen
+    is right.
 
     Parameters
     ----------
@@ -158,12 +161,13 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
         The list `vacuous` of the pattern in the summary.
     """
     nothing = judged_nothing(entries)
-    if not any("near" in entry for entry in entries) and not (nothing and kind == "check"):
+    wrong = [entry for entry in entries if "near" in entry or entry["what"] == "clock"]
+    if not wrong and not (nothing and kind == "check"):
         return []
     causes = [
         f"{entry['place']}: {entry['message']}" if "place" in entry else entry["message"]
         for entry in entries
-        if entry["what"] != "alphabet" and ("near" in entry or nothing)
+        if entry["what"] != "alphabet" and (entry in wrong or nothing)
     ]
     if nothing:
         causes[:1] = ["; ".join([entries[0]["message"], *causes[:1]])]
@@ -214,10 +218,22 @@ class _Vacuity:
         nothing = not self._pattern_met.judged
         near = [entry for name in self._unmet.values() for entry in self._misspelt(name, nothing)]
         if not nothing:
-            return [*near, *self._unmet_steps({(e["what"], e["name"]) for e in near})]
+            stated = {(e["what"], e["name"]) for e in near}
+            return [*near, *self._unmet_steps(stated), *self._clocks()]
         own = self._compiled.pattern.span
         head = self._entry("alphabet", self._compiled.name, own, self._why_nothing())
-        return [head, *(near or self._missing())]
+        return [head, *(near or self._missing()), *self._clocks()]
+
+    def _clocks(self) -> Iterator[Entry]:
+        """Yield that no clock knows of another node, where a pattern asks for more."""
+        apart = len(self._names.apart)
+        if self._compiled.asks_causality and apart > 1 and self._events >= APART_MIN:
+            message = (
+                f"no clock of the events of {apart} nodes knows another node, so all that is of "
+                "different nodes is concurrent; --field clock=PATH says where clocks are, "
+                "--rebuild makes them of messages"
+            )
+            yield self._entry("clock", "", None, message)
 
     def _entry(self, what: str, name: str, span: Span | None, message: str, **more: Any) -> Entry:
         """Return an entry; `more` is what some kinds have."""

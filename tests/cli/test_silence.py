@@ -69,6 +69,18 @@ def line(node: str, counter: int, type: str, **data: object) -> str:
     return json.dumps(event) + "\n"
 
 
+TOLD = """\
+pattern Told {
+    order CausalOrder;
+    event Write = type == "write";
+    First = Write;
+    Told = Causal(Write) && node != First.node;
+    find any First Told;
+}
+"""
+APART = "".join(line(node, counter, "write") for counter in range(1, 31) for node in "ab")
+"""Two nodes whose clocks say nothing of each other."""
+
 RUN = "".join(
     [
         line("s1", 1, "Server.login", user="eve", code=200, time=1),
@@ -196,6 +208,9 @@ CASES = [
     Case("clocks that contradict each other", check("true", "order CausalOrder;"),
          line("a", 1, "Server.read", clock={"a": 1, "b": 1})
          + line("b", 1, "Server.read", clock={"a": 1, "b": 1})),
+    Case("clocks that know of their own node only", TOLD, APART),
+    Case("clocks that know of their own node only, on which the run is to fail", TOLD, APART,
+         (*RUN_IT, "--fail-on", "vacuous")),
     Case("some events lack the key of `partition by`, on which the run is to fail",
          log=changed(RUN, '"user": "eve", ', ""), words=(*RUN_IT, "--fail-on", "unscoped")),
     Case("an order that cannot be met, as an event is missing",
