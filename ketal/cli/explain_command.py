@@ -99,7 +99,14 @@ def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Expla
         why = f"{rejected.place}: {rejected.reason}" if rejected is not None else ""
         complain(printable(nothing_read(args.logs, events["rejected"], why)))
         return COULD_NOT_RUN
-    if args.event is None and not explained:
+    unlisted = [
+        name
+        for name, counts in judged.summary["patterns"].items()
+        if counts["matches"] and not any(v.kind == "match" for v in judged.of_pattern(name))
+    ]
+    for name in unlisted if args.event is None else ():
+        complain(f"the matches of {name} are counted and not listed (return count), nor explained")
+    if args.event is None and not explained and not unlisted:
         complain(
             "there is no verdict to explain: no match, no violation; "
             "`ketal run` has the summary, and --event NODE@N says what became of an event"

@@ -207,6 +207,12 @@ class JudgedLog:
         """How many of the verdicts can be explained."""
         return sum(isinstance(one, Explained) for one in self.verdicts)
 
+    def of_pattern(self, name: str) -> Iterator[Explained]:
+        """Yield the verdicts of a pattern that can be explained."""
+        for one in self.verdicts:
+            if isinstance(one, Explained) and one.pattern == name:
+                yield one
+
     def chosen(self, *, verdict: str | None, first: int) -> tuple[Explanation, ...]:
         """Return the explanations that `explain` returns."""
         if self._event is not None:
@@ -361,9 +367,7 @@ class JudgedLog:
                 yield self._of_offer(run, offer)
             if not offers and run.compiled.pattern.mode is not None:
                 said = f"`mode {run.compiled.pattern.mode}` judges it in every order; {_VERDICT}"
-                yield Explanation(
-                    run.compiled.name, event=self._placed(run, event), statements=(said,)
-                )
+                yield self._of_event(run, event, said)
             elif not offers:
                 yield self._of_unoffered(run, event)
         if not met:
@@ -388,8 +392,15 @@ class JudgedLog:
             said = ["it lacks the time of the window, or a key of `partition by`"]
         else:
             said = ["no copy of the pattern was offered it"]
+        return self._of_event(run, event, *said)
+
+    def _of_event(self, run: ObservedRun, event: Event, *said: str) -> Explanation:
+        """Return what there is to say of an event that no single run was offered."""
         return Explanation(
-            run.compiled.name, event=self._placed(run, event), statements=tuple(said)
+            run.compiled.name,
+            event=self._placed(run, event),
+            execution=run.execution,
+            statements=said,
         )
 
     def _of_offer(
@@ -417,6 +428,7 @@ class JudgedLog:
             verdict,
             event,
             scope=offer.scope,
+            execution=run.execution,
             statements=tuple(statements),
             extension=extension,
             # Those that had come furthest first.

@@ -249,6 +249,8 @@ class Explanation:
         The event of a violation, or the one that was asked for.
     scope : mapping or None
         The scope in which the event was offered.
+    execution : str
+        The execution's name where a log holds several, else empty.
     statements : tuple of str
         What there is to say beside.
     extension : tuple of PlacedEvent
@@ -291,6 +293,7 @@ class Explanation:
     verdict: Verdict | None = None
     event: PlacedEvent | None = None
     scope: FrozenMapping | None = None
+    execution: str = ""
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()
     steps: tuple[StepReason, ...] = ()
@@ -302,6 +305,8 @@ class Explanation:
         out: dict[str, Any] = {"pattern": self.pattern}
         if self.verdict is not None:
             out["verdict"] = self.verdict.to_dict()
+        if self.execution:
+            out["execution"] = self.execution
         if self.scope:
             out["scope"] = self.scope.copy()
         if self.event is not None:
@@ -320,7 +325,9 @@ class Explanation:
         else:
             scope = {} if self.scope is None else self.scope
             where = " ".join(f"{key}={value}" for key, value in scope.items())
-            yield f"{self.pattern}{f' ({where})' if where else ''}: {self.event}"
+            of = [f"[{self.execution}]"] if self.execution else []
+            of += [self.pattern, *([f"({where})"] if where else [])]
+            yield f"{' '.join(of)}: {self.event}"
         if self.verdict is not None and self.event is not None and self.event.place:
             yield f"  at {self.event.place}"
         for statement in self.statements:

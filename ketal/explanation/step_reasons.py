@@ -149,6 +149,8 @@ class StepReasons:
         length = max(places) - min(places)
         first = events[places.index(min(places))]
         last = events[places.index(max(places))]
-        unit = f"{length / 1_000_000:g} s" if self._window.us is not None else f"{length:,} events"
-        because = f"{last.dot} is {unit} after {first.dot}"
+        far = f"{length:,} {'event' if length == 1 else 'events'}"
+        if self._window.us is not None:
+            far = f"{length / 1_000_000:g} s"
+        because = f"{last.dot} is {far} after {first.dot}"
         yield Evidence(self.window_text, length < self._window.length, because, {})

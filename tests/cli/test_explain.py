@@ -82,6 +82,14 @@ def test_without_a_verdict_it_says_what_to_do(ketal: Ketal, write: Write) -> Non
     assert "no verdict has an id that begins with 'abc'" in said.err
 
 
+def test_matches_that_are_only_counted_are_no_lack_of_matches(ketal: Ketal, write: Write) -> None:
+    counted = CONFLICT.replace("find any First Second;", "find any First Second; return count;")
+    said = ketal("explain", write("p.ketal", counted), write("run.jsonl", TWO))
+    assert (said.code, said.out) == (0, "")
+    assert "the matches of Conflict are counted and not listed (return count)" in said.err
+    assert "no match" not in said.err
+
+
 def test_a_log_without_events_cannot_be_explained(ketal: Ketal, write: Write) -> None:
     said = ketal("explain", write("p.ketal", CONFLICT), write("run.jsonl", "nonsense\n"))
     assert said.code == 2
