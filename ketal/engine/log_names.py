@@ -138,9 +138,11 @@ class LogNames:
         nested = [name for name in self.unmet.values() if len(name.path) > 1]
         for name in nested:
             self._count_beside(name, events)
-        if nested or before != [len(counter) for counter in self.counts.values()]:
+        met_more = nested or before != [len(counter) for counter in self.counts.values()]
+        if met_more:
             for key in [key for key, name in self.unmet.items() if self._is_met(name)]:
                 del self.unmet[key]
+        if met_more or not self.looking:
             self._count_unmet()
 
     def _count_beside(self, name: NamedValue, events: Iterable[Event]) -> None:

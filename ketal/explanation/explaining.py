@@ -333,8 +333,8 @@ class JudgedLog:
         return tuple(self._placed(run, event) for event in events)
 
     def _of_incomplete(self, run: ObservedRun, verdict: Incomplete) -> Explanation:
-        taken = next((taken for ended, taken in run.ended if ended == verdict), ())
-        placed = tuple((step, self._placed(run, event)) for step, event in taken)
+        read = next(read for ended, read in run.ended if ended == verdict)
+        placed = tuple((step, self._placed(run, event)) for step, event in read())
         ended = RunReason(verdict.state, placed)
         expected = " or ".join(verdict.expected) or "nothing"
         return Explanation(

@@ -10,8 +10,10 @@ The one rule: an observed run gives the verdicts that any run gives.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -58,7 +60,7 @@ def _key(configuration: Configuration) -> Key:
     return state, dots, tuple(tuple(sorted(table.items())) for table in tables)
 
 
-def _reading(trail: Trail | None, body: syntax.Body) -> History:
+def _word(trail: Trail | None, body: syntax.Body) -> History:
     """Return the first word of a body, of those that a trail may be, with its events."""
     trails: list[Trail] = []
     while trail is not None:
@@ -83,21 +85,29 @@ def _reading(trail: Trail | None, body: syntax.Body) -> History:
     return tuple(zip(reversed(names), reversed(events), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
 class LiveRun:
     """A run of a scope, as it was when an event was offered.
 
-    Attributes
+    Parameters
     ----------
     configuration : Configuration
         Where it was.
-    taken : tuple of (str, Event)
-        The steps that it had taken, with their events; of several readings that led to one
-        configuration, one.
+    read : callable
+        Returns the steps that it had taken, with their events.
     """
 
-    configuration: Configuration
-    taken: History
+    def __init__(self, configuration: Configuration, read: Callable[[], History]) -> None:
+        self.configuration = configuration
+        self._read = read
+
+    @functools.cached_property
+    def taken(self) -> History:
+        """The steps that it had taken, with their events.
+
+        Of several readings that led to one configuration it is one; it is made when asked for, as
+        it may be as long as the log.
+        """
+        return self._read()
 
 
 @dataclass(slots=True)
@@ -177,8 +187,8 @@ class ObservedRun(PatternRun):
         The events of the execution, in the order in which they were offered.
     offers : list of Offer
         What was wanted, and every event that violated the pattern.
-    ended : list of (RunVerdict, tuple of (str, Event))
-        The checks that were not complete at the end, with what they had taken.
+    ended : list of (RunVerdict, callable)
+        The checks that were not complete at the end, with what returns what they had taken.
     moves : list of Move
         What the scopes of a check were offered, and the states that followed.
     moved : int
@@ -205,7 +215,7 @@ class ObservedRun(PatternRun):
         self.moved = 0
         self.events: list[Event] = []
         self.offers: list[Offer] = []
-        self.ended: list[tuple[RunVerdict, History]] = []
+        self.ended: list[tuple[RunVerdict, Callable[[], History]]] = []
         self._wanted = wanted
         self._trails: dict[ScopeName, Trails] = {}
         self._offered: dict[ScopeName, list[Seen]] = {}
@@ -260,7 +270,7 @@ class ObservedRun(PatternRun):
         out = super().step(name, seen.event, seen.mask)
         violated = any(verdict.kind == "violation" for verdict in out)
         if violated or self._wanted(self, seen.event):
-            live = (LiveRun(one, self._read(trails.get(_key(one)))) for one in before)
+            live = (LiveRun(one, self._reading(trails.get(_key(one)))) for one in before)
             offer = self._offer(name, seen, live)
             offer.halted, offer.verdicts = halted, out
         self._record(name, seen, before)
@@ -303,8 +313,9 @@ class ObservedRun(PatternRun):
         held = set(self.machine.steps_held(one, seen)) - bound
         return frozenset(automaton.steps[number] for number in held)
 
-    def _read(self, trail: Trail | None) -> History:
-        return _reading(trail, self.compiled.pattern.body)
+    def _reading(self, trail: Trail | None) -> Callable[[], History]:
+        """Return what reads a trail."""
+        return partial(_word, trail, self.compiled.pattern.body)
 
     def close(self) -> list[RunVerdict]:
         """End every window and every run."""
@@ -315,7 +326,7 @@ class ObservedRun(PatternRun):
         out = super().close()
         for verdict in out:
             if verdict.kind == "incomplete":
-                self.ended.append((verdict, self._read(readings.get(verdict.scope))))
+                self.ended.append((verdict, self._reading(readings.get(verdict.scope))))
         return out
 
     # --- a find ---
@@ -325,8 +336,8 @@ class ObservedRun(PatternRun):
         run = None if scope is None else scope.run
         if isinstance(run, RunsFind):
             for configuration, taken in run.beginnings():
-                yield LiveRun(configuration, self._named(taken))
-        yield LiveRun(self.machine.start(), ())
+                yield LiveRun(configuration, partial(self._named, taken))
+        yield LiveRun(self.machine.start(), tuple)
 
     def _named(self, taken: Taken) -> History:
         steps = self.machine.automaton.steps
@@ -353,7 +364,7 @@ class ObservedRun(PatternRun):
         found = list(
             islice(_partial_matches(self.machine, self.offered(offer.scope), offer.seen), most + 1)
         )
-        runs = [LiveRun(configuration, self._named(taken)) for configuration, taken in found[:most]]
+        runs = [LiveRun(here, partial(self._named, taken)) for here, taken in found[:most]]
         return runs, len(found) > most
 
 

@@ -6,6 +6,7 @@ The one rule: a step holds if each of the three does, as the definition of the l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from ketal.compiler.automaton import Variant
 from ketal.engine.configurations import Configuration, Seen
@@ -65,7 +66,7 @@ class StepReasons:
         here = self._machine.start()
         steps = self._machine.automaton.steps
         for number, (name, event) in enumerate(taken):
-            yield LiveRun(here, taken[:number])
+            yield LiveRun(here, partial(_beginning, taken, number))
             moves = dict(step_of(self._machine, here, self._seen_of(event)))
             here = moves[steps.index(name)]
 
@@ -154,3 +155,7 @@ class StepReasons:
             far = f"{length / 1_000_000:g} s"
         because = f"{last.dot} is {far} after {first.dot}"
         yield Evidence(self.window_text, length < self._window.length, because, {})
+
+
+def _beginning(taken: History, length: int) -> History:
+    return taken[:length]

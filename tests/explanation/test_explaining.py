@@ -511,3 +511,18 @@ def test_the_runs_of_one_event_have_a_limit_that_is_named() -> None:
     (one,) = ketal.explain(program, log, event="n@29")
     assert len(one.runs) == 5
     assert one.statements[-1] == "there are more than 5 runs (limit explained_runs_max)"
+
+
+def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
+    """A reading is as long as the log, and there may be a violation at every event of it."""
+    program = ketal.compile(
+        'pattern P { on violation skip; event A = type == "a"; event B = type == "b"; check A+; }'
+    )
+    log = [_event(f"n@{n}", "ab"[n % 2]) for n in range(1, 4_001)]
+    judged = JudgedLog(program, log)
+    assert judged.explainable == 2_000
+    (run,) = judged.runs
+    assert not any("taken" in vars(live) for offer in run.offers for live in offer.live)
+    last = [one for one in judged.of_pattern("P")][-1]
+    (live,) = judged.of_verdict(last).runs
+    assert len(live.taken) == 1_999
