@@ -523,6 +523,6 @@ def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
     assert judged.explainable == 2_000
     (run,) = judged.runs
     assert not any("taken" in vars(live) for offer in run.offers for live in offer.live)
-    last = [one for one in judged.of_pattern("P")][-1]
+    *_, last = judged.of_pattern("P")
     (live,) = judged.of_verdict(last).runs
     assert len(live.taken) == 1_999
