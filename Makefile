@@ -24,7 +24,7 @@ PYTEST_ARGS ?=
 # ketal exits 1 where it finds a violation, and to find one is what the example is for.
 run: $(INSTALLED)
 	@test -z "$$ABOUT" || echo "$$ABOUT"
-	$(BIN)/ketal run $(EXAMPLE) || test $$? -eq 1
+	$(BIN)/ketal run --explain $(EXAMPLE) || test $$? -eq 1
 
 # Each worker and each child of a test loads ketal: from its bytecode, whatever the environment says.
 test: export PYTHONDONTWRITEBYTECODE =
