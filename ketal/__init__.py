@@ -39,9 +39,6 @@ _HOMES = {
     "StateError": "errors",
 }  # fmt: skip
 
-_NOT_YET = frozenset({"trace"})
-"""Names of the interface that this version does not have: `hasattr` is False, the error says it."""
-
 if TYPE_CHECKING:
     from ketal.analysis.registered_guards import register_guard
     from ketal.auditing.contents_counting import stats
@@ -136,6 +133,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "trace":
+        return importlib.import_module("ketal.trace")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(_absent(name), name=name, obj=sys.modules[__name__])
@@ -145,12 +144,10 @@ def __getattr__(name: str) -> Any:
 
 def _absent(name: str) -> str:
     """Return why a name is absent; Python itself adds the nearest one, of `__dir__`."""
-    if name in _NOT_YET:
-        return f"ketal.{name} is not available yet"
     if name == "streaming":
         return "ketal.streaming is not imported with ketal: import ketal.streaming"
     return f"module 'ketal' has no attribute {name!r}"
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*globals(), *_HOMES, "trace"})

@@ -1,7 +1,7 @@
 """The public names of ketal, and what their annotations and docstrings hold.
 
-Public is what `ketal.__all__` lists and, of a class, `__init__`, `__getitem__`, and the methods and
-properties without an underscore, where ketal defines them.
+Public is what `ketal.__all__` and `ketal.trace.__all__` list and, of a class, `__init__`,
+`__getitem__`, and the methods and properties without an underscore, where ketal defines them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class Public(NamedTuple):
 
 def public() -> Iterator[Public]:
     """Yield every public function and class, and their public members."""
-    for name in ketal.__all__:
-        value = getattr(ketal, name)
-        yield Public(name, value, None)
-        if inspect.isclass(value):
-            yield from _members(name, value)
+    for module in (ketal, ketal.trace):
+        for name in module.__all__:
+            value = getattr(module, name)
+            yield Public(name, value, None)
+            if inspect.isclass(value):
+                yield from _members(name, value)
 
 
 def _members(name: str, cls: type) -> Iterator[Public]:

@@ -216,15 +216,6 @@ def test_each_name_of_the_interface_is_there_or_said_to_be_missing() -> None:
         assert why_missing(name) == "" or why_missing(name).endswith("is not available yet")
 
 
-def test_a_name_that_is_not_there_yet() -> None:
-    for name in ("trace",):
-        if name in ketal.__all__:
-            pytest.fail(f"ketal.{name} exists: take it out of ketal._NOT_YET and of this test")
-        assert not hasattr(ketal, name)
-        with pytest.raises(AttributeError, match=f"ketal.{name} is not available yet"):
-            getattr(ketal, name)
-
-
 def test_a_name_that_never_was() -> None:
     with pytest.raises(AttributeError, match="module 'ketal' has no attribute 'compil'") as caught:
         ketal.compil  # noqa: B018

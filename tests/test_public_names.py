@@ -20,6 +20,14 @@ VALUES = "values of attributes, of every class that an event takes, numpy's amon
 ANY = {
     "Event.data": VALUES,
     "Match.returns": VALUES,
+    "Tracer.event": "what a function takes and gives",
+    "Tracer.joined": "a task of any result",
+    "KafkaSink.__init__": "a producer, of any class",
+    "TracedThread.__init__": "a target that takes and gives what it does",
+    **dict.fromkeys(
+        (f"TracedQueue.{name}" for name in ("__init__", "get", "get_nowait", "put", "put_nowait")),
+        "the queue's own items and arguments",
+    ),
     **{name: JSON for name in PUBLIC if name.endswith(".to_dict")},
 }
 """Where `Any` stays, and why."""

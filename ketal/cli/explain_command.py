@@ -111,7 +111,7 @@ def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Expla
             "there is no verdict to explain: no match, no violation; "
             "`ketal run` has the summary, and --event NODE@N says what became of an event"
         )
-    left = judged.explainable - len(explained)
-    if args.event is None and args.verdict is None and explained and left:
+    left = judged.explainable - sum(one.verdict is not None for one in explained)
+    if args.event is None and args.verdict is None and left:
         complain(f"{counted(left, 'verdict')} more; --first N or --verdict ID explains others")
     return FINE

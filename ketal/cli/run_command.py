@@ -39,7 +39,7 @@ from ketal.cli.record_places import RecordPlaces
 from ketal.cli.verdict_groups import VerdictGroups
 from ketal.errors import KetalError, SettingError, printable
 from ketal.model.places import file_and_line
-from ketal.model.verdicts import Match, Overflow, Rejected, Violation
+from ketal.model.verdicts import Match, Overflow, Rejected, TimedOut, Violation
 
 if TYPE_CHECKING:
     from ketal.explanation.reasons import Explanation
@@ -56,6 +56,9 @@ COLLECT_AFTER = 100_000
 
 _OF_VERDICT = ("pattern", "verdict", "scope")
 """What an explanation says of its verdict, which stands beside it."""
+
+_PLACES_SHOWN = 4
+"""Places of a match that stand behind it; of more, the first and the last."""
 
 _EXAMPLE = """\
 examples:
@@ -375,8 +378,8 @@ class _RunCommand:
         if explained is not None and args.explain:
             lines = list(explained.lines())
         else:
-            place = self._place_of(verdict) if isinstance(verdict, Violation) else ""
-            lines = [f"{verdict} ({place})" if place else str(verdict)]
+            places = self._shown_places(verdict)
+            lines = [f"{verdict} ({places})" if places else str(verdict)]
         if explained is not None and args.show:
             lines += [f"  {line}" for line in verdicts.diagram(explained)]
         return [printable(line) for line in lines]
@@ -421,6 +424,23 @@ class _RunCommand:
             if any(places):
                 return insert_after(as_data, "events", places=places)
         return as_data
+
+    def _shown_places(self, verdict: Verdict) -> str:
+        """Return the places of a verdict's events, in their order; those in the middle as dots."""
+        if isinstance(verdict, Violation):
+            return self._place_of(verdict)
+        if not isinstance(verdict, Match | TimedOut):
+            return ""
+        dots = [dot for _, dot in verdict.steps]
+        half = _PLACES_SHOWN // 2
+        if len(dots) > _PLACES_SHOWN:
+            dots = [*dots[:half], *dots[-half:]]
+        places = [self._places.of(verdict.execution, dot) or "?" for dot in dots]
+        if set(places) <= {"?"}:
+            return ""
+        if len(verdict.steps) > _PLACES_SHOWN:
+            places.insert(half, "…")
+        return ", ".join(places)
 
     def _place_of(self, verdict: Verdict) -> str:
         """Return where a verdict's event stands in the log, if it has one and that is known."""

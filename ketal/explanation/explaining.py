@@ -12,13 +12,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Literal
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.event_pairs import pair_reason
+from ketal.explanation.near_misses import beginnings, following, nearest
 from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer
 from ketal.explanation.reasons import (
     Explanation,
@@ -38,6 +39,7 @@ from ketal.pictures.text_diagram import text_diagram
 from ketal.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, Record, batches_of
 from ketal.runtime.possibly_definitely import witness
+from ketal.semantics import History
 
 Explained = Match | Violation | Incomplete | TimedOut
 FIRST = 10
@@ -220,7 +222,8 @@ class JudgedLog:
         if verdict is not None:
             return (self.of_verdict(self.named(verdict)),)
         explained = (one for one in self.verdicts if isinstance(one, Explained))
-        return tuple(map(self.of_verdict, islice(explained, first)))
+        found = tuple(map(self.of_verdict, islice(explained, first)))
+        return found + tuple(islice(self.near_misses(), first - len(found)))
 
     def named(self, name: str) -> Explained:
         """Return the verdict whose id is, or begins with, a name.
@@ -272,13 +275,17 @@ class JudgedLog:
         rows = rows_around(explanation, self._graph(verdict.execution))
         return text_diagram(rows) if rows else []
 
-    def of_verdict(self, verdict: Explained) -> Explanation:
-        """Return why a verdict holds."""
-        run = next(
+    def run_of(self, verdict: Explained) -> ObservedRun:
+        """Return the run that gave a verdict."""
+        return next(
             run
             for run in self.runs
             if run.execution == verdict.execution and run.compiled.name == verdict.pattern
         )
+
+    def of_verdict(self, verdict: Explained) -> Explanation:
+        """Return why a verdict holds."""
+        run = self.run_of(verdict)
         if isinstance(verdict, Violation):
             return self._of_violation(run, verdict)
         if isinstance(verdict, Incomplete):
@@ -316,14 +323,18 @@ class JudgedLog:
         extension: tuple[Event, ...] = ()
         if run.compiled.pattern.mode is not None:
             extension = witness(run, run.events, verdict)
-            run = self._played(run, extension)
+            run = self.played(run, extension)
         offer = next(offer for offer in run.offers if verdict in offer.verdicts)
         return self._of_offer(run, offer, verdict, self._ordered(run, extension))
 
-    def _played(self, run: ObservedRun, extension: Sequence[Event]) -> ObservedRun:
+    def played(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
         """Return the run of a pattern over one linear extension."""
         played = ObservedRun(
-            run.compiled, run.limits, wanted=self._is_wanted, execution=run.execution
+            run.compiled,
+            run.limits,
+            wanted=self._is_wanted,
+            moves_max=self._moves_max,
+            execution=run.execution,
         )
         for event in extension:
             played.process((event,))
@@ -343,6 +354,65 @@ class JudgedLog:
             statements=(f"the log ended where {expected} was still expected",),
             runs=(ended,),
         )
+
+    # --- what did not match ---
+
+    def near_misses(self) -> Iterator[Explanation]:
+        """Yield, for each find that matched nothing, how far it came and what nearly went on."""
+        assert self.verdicts is not None  # judged
+        for run in self.runs:
+            compiled = run.compiled
+            counts = self.summary["patterns"][compiled.name]
+            if compiled.kind != "find" or compiled.pattern.mode is not None or counts["matches"]:
+                continue
+            if run.offered_scopes():
+                yield self._of_near_miss(run)
+                continue
+            reasons = [one["message"] for one in counts.get("vacuous", ())]
+            for name, lack in _UNJUDGED.items():
+                if number := counts[name]:
+                    events = "event lacks" if number == 1 else "events lack"
+                    reasons.append(f"{number:,} {events} {lack}")
+            yield Explanation(
+                compiled.name,
+                execution=run.execution,
+                statements=("no event was judged", *(f"  {reason}" for reason in reasons)),
+            )
+
+    def _of_near_miss(self, run: ObservedRun) -> Explanation:
+        taken, scope = self._furthest(run)
+        reasons = self._reasons(run, scope)
+        live = reasons.after(taken)
+        candidates = following(run, run.offered(scope), live)
+        looked_at = tuple(islice(candidates, run.limits.near_misses_max + 1))
+        judged = self._ordered(run, looked_at[: run.limits.near_misses_max])
+        cut = len(looked_at) > len(judged)
+        state = run.machine.automaton.named((live.configuration.state,))
+        names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
+        statements = () if judged else (f"no event after it could be {names}",)
+        if cut:
+            most = run.limits.near_misses_max
+            statements = (f"the first {most:,} events after it are judged (near_misses_max)",)
+        return Explanation(
+            run.compiled.name,
+            scope=scope,
+            execution=run.execution,
+            statements=statements,
+            runs=(RunReason(state, tuple((step, self._placed(run, e)) for step, e in taken)),),
+            near=tuple(nearest(reasons, live, judged)),
+        )
+
+    def _furthest(self, run: ObservedRun) -> tuple[History, FrozenMapping]:
+        """Return what a run of a find took that came furthest, and its scope."""
+        events = {event.dot: event for event in run.events}
+        for compiled in beginnings(run.compiled):
+            program = Program((compiled,), self._program.file, ())
+            found = JudgedLog(program, run.events, run.limits).verdicts
+            match = next((one for one in found if isinstance(one, Match)), None)
+            if match is not None:
+                taken = tuple((step, events[dot]) for step, dot in match.steps)
+                return taken, match.scope
+        return (), max(run.offered_scopes(), key=lambda one: len(run.offered(one)))
 
     # --- an event ---
 
@@ -443,4 +513,8 @@ class JudgedLog:
         return RunReason(state, taken, reasons.expected(live, event))
 
 
+_UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
+    "unscoped": "the key of `partition by`",
+    "untimed": "the time that `within` needs",
+}
 _VERDICT = "the explanation of a verdict shows the one that gives it"

@@ -111,6 +111,20 @@ class GuardEvidence(Guards):
         at = self.moment(event, history, node)
         return self.truth(guard, at) is True, tuple(self._decisive(guard, at, True))
 
+    def conditions(self, guard: syntax.Guard) -> Iterator[syntax.Guard]:
+        """Yield the guards that must all hold for a guard to hold, in the order of the text."""
+        match guard:
+            case syntax.Name(name):
+                yield from self.conditions(self.guards[name])
+            case syntax.And(operands):
+                for operand in operands:
+                    yield from self.conditions(operand)
+            case syntax.Causal(inner, anchor) | syntax.Conc(inner, anchor):
+                yield from self.conditions(inner)
+                yield type(guard)(syntax.Truth(True), anchor)
+            case _:
+                yield guard
+
     def _decisive(self, guard: syntax.Guard, at: Moment, wanted: bool) -> Iterator[Evidence]:
         """Yield the literals that decide whether a guard is `wanted`, true or false."""
         match guard:

@@ -343,6 +343,10 @@ class ObservedRun(PatternRun):
         steps = self.machine.automaton.steps
         return tuple((steps[number], seen.event) for number, seen in taken)
 
+    def offered_scopes(self) -> list[FrozenMapping]:
+        """Return the scopes of a find that were offered an event."""
+        return [mapping_of(self.scopes.key_of(name)) for name in self._offered]
+
     def offered(self, scope: FrozenMapping) -> list[Seen]:
         """Return the events that a scope of a find was offered, in their order."""
         for name, offered in self._offered.items():
@@ -383,7 +387,7 @@ def _partial_matches(
         earlier = [seen for _, seen in taken]
         for seen in offered:
             if not all(
-                _may_follow(machine, before, after)
+                may_follow(machine, before, after)
                 for before, after in ((seen, target), *((one, seen) for one in earlier))
             ):
                 continue
@@ -400,7 +404,7 @@ def _partial_matches(
             ]
 
 
-def _may_follow(machine: Machine, before: Seen, after: Seen) -> bool:
+def may_follow(machine: Machine, before: Seen, after: Seen) -> bool:
     """Return whether one event may follow another in a match."""
     if machine.arrival:
         return before.place < after.place

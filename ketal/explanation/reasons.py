@@ -237,14 +237,14 @@ class RunReason:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """Why a verdict holds, or what a pattern made of an event.
+    """Why a verdict holds, what a pattern made of an event, or how far it came without a match.
 
     Attributes
     ----------
     pattern : str
         The pattern.
     verdict : Verdict or None
-        The verdict; None where an event was asked for.
+        The verdict; None where an event was asked for, or nothing matched.
     event : PlacedEvent or None
         The event of a violation, or the one that was asked for.
     scope : mapping or None
@@ -262,7 +262,9 @@ class Explanation:
         Of a match, how each event is ordered with the next.
     runs : tuple of RunReason
         Of a violation or an event, the runs that could have taken it; of a check that was not
-        complete, where it ended.
+        complete, where it ended; where nothing matched, one that came furthest.
+    near : tuple of StepReason
+        Where nothing matched, the events that came nearest to go on, and what failed.
 
     Examples
     --------
@@ -299,6 +301,7 @@ class Explanation:
     steps: tuple[StepReason, ...] = ()
     pairs: tuple[PairReason, ...] = ()
     runs: tuple[RunReason, ...] = ()
+    near: tuple[StepReason, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -313,7 +316,7 @@ class Explanation:
             out["event"] = self.event.to_dict()
         if self.statements:
             out["statements"] = list(self.statements)
-        for name in ("extension", "steps", "pairs", "runs"):
+        for name in ("extension", "steps", "pairs", "runs", "near"):
             if parts := getattr(self, name):
                 out[name] = [part.to_dict() for part in parts]
         return out
@@ -327,7 +330,7 @@ class Explanation:
             where = " ".join(f"{key}={value}" for key, value in scope.items())
             of = [f"[{self.execution}]"] if self.execution else []
             of += [self.pattern, *([f"({where})"] if where else [])]
-            yield f"{' '.join(of)}: {self.event}"
+            yield f"{' '.join(of)}: {self.event or 'no match'}"
         if self.verdict is not None and self.event is not None and self.event.place:
             yield f"  at {self.event.place}"
         for statement in self.statements:
@@ -346,6 +349,13 @@ class Explanation:
         for run in self.runs:
             for line in run.lines():
                 yield f"  {line}"
+        if self.near:
+            yield "  the nearest to go on:"
+        for reason in self.near:
+            first, *others = reason.failed
+            yield f"    {reason.event} is no {reason.step}: {first}"
+            for one in others:
+                yield f"      and {one}"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -17,11 +17,13 @@ from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.execution_events import ExecutionEvents, executions_of
 from ketal.explanation.explaining import Explained, JudgedLog
+from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.observed_run import ObservedRun
+from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
 from ketal.grammar.printer import render_guard
 from ketal.logs import Log
-from ketal.model.event import Event, canonical_key, checked_log, rfc3339
+from ketal.model.event import Event, canonical_key, checked_log
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.places import file_and_line
@@ -48,6 +50,8 @@ class SpaceTime:
     ----------
     name : str
         The execution's name; empty where a log is not divided.
+    title : str
+        What it is called on the page.
     events : list of Event
         Its events in canonical order.
     rows : list of int
@@ -68,7 +72,7 @@ class SpaceTime:
                 f"the log has {len(read):,} events, and {limits.viewed_events_max:,} are shown at "
                 "most (limit viewed_events_max)"
             )
-        self.name = read.name
+        self.name = self.title = read.name
         self._place = read.place
         self.graph = CausalGraph(read.events())
         highest = max(
@@ -121,6 +125,8 @@ class SpaceTime:
             mark = verdict.kind if isinstance(verdict, Match | Violation) else "other"
             self.verdicts.append(
                 {
+                    "steps": [step for step, _ in marked_events(explanation)],
+                    "play": self._play(judged, explanation),
                     "kind": verdict.kind,
                     "pattern": verdict.pattern,
                     "id": verdict.id,
@@ -137,14 +143,45 @@ class SpaceTime:
                 }
             )
 
-        for run in judged.runs:
-            if run.execution == self.name and run.compiled.kind == "check":
-                self.automata.append(self._automaton(run))
+        self.automata = [self._automaton(run) for run in self._checks(judged)]
+
+    def _play(self, judged: JudgedLog, explanation: Explanation) -> dict[str, Any] | None:
+        """Return the order of the events that gives a verdict of `mode`, and how its check moved.
+
+        None of what the canonical order gives; of a check `automaton` is its number.
+        """
+        if not explanation.extension:
+            return None
+        verdict = explanation.verdict
+        events = [one.event for one in explanation.extension]
+        if not isinstance(verdict, Violation):
+            order = [self.number[event.dot] for event in events]
+            return {"automaton": -1, "order": order, "scopes": [], "moves": [], "more": 0}
+        run = judged.run_of(verdict)
+        number = self._checks(judged).index(run)
+        return {"automaton": number, **self._moves(judged.played(run, events))}
+
+    def _checks(self, judged: JudgedLog) -> list[ObservedRun]:
+        return [
+            run
+            for run in judged.runs
+            if run.execution == self.name and run.compiled.kind == "check"
+        ]
 
     def _automaton(self, run: ObservedRun) -> dict[str, Any]:
-        """Return a check as the page reads it.
+        """Return a check as the page reads it."""
+        compiled = run.compiled
+        return {
+            "name": compiled.name,
+            "picture": _picture(compiled),
+            "states": list(compiled.automaton.names),
+            **self._moves(run),
+        }
 
-        `order` has the numbers of the events as the check was offered them, and each move its
+    def _moves(self, run: ObservedRun) -> dict[str, Any]:
+        """Return how the runs of a pattern moved.
+
+        `order` has the numbers of the events as the pattern was offered them, and each move its
         place in that order, its scope, its event, and the states before and after.
         """
         scopes: dict[FrozenMapping, int] = {}
@@ -153,11 +190,7 @@ class SpaceTime:
             scope = scopes.setdefault(move.scope, len(scopes))
             number = self.number[move.event.dot]
             moves.append([move.position, scope, number, list(move.before), list(move.after)])
-        compiled = run.compiled
         return {
-            "name": compiled.name,
-            "picture": _picture(compiled),
-            "states": list(compiled.automaton.names),
             "scopes": [
                 ", ".join(f"{key}={value}" for key, value in scope.items()) for scope in scopes
             ],
@@ -173,14 +206,14 @@ class SpaceTime:
         changes = [self._changes(event, nodes) for event in self.events]
         places = [file_and_line(self.place(event)) for event in self.events]
         return {
-            "name": self.name,
+            "name": self.title,
             "node": [nodes[event.node] for event in self.events],
             "counter": [event.counter for event in self.events],
             "type": [types[event.type] for event in self.events],
             "row": self.rows,
             "file": [files[file] if file or line else -1 for file, line in places],
             "line": [line for _, line in places],
-            "time": [None if e.time is None else rfc3339(float(e.time)) for e in self.events],
+            "time": [event.time for event in self.events],
             "data": [_shown(event.data) or None for event in self.events],
             "id": [event.id for event in self.events],
             "changes": changes,
@@ -207,6 +240,15 @@ class SpaceTime:
             if old.get(node) != counter
             for part in (nodes[node], counter)
         ]
+
+
+def guard_texts(program: Program) -> dict[str, dict[str, str]]:
+    """Return the guards that the patterns of a program declare, as text, for a search by them."""
+    out = {}
+    for compiled in program.compiled:
+        evidence = GuardEvidence(compiled)
+        out[compiled.name] = {name: evidence.text(guard) for name, guard in compiled.declared}
+    return out
 
 
 def _picture(compiled: CompiledPattern) -> str:

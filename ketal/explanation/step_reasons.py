@@ -64,11 +64,20 @@ class StepReasons:
     def taking(self, taken: History) -> Iterator[LiveRun]:
         """Yield the run as it was before each of the steps that it took."""
         here = self._machine.start()
-        steps = self._machine.automaton.steps
         for number, (name, event) in enumerate(taken):
             yield LiveRun(here, partial(_beginning, taken, number))
-            moves = dict(step_of(self._machine, here, self._seen_of(event)))
-            here = moves[steps.index(name)]
+            here = self._moved(here, name, event)
+
+    def after(self, taken: History) -> LiveRun:
+        """Return the run as it is after the steps that it took."""
+        here = self._machine.start()
+        for name, event in taken:
+            here = self._moved(here, name, event)
+        return LiveRun(here, partial(_beginning, taken, len(taken)))
+
+    def _moved(self, here: Configuration, step: str, event: Event) -> Configuration:
+        moves = dict(step_of(self._machine, here, self._seen_of(event)))
+        return moves[self._machine.automaton.steps.index(step)]
 
     def _seen_of(self, event: Event) -> Seen:
         seen = self._seen.get(event.dot)
@@ -91,6 +100,21 @@ class StepReasons:
         beside = (*self._barred(step, live, event.event), *self._in_window(live, event.event))
         holds = holds and all(one.holds for one in beside)
         return StepReason(step, holds, (*evidence, *beside), event)
+
+    def distance(self, step: str, live: LiveRun, reason: StepReason) -> tuple[int, int]:
+        """Return how far an event is from being a step's, to be compared.
+
+        It is the number of the conditions that fail, and how many come after the first of them.
+        """
+        event = reason.event.event
+        at = self._evidence.moment(event, live.taken, self._node)
+        conditions = list(self._evidence.conditions(self._guards[step]))
+        failed = [
+            n for n, one in enumerate(conditions) if self._evidence.truth(one, at) is not True
+        ]
+        beside = (*self._barred(step, live, event), *self._in_window(live, event))
+        failed += [len(conditions) for one in beside if not one.holds]
+        return len(failed), len(conditions) - min(failed, default=0)
 
     # --- nots ---
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import SettingError
-from ketal.explanation.space_time import SpaceTime, space_times
+from ketal.explanation.space_time import SpaceTime, guard_texts, space_times
 from ketal.logs import Log
 from ketal.logs.shiviz_writing import shiviz_text
 from ketal.model.event import Event
@@ -28,10 +28,15 @@ def view(
     log: Log | Iterable[Event],
     program: Program | None = None,
     *,
+    compare: Log | Iterable[Event] | None = None,
     title: str = "ketal",
+    compare_title: str = "compared",
     limits: Limits | None = None,
 ) -> View:
     """Return the space-time diagram of a log, with the verdicts of a program beside it.
+
+    The page has all executions of the log; any two can be shown side by side, with the events
+    that only one of them has.
 
     Parameters
     ----------
@@ -39,8 +44,13 @@ def view(
         What happened.
     program : Program, optional
         Its verdicts are marked and explained.
+    compare : Log or iterable of Event, optional
+        Another run, which the page shows beside the first: one that passed beside one that
+        failed, say. The other forms have it as one more execution.
     title : str
         What stands above.
+    compare_title : str
+        What the other run is called.
     limits : Limits, optional
         `viewed_events_max` and `viewed_verdicts_max` bound what is shown.
 
@@ -67,7 +77,16 @@ def view(
         given = Limits.given(limits, DEFAULT)
     else:
         given = Limits.given(limits, checked_program(program).compiled[0].limits)
-    return View(space_times(log, program, given), title, judged=program is not None)
+    drawn = space_times(log, program, given)
+    beside = -1
+    if compare is not None:
+        beside = len(drawn)
+        compared = space_times(compare, program, given)
+        for runs, name in ((drawn, title), (compared, compare_title)):
+            for one in runs:
+                one.title = " ".join(filter(None, (name, one.name)))
+        drawn += compared
+    return View(drawn, title, program, beside)
 
 
 class View:
@@ -79,8 +98,10 @@ class View:
         The executions.
     title : str
         What stands above.
-    judged : bool
-        Whether verdicts were asked for.
+    program : Program or None
+        What was judged.
+    beside : int
+        Which execution the page shows beside the first; -1 for none.
 
     Examples
     --------
@@ -97,10 +118,13 @@ class View:
     >>> shown.write("run.html")
     """
 
-    def __init__(self, drawn: list[SpaceTime], title: str, *, judged: bool) -> None:
+    def __init__(
+        self, drawn: list[SpaceTime], title: str, program: Program | None = None, beside: int = -1
+    ) -> None:
         self._drawn = drawn
         self._title = title
-        self._judged = judged
+        self._program = program
+        self._beside = beside
 
     def __repr__(self) -> str:
         count = sum(len(one.events) for one in self._drawn)
@@ -129,8 +153,13 @@ class View:
         >>> "<script" in page and "http" not in page
         True
         """
-        executions = [one.to_dict() for one in self._drawn]
-        return page_html(self._title, {"judged": self._judged, "executions": executions})
+        data = {
+            "judged": self._program is not None,
+            "guards": {} if self._program is None else guard_texts(self._program),
+            "beside": self._beside,
+            "executions": [one.to_dict() for one in self._drawn],
+        }
+        return page_html(self._title, data)
 
     def to_svg(self) -> str:
         """Return a picture of one execution.
@@ -177,7 +206,7 @@ class View:
                 for v in one.verdicts
                 if v["events"]
             ]
-            out += trace_events(number, one.name, one.nodes, events, one.messages, verdicts)
+            out += trace_events(number, one.title, one.nodes, events, one.messages, verdicts)
         return msgspec.json.encode({"traceEvents": out, "displayTimeUnit": "ms"}).decode()
 
     def to_shiviz(self) -> str:
@@ -188,7 +217,7 @@ class View:
         SettingError
             If a node's name holds white space, or a type a line end.
         """
-        return shiviz_text((one.name, one.events) for one in self._drawn)
+        return shiviz_text((one.title, one.events) for one in self._drawn)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file.

@@ -107,6 +107,9 @@ class Limits:
     explained_runs_max: int = _limit(
         100, "runs", "runs of a scope whose reasons are given for one event by `ketal explain`"
     )
+    near_misses_max: int = _limit(
+        10_000, "events", "events that `ketal explain` judges to find those that came nearest"
+    )
     viewed_events_max: int = _limit(
         200_000, "events", "events of one execution that `ketal view` shows"
     )

@@ -12,7 +12,7 @@ import json
 from html import escape
 from typing import Any
 
-_SCRIPTS = ("diagram.js", "panel.js")
+_SCRIPTS = ("execution.js", "guards.js", "diagram.js", "automaton.js", "panel.js")
 
 
 def page_html(title: str, data: dict[str, Any]) -> str:

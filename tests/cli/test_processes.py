@@ -273,7 +273,7 @@ def test_no_color_is_heeded(tmp_path: Path) -> None:
 def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:
     text = on_terminal(tmp_path, "run", "conflict.ketal", "run.jsonl", TERM="dumb")
     assert text.splitlines() == [
-        "match Conflict (key=x): First=a@1, Second=b@1",
+        "match Conflict (key=x): First=a@1, Second=b@1 (run.jsonl:1, run.jsonl:2)",
         "3 read = 3 accepted",
         "Conflict: 1 match",
     ]

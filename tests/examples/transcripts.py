@@ -15,8 +15,11 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,10 +56,20 @@ def blocks(path: Path) -> list[Block]:
 
 def replay(block: Block) -> str:
     """Return a block's text with the output that its commands have now."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = block.folder
+        if folder != ROOT:
+            # What a command writes is not to stay in the checkout.
+            folder = Path(shutil.copytree(folder, Path(scratch) / folder.name))
+        return replayed(block.commands, folder)
+
+
+def replayed(commands: Sequence[str], folder: Path) -> str:
+    """Return commands in a folder with the output that they have now."""
     out = ""
     code = 0
-    with contextlib.chdir(block.folder):
-        for command in block.commands:
+    with contextlib.chdir(folder):
+        for command in commands:
             words = shlex.split(command)
             out += f"$ {command}\n"
             if words[0] == "cd":

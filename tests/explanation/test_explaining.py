@@ -324,8 +324,11 @@ def test_every_verdict_is_explained() -> None:
         plain = ketal.run(program, events, limits=LIMITS)
         assert judged.verdicts == list(plain)
         assert judged.summary == plain.summary
-        for one in itertools.islice(judged.chosen(verdict=None, first=20), 20):
-            assert one.verdict is not None
+        for one in judged.chosen(verdict=None, first=20):
+            if one.verdict is None:
+                # How far a find came that matched nothing.
+                assert not any(verdict.kind == "match" for verdict in judged.verdicts)
+                continue
             kinds[one.verdict.kind] += 1
             assert str(one).startswith(str(one.verdict))
             assert all(step.holds for step in one.steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +11,9 @@ import pytest
 
 import ketal
 from benchmarks.executions import execution
+from tests.pictures.chromium import WITH_CHROMIUM
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER),
-    reason="no chromium and chromedriver on this machine (Debian: chromium, chromium-driver)",
-)
+pytestmark = WITH_CHROMIUM
 PATTERN = """\
 pattern Conflict {
     order CausalOrder;
@@ -43,25 +38,6 @@ def _log() -> list[ketal.Event]:
         ketal.Event(node=node, type=kind, clock=clock, data={"value": n})
         for n, (node, kind, clock) in enumerate(clocks)
     ]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for word in (
-        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-        "disable-background-networking", "disable-component-update", "disable-sync",
-        "window-size=1280,800", f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):  # fmt: skip
-        options.add_argument(f"--{word}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture
@@ -116,7 +92,7 @@ def _click(browser: Any, dot: str) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
 
-    canvas = browser.find_element(By.ID, "canvas")
+    canvas = browser.find_element(By.CSS_SELECTOR, "#first canvas")
     x, y = _at(browser, dot)
     box = canvas.rect
     chain = ActionChains(browser)
@@ -199,7 +175,7 @@ def test_all_of_it_can_be_done_with_the_keyboard(opened: Any) -> None:
     assert (_own(opened), _chosen(opened)) == (set(), "")
     _press(opened, "/")
     _press(opened, "read")
-    assert _text(opened, "found") == "2 found"
+    assert _text(opened, "found") == "2 found as text"
     _press(opened, Keys.ENTER)
     assert _chosen(opened) in {"b@1", "c@2"}
     _press(opened, Keys.ESCAPE)
@@ -231,13 +207,13 @@ def test_the_automaton_shows_the_state_after_the_event_that_is_chosen(opened: An
 def test_a_node_is_folded_and_shown_again(opened: Any) -> None:
     from selenium.webdriver.common.by import By
 
-    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#heads button")]
+    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#first .heads button")]
     assert heads == ["a", "b", "c"]
-    opened.find_elements(By.CSS_SELECTOR, "#heads button")[1].click()
-    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#heads button")]
+    opened.find_elements(By.CSS_SELECTOR, "#first .heads button")[1].click()
+    heads = [one.text for one in opened.find_elements(By.CSS_SELECTOR, "#first .heads button")]
     assert heads == ["a", "c", "show 1 folded"]
-    opened.find_elements(By.CSS_SELECTOR, "#heads button")[2].click()
-    assert len(opened.find_elements(By.CSS_SELECTOR, "#heads button")) == 3
+    opened.find_elements(By.CSS_SELECTOR, "#first .heads button")[2].click()
+    assert len(opened.find_elements(By.CSS_SELECTOR, "#first .heads button")) == 3
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -290,3 +266,63 @@ def test_fifty_thousand_events_can_be_looked_at(browser: Any, tmp_path: Path) ->
     time.sleep(0.3)
     assert _chosen(browser) == str(last)
     assert browser.get_log("browser") == []
+
+
+POSSIBLY = """
+pattern Order {
+    order CausalOrder;
+    mode possibly;
+    event Open = type == "open"; event Close = type == "close";
+    check (Open Close)*;
+}
+"""
+
+
+def test_the_order_that_gives_a_verdict_is_played(browser: Any, tmp_path: Path) -> None:
+    log = [
+        ketal.Event(node="b", type="close", clock={"b": 1}),
+        ketal.Event(node="c", type="open", clock={"c": 1}),
+        ketal.Event(node="d", type="open", clock={"c": 1, "d": 1}),
+    ]
+    program = ketal.compile(POSSIBLY)
+    path = tmp_path / "run.html"
+    ketal.view(log, program).write(path)
+    browser.get(path.as_uri())
+    (explanation,) = ketal.explain(program, log)
+    order = [str(one.event.dot) for one in explanation.extension]
+    assert explanation.verdict is not None
+    browser.execute_script("ketal.chooseVerdict(0)")
+    script = "return ketal.played.order.map((e) => ketal.execution.dot(e))"
+    assert browser.execute_script(script) == order
+    states = "return [...document.querySelectorAll('#automata li')].map((one) => one.textContent)"
+    seen = []
+    for number, name in enumerate(order, 1):
+        _press(browser, "j")
+        assert _chosen(browser) == name
+        assert f"{number} of {len(order)}\n" in _text(browser, "chosen")
+        seen += browser.execute_script(states)
+    assert seen[-1].endswith(f"→ ended by {order[-1]}")
+    assert all(f"by {name}" in one for name, one in zip(order, seen, strict=True))
+    # What else is chosen is told in the canonical order again.
+    browser.execute_script("ketal.chooseEvent(0)")
+    assert browser.execute_script("return ketal.played") is None
+    assert browser.get_log("browser") == []
+
+
+def test_the_types_are_text_that_can_be_selected(opened: Any) -> None:
+    from selenium.webdriver.common.by import By
+
+    labels = opened.find_elements(By.CSS_SELECTOR, "#first .labels span")
+    assert sorted(one.text for one in labels if one.is_displayed()) == [
+        "read", "read", "write", "write", "write",
+    ]  # fmt: skip
+    label = next(one for one in labels if one.text == "read")
+    script = """
+        getSelection().selectAllChildren(arguments[0]);
+        return [getSelection().toString(), getComputedStyle(arguments[0]).userSelect];"""
+    assert opened.execute_script(script, label) == ["read", "text"]
+    label.click()
+    assert _chosen(opened) in {"b@1", "c@2"}
+    opened.execute_script("ketal.diagram.zoom(0.1, 0)")
+    time.sleep(0.1)
+    assert not any(one.is_displayed() for one in labels)

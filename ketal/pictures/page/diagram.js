@@ -1,88 +1,24 @@
 "use strict";
 
-/* One execution, read from the data of the page: events in canonical order, by their numbers. */
-class Execution {
-  constructor(data) {
-    Object.assign(this, data);
-    this.count = data.node.length;
-    this.ofNode = this.nodes.map(() => []);
-    this.node.forEach((node, e) => this.ofNode[node].push(e));
-    this.rows = 1 + this.row.reduce((a, b) => Math.max(a, b), 0);
-    this.byRow = Array.from(this.row.keys()).sort((a, b) => this.row[a] - this.row[b] || a - b);
-    this.rowStart = new Int32Array(this.rows + 1);
-    for (const row of this.row) this.rowStart[row + 1]++;
-    for (let r = 0; r < this.rows; r++) this.rowStart[r + 1] += this.rowStart[r];
-    this.indexMessages();
-    this.marks = new Uint8Array(this.count); // 1 match, 2 violation, 3 other
-    for (const verdict of this.verdicts) {
-      for (const [e, mark] of Object.entries(verdict.marks)) this.marks[e] = { match: 1, violation: 2 }[mark] || 3;
-    }
-    this.names = new Map();
-    for (let e = 0; e < this.count; e++) this.names.set(this.dot(e), e);
-  }
-
-  /* Messages by the blocks of rows that they cross; what crosses very many is looked at always. */
-  indexMessages() {
-    this.blocks = new Map();
-    this.long = [];
-    for (let m = 0; m < this.messages.length; m += 2) {
-      const from = this.row[this.messages[m]] >> 6, to = this.row[this.messages[m + 1]] >> 6;
-      if (to - from > 32) { this.long.push(m); continue; }
-      for (let block = from; block <= to; block++) {
-        if (!this.blocks.has(block)) this.blocks.set(block, []);
-        this.blocks.get(block).push(m);
-      }
-    }
-  }
-
-  dot(e) { return `${this.nodes[this.node[e]]}@${this.counter[e]}`; }
-
-  /* The clock of an event, by the numbers of nodes: what changed on its node up to it. */
-  clock(e) {
-    const out = new Map();
-    for (const own of this.ofNode[this.node[e]]) {
-      const changed = this.changes[own];
-      for (let i = 0; i < changed.length; i += 2) out.set(changed[i], changed[i + 1]);
-      if (own === e) break;
-    }
-    return out;
-  }
-
-  /* The name of a node, of which the log may have no event. */
-  nodeName(node) { return node < this.nodes.length ? this.nodes[node] : this.others[node - this.nodes.length]; }
-
-  place(e) { return this.file[e] < 0 ? "" : `${this.files[this.file[e]]}:${this.line[e]}`; }
-
-  /* What each event is to a chosen one: 1 in its past, 2 in its future, 3 itself, 0 concurrent. */
-  relations(chosen) {
-    const out = new Uint8Array(this.count), clock = this.clock(chosen);
-    const at = this.node[chosen], counter = this.counter[chosen];
-    const known = new Float64Array(this.nodes.length); // what each node knows of the chosen one's
-    for (let e = 0; e < this.count; e++) {
-      const changed = this.changes[e], node = this.node[e];
-      for (let i = 0; i < changed.length; i += 2) if (changed[i] === at) known[node] = changed[i + 1];
-      if (this.counter[e] <= (clock.get(node) || 0)) out[e] = 1;
-      else if (known[node] >= counter) out[e] = 2;
-    }
-    out[chosen] = 3;
-    return out;
-  }
-}
-
-/* The picture of an execution: columns are nodes, rows the lengths of the longest chains. */
+/* The picture of an execution: columns are nodes, rows the lengths of the longest chains. The marks
+   are drawn on a canvas; the types beside them are text of the page, which can be selected. */
 class Diagram {
-  constructor(canvas, heads, onChoose) {
-    this.canvas = canvas;
-    this.heads = heads;
-    this.context = canvas.getContext("2d");
+  constructor(section, onChoose) {
+    this.section = section;
+    this.heads = section.querySelector(".heads");
+    this.canvas = section.querySelector("canvas");
+    this.labels = new Labels(section.querySelector(".labels"));
+    this.context = this.canvas.getContext("2d");
     this.onChoose = onChoose;
     this.pending = false;
     this.frames = [];
-    new ResizeObserver(() => this.resize()).observe(canvas);
-    canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    canvas.addEventListener("pointerdown", (event) => this.grab(event));
-    canvas.addEventListener("pointermove", (event) => this.drag(event));
-    for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => this.drop(event));
+    this.execution = null;
+    const picture = section.querySelector(".picture");
+    new ResizeObserver(() => this.resize()).observe(this.canvas);
+    picture.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    picture.addEventListener("pointerdown", (event) => this.grab(event));
+    picture.addEventListener("pointermove", (event) => this.drag(event));
+    for (const name of ["pointerup", "pointercancel"]) picture.addEventListener(name, (event) => this.drop(event));
   }
 
   show(execution) {
@@ -93,6 +29,9 @@ class Diagram {
     this.own = new Set();
     this.paths = [];
     this.chosen = -1;
+    this.peer = -1; // the counterpart of what is chosen in the other execution
+    this.peers = null; // of each event its counterpart there, -1 where it has none
+    this.labels.clear();
     this.reset();
   }
 
@@ -113,7 +52,7 @@ class Diagram {
   shown() { return this.execution.nodes.map((_, n) => n).filter((n) => !this.folded.has(n)); }
 
   resize() {
-    if (!this.execution) return;
+    if (!this.execution || !this.canvas.clientWidth) return;
     const ratio = window.devicePixelRatio || 1;
     this.canvas.width = this.canvas.clientWidth * ratio;
     this.canvas.height = this.canvas.clientHeight * ratio;
@@ -122,7 +61,7 @@ class Diagram {
     this.draw();
   }
 
-  x(column) { return column * this.columnWidth + Math.min(40, this.columnWidth / 2) - this.left; }
+  x(column) { return column * this.columnWidth + Math.min(22, this.columnWidth / 2) - this.left; }
   y(row) { return row * this.rowHeight - this.top; }
 
   move(dx, dy) {
@@ -149,29 +88,39 @@ class Diagram {
     this.move(0, 0);
   }
 
+  /* Where a pointer is on the canvas. */
+  point(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
   wheel(event) {
     event.preventDefault();
-    if (event.ctrlKey || event.metaKey) this.zoom(Math.exp(-event.deltaY / 300), event.offsetY);
+    if (event.ctrlKey || event.metaKey) this.zoom(Math.exp(-event.deltaY / 300), this.point(event)[1]);
     else this.move(event.deltaX, event.deltaY);
   }
 
   grab(event) {
-    this.held = { x: event.offsetX, y: event.offsetY, moved: false };
-    this.canvas.setPointerCapture(event.pointerId);
+    const [x, y] = this.point(event), label = this.labels.eventOf(event.target);
+    this.held = { x, y, moved: false, label };
+    // A drag over a label selects its text.
+    if (label < 0) this.canvas.setPointerCapture(event.pointerId);
   }
 
   drag(event) {
-    if (!this.held) return;
-    const dx = this.held.x - event.offsetX, dy = this.held.y - event.offsetY;
+    if (!this.held || this.held.label >= 0) return;
+    const [x, y] = this.point(event), dx = this.held.x - x, dy = this.held.y - y;
     if (!this.held.moved && Math.hypot(dx, dy) < 4) return;
-    this.held = { x: event.offsetX, y: event.offsetY, moved: true };
+    this.held = { x, y, moved: true, label: -1 };
     this.move(dx, dy);
   }
 
   drop(event) {
-    const held = this.held;
+    const held = this.held, [x, y] = this.point(event);
     this.held = null;
-    if (held && !held.moved && event.type === "pointerup") this.onChoose(this.at(event.offsetX, event.offsetY));
+    if (!held || held.moved || event.type !== "pointerup") return;
+    if (held.label < 0) this.onChoose(this.at(x, y));
+    else if (Math.hypot(held.x - x, held.y - y) < 4) this.onChoose(held.label);
   }
 
   /* The event at a point, -1 for none. */
@@ -254,13 +203,15 @@ class Diagram {
     const events = this.visible();
     const radius = Math.max(1.5, Math.min(5, this.rowHeight / 2.5));
     const labels = this.rowHeight >= 15 && this.columnWidth >= 80;
-    context.font = "11px system-ui, sans-serif";
-    context.textBaseline = "middle";
+    const labelled = [];
     for (const e of events) {
       const at = column[execution.node[e]];
       if (at < 0) continue;
-      this.paintEvent(context, colour, e, this.x(at), this.y(execution.row[e]), radius, labels);
+      const x = this.x(at), y = this.y(execution.row[e]), pale = this.isPale(e);
+      this.paintEvent(context, colour, e, x, y, radius, pale);
+      if (labels) labelled.push([e, x, y, pale]);
     }
+    this.labels.show(execution, labelled, this.columnWidth - 36);
     this.frames.push(performance.now() - began);
     if (this.frames.length > 600) this.frames.shift();
   }
@@ -335,11 +286,15 @@ class Diagram {
     }
   }
 
-  paintEvent(context, colour, e, x, y, radius, labels) {
+  isPale(e) {
+    if (this.own.has(e)) return false;
+    return Boolean((this.dimmed && !this.dimmed[e]) || (this.relations && this.relations[e] === 0));
+  }
+
+  paintEvent(context, colour, e, x, y, radius, pale) {
     const relation = this.relations ? this.relations[e] : -1;
     const mark = this.execution.marks[e], own = this.own.has(e);
-    const pale = (this.dimmed && !this.dimmed[e]) || relation === 0;
-    context.globalAlpha = pale && !own ? 0.3 : 1;
+    context.globalAlpha = pale ? 0.3 : 1;
     let fill = [colour.event, colour.match, colour.violation, colour.other][mark];
     if (relation === 1) fill = colour.past;
     if (relation === 2) fill = colour.future;
@@ -352,25 +307,68 @@ class Diagram {
     else if (mark === 3) context.rect(x - size, y - size, 2 * size, 2 * size);
     else context.arc(x, y, size, 0, 2 * Math.PI);
     context.fill();
-    if (own || e === this.chosen) {
+    if (this.peers && this.peers[e] < 0) {
+      // It has no counterpart: a square around it.
+      context.strokeStyle = colour.other;
+      context.lineWidth = 1.5;
+      context.strokeRect(x - radius - 4, y - radius - 4, 2 * radius + 8, 2 * radius + 8);
+    }
+    if (own || e === this.chosen || e === this.peer) {
       context.strokeStyle = colour.chosen;
       context.lineWidth = e === this.chosen ? 2.5 : 1.5;
+      context.setLineDash(e === this.peer ? [3, 2] : []);
       context.beginPath();
       context.arc(x, y, size + 4, 0, 2 * Math.PI);
       context.stroke();
-    }
-    if (labels) {
-      context.fillStyle = pale && !own ? colour.faint : colour.text;
-      context.strokeStyle = colour.ground;
-      context.lineWidth = 3;
-      const text = this.execution.types[this.execution.type[e]];
-      const most = Math.max(4, Math.floor((this.columnWidth - 24) / 6));
-      const label = text.length > most ? `${text.slice(0, most - 1)}…` : text;
-      context.strokeText(label, x + 11, y);
-      context.fillText(label, x + 11, y);
+      context.setLineDash([]);
     }
     context.globalAlpha = 1;
   }
+}
+
+/* The types beside the events that are visible: one element each, used again as the picture moves. */
+class Labels {
+  constructor(box) {
+    this.box = box;
+    this.shown = new Map(); // event -> element
+    this.spare = [];
+  }
+
+  clear() { this.show(null, [], 0); }
+
+  show(execution, labelled, width) {
+    const wanted = new Set(labelled.map(([e]) => e));
+    for (const [e, element] of this.shown) {
+      if (wanted.has(e)) continue;
+      this.shown.delete(e);
+      element.hidden = true;
+      this.spare.push(element);
+    }
+    for (const [e, x, y, pale] of labelled) {
+      let element = this.shown.get(e);
+      if (element === undefined) {
+        element = this.spare.pop() || this.made();
+        element.hidden = false;
+        element.textContent = execution.types[execution.type[e]];
+        element.dataset.event = e;
+        this.shown.set(e, element);
+      }
+      const at = `translate(${Math.round(x + 10)}px, ${Math.round(y - 8)}px)`;
+      if (element.at !== at) element.style.transform = element.at = at;
+      if (element.pale !== pale) element.classList.toggle("pale", element.pale = pale);
+    }
+    if (this.width !== width) this.box.style.setProperty("--label-width", `${this.width = width}px`);
+  }
+
+  made() {
+    const element = document.createElement("span");
+    element.pale = false;
+    this.box.append(element);
+    return element;
+  }
+
+  /* The event whose label an element is, -1 for none. */
+  eventOf(element) { return element.dataset && element.dataset.event !== undefined ? Number(element.dataset.event) : -1; }
 }
 
 function diamond(context, x, y, size) {

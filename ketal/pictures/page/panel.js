@@ -1,94 +1,71 @@
 /* What is beside the diagram: choosing, finding, filtering, the verdicts and the keys. */
 const $ = (id) => document.getElementById(id);
 const page = JSON.parse($("data").textContent);
-const VERDICTS_SHOWN = 500, SCOPES_SHOWN = 20;
+const VERDICTS_SHOWN = 500, DIFFERENCES_SHOWN = 20;
 
-/* A check: its picture, and the states in which the runs of its scopes are after an event. */
-class Automaton {
-  constructor(data, execution) {
-    Object.assign(this, data);
-    this.execution = execution;
-    this.position = new Int32Array(execution.count).fill(-1);
-    this.order.forEach((e, position) => { this.position[e] = position; });
-    this.ofScope = this.scopes.map(() => []);
-    for (const move of this.moves) this.ofScope[move[1]].push(move);
-    this.box = document.createElement("details");
-    this.box.open = true;
-    this.box.className = "automaton";
-    const head = document.createElement("summary");
-    head.textContent = this.name;
-    this.drawing = document.createElement("div");
-    this.drawing.innerHTML = this.picture;
-    this.list = document.createElement("ul");
-    this.list.setAttribute("aria-live", "polite");
-    this.box.append(head, this.drawing, this.list);
-  }
-
-  /* Show where each run is once an event was offered; those first that it moved. */
-  play(e) {
-    const position = this.position[e], live = new Set();
-    const rows = [];
-    this.ofScope.forEach((moves, scope) => {
-      let low = 0, high = moves.length;
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (moves[middle][0] <= position) low = middle + 1; else high = middle;
-      }
-      const last = low ? moves[low - 1] : null, states = last ? last[4] : [0];
-      states.forEach((state) => live.add(state));
-      rows.push([scope, states, last && last[0] === position ? last : null]);
-    });
-    if (!rows.length) live.add(0);
-    for (const drawn of this.drawing.querySelectorAll("[data-state]")) {
-      drawn.classList.toggle("live", live.has(Number(drawn.dataset.state)));
-    }
-    rows.sort((a, b) => (b[2] ? 1 : 0) - (a[2] ? 1 : 0) || a[0] - b[0]);
-    const items = rows.slice(0, SCOPES_SHOWN).map(([scope, states, moved]) => {
-      const item = document.createElement("li"), of = this.scopes[scope];
-      const named = (ones) => ones.map((state) => this.states[state]).join(", ") || "ended";
-      const by = moved ? `: ${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : `: ${named(states)}`;
-      item.textContent = `${of || this.name}${by}`;
-      if (moved) item.className = "moved";
-      return item;
-    });
-    const left = rows.length - items.length;
-    if (left > 0 || this.more) {
-      const item = document.createElement("li");
-      item.textContent = [left > 0 ? `… and ${left.toLocaleString("en")} more runs` : "",
-        this.more ? `the last ${this.more.toLocaleString("en")} moves are not kept (limit viewed_moves_max)` : ""].filter(Boolean).join("; ");
-      items.push(item);
-    }
-    this.list.replaceChildren(...items);
-  }
-}
-
+/* What is shown beside the diagrams: the active one's execution, its verdicts and what is chosen. */
 class Panel {
   constructor() {
-    this.diagram = new Diagram($("canvas"), $("heads"), (e) => this.chooseEvent(e));
+    this.first = this.diagramOf($("first"));
+    this.second = this.diagramOf($("second"));
+    this.diagram = this.first;
     this.verdict = -1;
     this.hiddenTypes = new Set();
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     page.executions.forEach((execution, number) => {
       const name = execution.name || `execution ${number + 1}`;
-      $("execution").append(new Option(name, number));
+      for (const list of ["execution", "beside"]) $(list).append(new Option(name, number));
     });
-    $("execution").parentElement.hidden = page.executions.length < 2;
-    $("execution").addEventListener("change", () => this.open(Number($("execution").value)));
+    for (const list of ["execution", "beside"]) $(list).parentElement.hidden = page.executions.length < 2;
+    $("execution").addEventListener("change", () => { this.open(this.first, Number($("execution").value)); this.write(""); });
+    $("beside").addEventListener("change", () => { this.putBeside(Number($("beside").value)); this.write(""); });
     $("find").addEventListener("input", () => this.find());
     $("find").addEventListener("keydown", (event) => { if (event.key === "Enter") this.nextFound(); });
     $("theme").addEventListener("click", () => this.toggleTheme());
     $("keys").addEventListener("click", () => $("help").showModal());
     document.addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.follow());
-    this.open(0);
+    this.open(this.first, 0);
     this.follow();
   }
 
-  open(number) {
-    this.execution = new Execution(page.executions[number]);
-    $("execution").value = number;
+  get execution() { return this.diagram.execution; }
+
+  get other() { return this.diagram === this.first ? this.second : this.first; }
+
+  diagramOf(section) {
+    const diagram = new Diagram(section, (e) => { this.activate(diagram); this.chooseEvent(e); });
+    diagram.canvas.addEventListener("focus", () => this.activate(diagram));
+    return diagram;
+  }
+
+  /* Show an execution in a diagram. */
+  open(diagram, number) {
+    diagram.show(new Execution(page.executions[number]));
+    diagram.number = number;
+    if (diagram === this.first) $("execution").value = number;
+    this.diagram = null;
+    this.activate(diagram);
+    this.compare();
+  }
+
+  putBeside(number) {
+    $("beside").value = number;
+    $("second").hidden = number < 0;
+    if (number >= 0) this.open(this.second, number);
+    else this.second.execution = null;
+    this.activate(this.first);
+    this.compare();
+    this.first.resize();
+  }
+
+  /* Tell of the execution of one of the diagrams from now on. */
+  activate(diagram) {
+    if (this.diagram === diagram) return;
+    this.diagram = diagram;
+    for (const one of [this.first, this.second]) one.section.classList.toggle("active", one === diagram);
     this.verdict = -1;
-    this.diagram.show(this.execution);
+    this.played = null; // the order of a chosen verdict, with the moves of its check
     const { count, nodes, verdicts, more } = this.execution;
     $("counts").textContent = `${count.toLocaleString("en")} events, ${nodes.length} nodes`;
     const all = verdicts.length + more;
@@ -101,12 +78,78 @@ class Panel {
     this.tell(null);
   }
 
+  /* --- two executions --- */
+
+  compare() {
+    const { first, second } = this, both = Boolean(second.execution);
+    for (const one of [first, second]) {
+      one.section.classList.toggle("compared", both);
+      one.peers = null;
+      one.peer = -1;
+    }
+    $("differences").hidden = !both;
+    if (both) {
+      const [ofFirst, ofSecond, unaligned] = counterparts(first.execution, second.execution);
+      [first.peers, second.peers] = [ofFirst, ofSecond];
+      this.tellDifferences(unaligned);
+      second.draw();
+    }
+    first.draw();
+  }
+
+  tellDifferences(unaligned) {
+    const title = document.createElement("h2"), lines = [];
+    title.textContent = "Differences";
+    for (const one of [this.first, this.second]) {
+      const alone = [...one.peers.keys()].filter((e) => one.peers[e] < 0), line = document.createElement("p");
+      const name = one.execution.name || `execution ${one.number + 1}`;
+      line.append(`only in ${name}: ${alone.length.toLocaleString("en")} of ${one.execution.count.toLocaleString("en")} events `);
+      line.append(this.links(alone.slice(0, DIFFERENCES_SHOWN).map((e) => [
+        `${one.execution.dot(e)} ${one.execution.types[one.execution.type[e]]}`,
+        () => { this.activate(one); this.chooseEvent(e); },
+      ])));
+      if (alone.length > DIFFERENCES_SHOWN) line.append("…");
+      lines.push(line);
+    }
+    if (unaligned.length) {
+      const line = document.createElement("p");
+      line.textContent = `${unaligned.join(", ")}: more than ${EDITS_MAX.toLocaleString("en")} differences; only the same beginning and end is paired`;
+      lines.push(line);
+    }
+    $("differences").replaceChildren(title, ...lines);
+  }
+
+  /* Mark in the other diagram what an event corresponds to there. */
+  markPeer(e) {
+    if (!this.diagram.peers) return;
+    const { other } = this;
+    other.peer = e < 0 ? -1 : this.diagram.peers[e];
+    this.diagram.peer = -1;
+    if (other.peer >= 0) other.goTo(other.peer);
+    other.draw();
+  }
+
+  nextDifference() {
+    const { peers, chosen } = this.diagram, { count } = this.execution;
+    for (let step = 1; peers && step <= count; step++) {
+      const e = (chosen + step + count) % count;
+      if (peers[e] < 0) { this.chooseEvent(e); return; }
+    }
+  }
+
   /* --- choosing --- */
 
   chooseEvent(e, { keep = false } = {}) {
-    if (!keep) { this.verdict = -1; this.diagram.own = new Set(); this.diagram.paths = []; this.markVerdict(); }
+    if (!keep) {
+      this.verdict = -1;
+      this.diagram.own = new Set();
+      this.diagram.paths = [];
+      this.markVerdict();
+      this.playVerdict(null);
+    }
     this.diagram.chosen = e;
     this.diagram.relations = e < 0 ? null : this.execution.relations(e);
+    this.markPeer(e);
     if (e < 0) { this.tell(null); this.write(""); this.diagram.draw(); return; }
     this.tellEvent(e);
     for (const one of this.automata) one.play(e);
@@ -122,23 +165,39 @@ class Panel {
     this.diagram.paths = verdict.paths;
     this.diagram.chosen = -1;
     this.diagram.relations = null;
+    this.markPeer(-1);
     if (verdict.events.length) this.diagram.goTo(verdict.events[verdict.events.length - 1]);
     this.diagram.draw();
     this.markVerdict();
     this.tellVerdict(verdict);
+    $("chosen").scrollIntoView({ block: "nearest" });
+    this.playVerdict(verdict.play);
     if (verdict.events.length) for (const one of this.automata) one.play(verdict.events[verdict.events.length - 1]);
     this.write(`verdict=${verdict.id}`);
   }
 
+  /* Step from now on through the order of the events that gives a verdict; null: canonical order. */
+  playVerdict(play) {
+    if (this.played === play) return;
+    this.played = play;
+    this.automata.forEach((one, number) => one.follow(play && play.automaton === number ? play : one.data));
+  }
+
   write(fragment) {
-    const parts = [fragment, page.executions.length > 1 ? `execution=${$("execution").value}` : ""];
+    const parts = [fragment];
+    if (page.executions.length > 1) {
+      parts.push(`execution=${this.first.number}`, `beside=${$("beside").value}`);
+      if (this.diagram === this.second) parts.push("side=second");
+    }
     history.replaceState(null, "", `#${parts.filter(Boolean).join("&")}`);
   }
 
   follow() {
     const wanted = new URLSearchParams(location.hash.slice(1));
-    const number = Number(wanted.get("execution") || 0);
-    if (page.executions[number] && String(number) !== $("execution").value) this.open(number);
+    const number = Number(wanted.get("execution") || 0), beside = Number(wanted.get("beside") || page.beside);
+    if (page.executions[number] && number !== this.first.number) this.open(this.first, number);
+    if ((page.executions[beside] || beside < 0) && String(beside) !== $("beside").value) this.putBeside(beside);
+    this.activate(wanted.get("side") === "second" && this.second.execution ? this.second : this.first);
     if (wanted.has("verdict")) this.chooseVerdict(this.execution.verdicts.findIndex((one) => one.id === wanted.get("verdict")));
     else if (wanted.has("event")) {
       const e = this.execution.names.get(wanted.get("event"));
@@ -166,7 +225,7 @@ class Panel {
     add("event", execution.dot(e));
     add("type", execution.types[execution.type[e]]);
     add("place", execution.place(e));
-    add("time", execution.time[e]);
+    add("time", timeText(execution.time[e]));
     add("id", execution.id[e]);
     const clock = [...execution.clock(e)].sort((a, b) => a[0] - b[0]);
     add("clock", clock.map(([node, count]) => `${execution.nodeName(node)}:${count}`).join(", "));
@@ -175,6 +234,10 @@ class Panel {
     for (let m = 0; m < execution.messages.length; m += 2) {
       if (execution.messages[m + 1] === e) from.push(execution.messages[m]);
       if (execution.messages[m] === e) to.push(execution.messages[m + 1]);
+    }
+    if (this.played) {
+      const position = this.played.order.indexOf(e);
+      add("in this order", position < 0 ? "" : `${(position + 1).toLocaleString("en")} of ${this.played.order.length.toLocaleString("en")}`);
     }
     add("received", this.dots(from));
     add("sent to", this.dots(to));
@@ -191,7 +254,12 @@ class Panel {
   tellVerdict(verdict) {
     const lines = document.createElement("pre");
     for (const line of verdict.lines) lines.append(...this.linked(line), "\n");
-    this.tell([lines]);
+    if (!verdict.play) { this.tell([lines]); return; }
+    const play = document.createElement("button");
+    play.type = "button";
+    play.textContent = "Play this order";
+    play.addEventListener("click", () => { this.chooseEvent(verdict.play.order[0], { keep: true }); this.diagram.canvas.focus(); });
+    this.tell([lines, play]);
   }
 
   /* A line of an explanation, in which the names of events choose them. */
@@ -249,7 +317,7 @@ class Panel {
 
   markVerdict() {
     document.querySelectorAll("#verdicts button").forEach((button, number) => {
-      if (number === this.verdict) { button.setAttribute("aria-current", "true"); button.scrollIntoView({ block: "nearest" }); }
+      if (number === this.verdict) { button.setAttribute("aria-current", "true"); }
       else button.removeAttribute("aria-current");
     });
   }
@@ -275,24 +343,62 @@ class Panel {
   /* --- finding --- */
 
   find() {
-    const text = $("find").value.trim().toLowerCase(), { execution } = this;
+    const text = $("find").value.trim(), { execution } = this;
     if (!text && !this.hiddenTypes.size) {
       this.diagram.dimmed = null;
       $("found").textContent = "";
-    } else {
-      const types = execution.types.map((type) => type.toLowerCase().includes(text));
-      const found = new Uint8Array(execution.count);
-      let count = 0;
+      this.diagram.draw();
+      return;
+    }
+    const [holds, said] = this.sought(text);
+    const found = new Uint8Array(execution.count);
+    let count = 0;
+    try {
       for (let e = 0; e < execution.count; e++) {
-        if (this.hiddenTypes.has(execution.type[e])) continue;
-        const data = execution.data[e];
-        found[e] = types[execution.type[e]] || execution.dot(e).toLowerCase().includes(text) || (data && JSON.stringify(data).toLowerCase().includes(text)) ? 1 : 0;
-        count += found[e];
+        if (this.hiddenTypes.has(execution.type[e]) || !holds(e)) continue;
+        found[e] = 1;
+        count++;
       }
+      $("found").textContent = `${count.toLocaleString("en")} found${said}`;
       this.diagram.dimmed = found;
-      $("found").textContent = `${count.toLocaleString("en")} found`;
+    } catch (error) {
+      if (!(error instanceof GuardError)) throw error;
+      $("found").textContent = error.message;
+      this.diagram.dimmed = null;
     }
     this.diagram.draw();
+  }
+
+  /* What a text asks of an event, and how it was read: a guard, or else any part of what it says. */
+  sought(text) {
+    const { execution } = this;
+    if (!text) return [() => true, ""];
+    try {
+      const guard = new GuardReader(text, this.declared()).read(), history = this.bound();
+      return [(e) => guard(new Moment(execution, e, history)) === true, " by the guard"];
+    } catch (error) {
+      if (!(error instanceof GuardError)) throw error;
+      const small = text.toLowerCase(), types = execution.types.map((type) => type.toLowerCase().includes(small));
+      const holds = (e) => types[execution.type[e]] || execution.dot(e).toLowerCase().includes(small)
+        || (execution.data[e] && JSON.stringify(execution.data[e]).toLowerCase().includes(small));
+      return [holds, /[=<>&|()!]/.test(text) ? ` as text; no guard: ${error.message}` : " as text"];
+    }
+  }
+
+  /* The guards that a search may name: those of the chosen verdict's pattern, else of all. */
+  declared() {
+    const out = {}, chosen = this.execution.verdicts[this.verdict];
+    for (const own of Object.values(page.guards)) {
+      for (const [name, text] of Object.entries(own)) out[name] = name in out && out[name] !== text ? null : text;
+    }
+    return chosen ? { ...out, ...page.guards[chosen.pattern] } : out;
+  }
+
+  /* What the guards of a search may speak of: the steps of the chosen verdict, or the chosen event. */
+  bound() {
+    const chosen = this.execution.verdicts[this.verdict];
+    if (chosen) return chosen.events.map((e, n) => [chosen.steps[n], e]);
+    return this.diagram.chosen < 0 ? [] : [["", this.diagram.chosen]];
   }
 
   nextFound() {
@@ -311,7 +417,12 @@ class Panel {
     if (event.key === "Escape") { document.activeElement.blur(); this.chooseEvent(-1); return; }
     if (typing) return;
     const { chosen } = this.diagram, last = this.execution.count - 1, height = this.diagram.canvas.clientHeight;
-    const step = (by) => this.chooseEvent(Math.max(0, Math.min(last, chosen < 0 ? 0 : chosen + by)));
+    const step = (by) => {
+      const order = this.played && this.played.order, most = order ? order.length - 1 : last;
+      const at = order ? order.indexOf(chosen) : chosen;
+      const next = Math.max(0, Math.min(most, at < 0 ? 0 : at + by));
+      this.chooseEvent(order ? order[next] : next, { keep: Boolean(order) });
+    };
     const along = (by) => {
       if (chosen < 0) { step(0); return; }
       const own = this.execution.ofNode[this.execution.node[chosen]];
@@ -322,7 +433,7 @@ class Panel {
     const acts = {
       ArrowDown: () => step(1), j: () => step(1), ArrowUp: () => step(-1), k: () => step(-1),
       ArrowRight: () => along(1), l: () => along(1), ArrowLeft: () => along(-1), h: () => along(-1),
-      n: () => verdict(1), p: () => verdict(-1),
+      n: () => verdict(1), p: () => verdict(-1), d: () => this.nextDifference(),
       "+": () => this.diagram.zoom(1.25, height / 2), "-": () => this.diagram.zoom(0.8, height / 2), 0: () => this.diagram.reset(),
       PageDown: () => this.diagram.move(0, height * 0.9), PageUp: () => this.diagram.move(0, -height * 0.9),
       Home: () => this.diagram.move(0, -1e9), End: () => this.diagram.move(0, 1e9),
@@ -336,10 +447,18 @@ class Panel {
   setTheme(theme) {
     document.documentElement.dataset.theme = theme;
     $("theme").textContent = theme === "dark" ? "Light" : "Dark";
-    if (this.diagram.execution) this.diagram.draw();
+    for (const one of [this.first, this.second]) if (one.execution) one.draw();
   }
 
   toggleTheme() { this.setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"); }
+}
+
+/* Seconds since the epoch as RFC 3339 in UTC, to the microsecond. */
+function timeText(seconds) {
+  if (seconds === null) return "";
+  const us = Math.round(seconds * 1e6), whole = Math.floor(us / 1e6), rest = us - whole * 1e6;
+  const text = new Date(whole * 1000).toISOString().slice(0, 19);
+  return `${text}${rest ? `.${String(rest).padStart(6, "0").replace(/0+$/, "")}` : ""}Z`;
 }
 
 window.ketal = new Panel();

@@ -1,0 +1,90 @@
+"""Near misses: how far a `find` came that matched nothing, and which events could nearly go on.
+
+How far it came is asked of the engine: the body's beginnings, the longest first, are patterns of
+their own, and the first that has a match is a longest one. The events that a scope was offered
+after that match are then judged by the definition.
+
+The one rule: what is shown was taken by the pattern's own steps, and no event could go on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from heapq import nsmallest
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.pipeline import compile_pattern
+from ketal.engine.configurations import Seen
+from ketal.errors import PatternError
+from ketal.explanation.observed_run import LiveRun, ObservedRun, may_follow
+from ketal.explanation.reasons import PlacedEvent, StepReason
+from ketal.explanation.step_reasons import StepReasons
+from ketal.model import syntax
+from ketal.model.event import Event
+from ketal.model.syntax_walks import walk
+
+SHOWN = 3
+"""Events that came nearest which are shown."""
+
+
+def beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
+    """Yield the patterns of the beginnings of a body, the longest first.
+
+    A beginning is some of the blocks that follow one another; one that is no pattern by itself,
+    as it may be empty, is left out.
+    """
+    pattern = compiled.pattern
+    items = pattern.body.items if isinstance(pattern.body, syntax.Sequence) else ()
+    registered = {guard.name: guard for guard in compiled.registered}
+    for length in range(len(items) - 1, 0, -1):
+        blocks = items[:length]
+        if isinstance(blocks[-1], syntax.Absent):
+            continue
+        body = blocks[0] if length == 1 else syntax.Sequence(blocks)
+        assert not isinstance(body, syntax.Absent)
+        steps = {node.name for node in walk(body) if isinstance(node, syntax.Step)}
+        beginning = replace(
+            pattern,
+            body=body,
+            declarations=tuple(
+                one
+                for one in pattern.declarations
+                if isinstance(one, syntax.EventDecl) or one.name in steps
+            ),
+            returns=None,
+            limit=1,
+        )
+        # What the pattern names is declared in it, or is an event that the file shares.
+        shared = tuple(event for event, _ in compiled.events if event not in pattern.events)
+        file = syntax.File((beginning,), events=shared)
+        try:
+            yield compile_pattern(file, beginning, registered=registered, limits=compiled.limits)
+        except PatternError:
+            continue
+
+
+def following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iterator[Event]:
+    """Yield the events that a scope was offered, and that may follow what a run had taken."""
+    taken = {event.dot for _, event in live.taken}
+    before = [seen for seen in offered if seen.dot in taken]
+    for seen in offered:
+        if seen.dot not in taken and all(may_follow(run.machine, one, seen) for one in before):
+            yield seen.event
+
+
+def nearest(
+    reasons: StepReasons, live: LiveRun, candidates: Sequence[PlacedEvent]
+) -> list[StepReason]:
+    """Return why the events that came nearest are none of the steps that a run expects.
+
+    Nearest is what fewest conditions of a step's guard fail of; of equals what the first
+    conditions hold of, as they are written.
+    """
+    judged = (
+        (reasons.distance(one.step, live, one), number, one)
+        for number, event in enumerate(candidates)
+        for one in reasons.expected(live, event)
+        if not one.holds
+    )
+    return [one for _, _, one in nsmallest(SHOWN, judged, key=lambda found: found[:2])]

@@ -1,0 +1,68 @@
+"use strict";
+
+const SCOPES_SHOWN = 20;
+
+/* A check: its picture, and the states in which the runs of its scopes are after an event. */
+class Automaton {
+  constructor(data, execution) {
+    const { name, picture, states } = data;
+    Object.assign(this, { data, execution, name, picture, states });
+    this.follow(data);
+    this.box = document.createElement("details");
+    this.box.open = true;
+    this.box.className = "automaton";
+    const head = document.createElement("summary");
+    head.textContent = this.name;
+    this.drawing = document.createElement("div");
+    this.drawing.innerHTML = this.picture;
+    this.list = document.createElement("ul");
+    this.list.setAttribute("aria-live", "polite");
+    this.box.append(head, this.drawing, this.list);
+  }
+
+  /* Play these moves: those in the order of the log, or in the one that gives a verdict. */
+  follow({ order, scopes, moves, more }) {
+    this.position = new Int32Array(this.execution.count).fill(-1);
+    order.forEach((e, position) => { this.position[e] = position; });
+    Object.assign(this, { scopes, more });
+    this.ofScope = scopes.map(() => []);
+    for (const move of moves) this.ofScope[move[1]].push(move);
+  }
+
+  /* Show where each run is once an event was offered; those first that it moved. */
+  play(e) {
+    const position = this.position[e], live = new Set();
+    const rows = [];
+    this.ofScope.forEach((moves, scope) => {
+      let low = 0, high = moves.length;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (moves[middle][0] <= position) low = middle + 1; else high = middle;
+      }
+      const last = low ? moves[low - 1] : null, states = last ? last[4] : [0];
+      states.forEach((state) => live.add(state));
+      rows.push([scope, states, last && last[0] === position ? last : null]);
+    });
+    if (!rows.length) live.add(0);
+    for (const drawn of this.drawing.querySelectorAll("[data-state]")) {
+      drawn.classList.toggle("live", live.has(Number(drawn.dataset.state)));
+    }
+    rows.sort((a, b) => (b[2] ? 1 : 0) - (a[2] ? 1 : 0) || a[0] - b[0]);
+    const items = rows.slice(0, SCOPES_SHOWN).map(([scope, states, moved]) => {
+      const item = document.createElement("li"), of = this.scopes[scope];
+      const named = (ones) => ones.map((state) => this.states[state]).join(", ") || "ended";
+      const by = moved ? `: ${named(moved[3])} → ${named(states)} by ${this.execution.dot(moved[2])}` : `: ${named(states)}`;
+      item.textContent = `${of || this.name}${by}`;
+      if (moved) item.className = "moved";
+      return item;
+    });
+    const left = rows.length - items.length;
+    if (left > 0 || this.more) {
+      const item = document.createElement("li");
+      item.textContent = [left > 0 ? `… and ${left.toLocaleString("en")} more runs` : "",
+        this.more ? `the last ${this.more.toLocaleString("en")} moves are not kept (limit viewed_moves_max)` : ""].filter(Boolean).join("; ");
+      items.push(item);
+    }
+    this.list.replaceChildren(...items);
+  }
+}

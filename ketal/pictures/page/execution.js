@@ -1,0 +1,151 @@
+"use strict";
+
+const RELATIONS_KEPT_MAX = 16;
+
+/* One execution, read from the data of the page: events in canonical order, by their numbers. */
+class Execution {
+  constructor(data) {
+    Object.assign(this, data);
+    this.count = data.node.length;
+    this.ofNode = this.nodes.map(() => []);
+    this.node.forEach((node, e) => this.ofNode[node].push(e));
+    this.rows = 1 + this.row.reduce((a, b) => Math.max(a, b), 0);
+    this.byRow = Array.from(this.row.keys()).sort((a, b) => this.row[a] - this.row[b] || a - b);
+    this.rowStart = new Int32Array(this.rows + 1);
+    for (const row of this.row) this.rowStart[row + 1]++;
+    for (let r = 0; r < this.rows; r++) this.rowStart[r + 1] += this.rowStart[r];
+    this.indexMessages();
+    this.marks = new Uint8Array(this.count); // 1 match, 2 violation, 3 other
+    for (const verdict of this.verdicts) {
+      for (const [e, mark] of Object.entries(verdict.marks)) this.marks[e] = { match: 1, violation: 2 }[mark] || 3;
+    }
+    this.related = new Map();
+    this.names = new Map();
+    for (let e = 0; e < this.count; e++) this.names.set(this.dot(e), e);
+  }
+
+  /* Messages by the blocks of rows that they cross; what crosses very many is looked at always. */
+  indexMessages() {
+    this.blocks = new Map();
+    this.long = [];
+    for (let m = 0; m < this.messages.length; m += 2) {
+      const from = this.row[this.messages[m]] >> 6, to = this.row[this.messages[m + 1]] >> 6;
+      if (to - from > 32) { this.long.push(m); continue; }
+      for (let block = from; block <= to; block++) {
+        if (!this.blocks.has(block)) this.blocks.set(block, []);
+        this.blocks.get(block).push(m);
+      }
+    }
+  }
+
+  dot(e) { return `${this.nodes[this.node[e]]}@${this.counter[e]}`; }
+
+  /* The clock of an event, by the numbers of nodes: what changed on its node up to it. */
+  clock(e) {
+    const out = new Map();
+    for (const own of this.ofNode[this.node[e]]) {
+      const changed = this.changes[own];
+      for (let i = 0; i < changed.length; i += 2) out.set(changed[i], changed[i + 1]);
+      if (own === e) break;
+    }
+    return out;
+  }
+
+  /* The name of a node, of which the log may have no event. */
+  nodeName(node) { return node < this.nodes.length ? this.nodes[node] : this.others[node - this.nodes.length]; }
+
+  place(e) { return this.file[e] < 0 ? "" : `${this.files[this.file[e]]}:${this.line[e]}`; }
+
+  /* What each event is to a chosen one: 1 in its past, 2 in its future, 3 itself, 0 concurrent. */
+  relations(chosen) {
+    let out = this.related.get(chosen);
+    if (out === undefined) {
+      if (this.related.size >= RELATIONS_KEPT_MAX) this.related.clear();
+      this.related.set(chosen, out = this.relate(chosen));
+    }
+    return out;
+  }
+
+  relate(chosen) {
+    const out = new Uint8Array(this.count), clock = this.clock(chosen);
+    const at = this.node[chosen], counter = this.counter[chosen];
+    const known = new Float64Array(this.nodes.length); // what each node knows of the chosen one's
+    for (let e = 0; e < this.count; e++) {
+      const changed = this.changes[e], node = this.node[e];
+      for (let i = 0; i < changed.length; i += 2) if (changed[i] === at) known[node] = changed[i + 1];
+      if (this.counter[e] <= (clock.get(node) || 0)) out[e] = 1;
+      else if (known[node] >= counter) out[e] = 2;
+    }
+    out[chosen] = 3;
+    return out;
+  }
+}
+
+/* --- what two executions do not share --- */
+
+const EDITS_MAX = 2000;
+
+/* Which events of two executions are each other's counterparts: on nodes of one name, the longest
+   common subsequence of types. Returns two arrays, -1 for an event that has none, and the nodes
+   whose events differ by more than EDITS_MAX, of which only the same beginning and end is paired. */
+function counterparts(one, other) {
+  const ofOne = new Int32Array(one.count).fill(-1), ofOther = new Int32Array(other.count).fill(-1);
+  const unaligned = [];
+  one.nodes.forEach((name, node) => {
+    const there = other.nodes.indexOf(name);
+    if (there < 0) return;
+    const left = one.ofNode[node], right = other.ofNode[there];
+    const same = (i, j) => one.types[one.type[left[i]]] === other.types[other.type[right[j]]];
+    const [pairs, whole] = commonSubsequence(left.length, right.length, same);
+    if (!whole) unaligned.push(name);
+    for (const [i, j] of pairs) { ofOne[left[i]] = right[j]; ofOther[right[j]] = left[i]; }
+  });
+  return [ofOne, ofOther, unaligned];
+}
+
+/* The pairs of a longest common subsequence (Myers 1986, the greedy algorithm), and whether it is
+   the longest: beyond EDITS_MAX differences only the common beginning and end are paired. */
+function commonSubsequence(n, m, same) {
+  let head = 0, tail = 0;
+  while (head < n && head < m && same(head, head)) head++;
+  while (tail < n - head && tail < m - head && same(n - 1 - tail, m - 1 - tail)) tail++;
+  const pairs = [];
+  for (let i = 0; i < head; i++) pairs.push([i, i]);
+  for (let i = 1; i <= tail; i++) pairs.push([n - i, m - i]);
+  const [middle, whole] = edited(n - head - tail, m - head - tail, (i, j) => same(head + i, head + j));
+  return [[...pairs, ...middle.map(([i, j]) => [head + i, head + j])], whole];
+}
+
+function edited(n, m, same) {
+  const most = Math.min(n + m, EDITS_MAX), trace = [];
+  const furthest = new Int32Array(2 * most + 3), middle = most + 1; // by diagonals
+  for (let edits = 0; edits <= most; edits++) {
+    const reached = new Int32Array(edits + 1); // of the diagonals -edits, -edits + 2, …
+    for (let k = -edits; k <= edits; k += 2) {
+      const down = k === -edits || (k !== edits && furthest[middle + k - 1] < furthest[middle + k + 1]);
+      let i = down ? furthest[middle + k + 1] : furthest[middle + k - 1] + 1;
+      while (i < n && i - k < m && same(i, i - k)) i++;
+      reached[(k + edits) >> 1] = i;
+      furthest[middle + k] = i;
+      if (i >= n && i - k >= m) return [traced(n, m, trace), true];
+    }
+    trace.push(reached);
+  }
+  return [[], false];
+}
+
+/* The pairs on the way to the end, by the diagonals that each number of edits had reached. */
+function traced(n, m, trace) {
+  const pairs = [];
+  let i = n, j = m;
+  for (let edits = trace.length; edits > 0; edits--) {
+    const before = trace[edits - 1], at = (k) => (Math.abs(k) < edits ? before[(k + edits - 1) >> 1] : -1);
+    const k = i - j, down = k === -edits || (k !== edits && at(k - 1) < at(k + 1));
+    const from = down ? k + 1 : k - 1, start = at(from) + (down ? 0 : 1);
+    while (i > start) pairs.push([--i, --j]);
+    i = at(from);
+    j = i - from;
+  }
+  while (i > 0) pairs.push([--i, --j]);
+  return pairs;
+}

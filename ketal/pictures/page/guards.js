@@ -1,0 +1,391 @@
+"use strict";
+
+/* The guards of the pattern language, for the search: what is true, false or unknown (null) of an
+   event. Their meaning is that of docs/language.md; numbers and regular expressions are
+   JavaScript's, and what these would decide otherwise is refused. */
+
+class GuardError extends Error {}
+
+const GUARD_TOKEN = new RegExp([
+  /(?<space>[ \t\r\n]+)/, /(?<string>"(?:[^"\\\n]|\\[^\n])*")/,
+  /(?<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)/, /(?<name>[A-Za-z_][A-Za-z0-9_]*)/,
+  /(?<sign>&&|\|\||[=!<>]=|[<>!()[\],.+\-*/%])/,
+].map((one) => one.source).join("|"), "y");
+const GUARD_REGEX = /\s*\/((?:[^\/\\\n*]|\\[^\n])(?:[^\/\\\n]|\\[^\n])*)\//y;
+const CALL = /\s*\(\s*([^\s(),;{}"\/]+)\s+([^\s(),;{}"\/]+)\s*\(([^(){};"\/]*)\)\s*\)/y;
+const SECONDS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400 };
+const FIELDS = new Set(["node", "type", "time", "id"]);
+const COMPARE = new Set(["==", "!=", "<", "<=", ">", ">="]);
+
+/* Reads a guard; each rule of the grammar is a method that returns a function of a moment. */
+class GuardReader {
+  /* `declared` has the guards of the pattern's events and steps by name, as text. */
+  constructor(text, declared, depth = 0) {
+    if (depth > 50) throw new GuardError("guards are named within guards too deeply");
+    Object.assign(this, { text, declared, depth, at: 0 });
+    this.advance();
+  }
+
+  read() {
+    const part = this.or();
+    if (this.kind !== "end") this.wanted("an operator");
+    return this.guard(part);
+  }
+
+  advance() {
+    for (;;) {
+      this.start = this.at;
+      GUARD_TOKEN.lastIndex = this.at;
+      const found = this.at < this.text.length ? GUARD_TOKEN.exec(this.text) : null;
+      if (!found && this.at < this.text.length) throw new GuardError(`${this.text[this.at]} is no part of a guard`);
+      this.at = GUARD_TOKEN.lastIndex;
+      [this.kind, this.token] = found ? Object.entries(found.groups).find(([, one]) => one !== undefined) : ["end", ""];
+      if (!found) this.at = this.text.length;
+      if (this.kind !== "space") return;
+    }
+  }
+
+  is(...tokens) { return (this.kind === "sign" || this.kind === "name") && tokens.includes(this.token); }
+
+  take(token) {
+    if (!this.is(token)) return false;
+    this.advance();
+    return true;
+  }
+
+  need(token) { if (!this.take(token)) this.wanted(token); }
+
+  wanted(what) { throw new GuardError(`${what} is wanted ${this.kind === "end" ? "at the end" : `at \`${this.token}\``}`); }
+
+  /* --- guards: functions that return true, false or null --- */
+
+  or() { return this.joined("||", () => this.and(), anyTrue); }
+
+  and() { return this.joined("&&", () => this.negation(), allTrue); }
+
+  joined(sign, part, truth) {
+    const parts = [part()];
+    while (this.take(sign)) parts.push(part());
+    if (parts.length === 1) return parts[0];
+    const guards = parts.map((one) => this.guard(one));
+    return { guard: (at) => truth(guards.map((one) => one(at))) };
+  }
+
+  negation() {
+    if (!this.take("!")) return this.comparison();
+    const inner = this.guard(this.negation());
+    return { guard: (at) => notTrue(inner(at)) };
+  }
+
+  comparison() {
+    const left = this.sum();
+    if (this.kind === "sign" && COMPARE.has(this.token)) {
+      const sign = this.token;
+      this.advance();
+      const [a, b] = [this.value(left), this.value(this.sum())];
+      return { guard: (at) => compared(sign, a(at), b(at)) };
+    }
+    if (this.take("in")) {
+      const value = this.value(left);
+      this.need("[");
+      const items = this.listed("]", () => this.value(this.sum()));
+      return { guard: (at) => anyTrue(items.map((item) => compared("==", value(at), item(at)))) };
+    }
+    if (this.is("matches")) {
+      const value = this.value(left), regex = this.regex();
+      return { guard: (at) => { const text = value(at); return typeof text === "string" ? regex.test(text) : null; } };
+    }
+    return left;
+  }
+
+  /* A part as a guard: a name alone is one that the pattern declares. */
+  guard(part) {
+    if (part.guard) return part.guard;
+    if (typeof part.constant === "boolean") return () => part.constant;
+    if (part.name && Object.hasOwn(this.declared, part.name)) return this.named(part.name);
+    if (part.name) throw new GuardError(`no pattern declares ${part.name}, and a value is no guard`);
+    throw new GuardError("a value stands where a guard is wanted");
+  }
+
+  named(name) {
+    const text = this.declared[name];
+    if (text === null) throw new GuardError(`the patterns declare ${name} differently: choose a verdict of one`);
+    return new GuardReader(text, this.declared, this.depth + 1).read();
+  }
+
+  /* --- values: functions that return null where there is none --- */
+
+  value(part) {
+    if (part.value) return part.value;
+    if (part.constant !== undefined) return () => part.constant;
+    if (part.name && Object.hasOwn(this.declared, part.name)) throw new GuardError(`${part.name} is a guard, and no value`);
+    if (part.name) return (at) => at.attribute([part.name]);
+    if (part.path) return this.path(part.path);
+    throw new GuardError("a guard stands where a value is wanted");
+  }
+
+  path([head, ...path]) {
+    if (head === "data") return (at) => at.attribute(path);
+    if (!Object.hasOwn(this.declared, head)) return (at) => at.attribute([head, ...path]);
+    if (path[0] === "data" && path.length > 1) return (at) => at.bound(head, (of) => of.attribute(path.slice(1)));
+    if (FIELDS.has(path[0]) && path.length === 1) return (at) => at.bound(head, (of) => of.field(path[0]));
+    return (at) => at.bound(head, (of) => of.attribute(path));
+  }
+
+  sum() { return this.calculation(["+", "-"], () => this.calculation(["*", "/", "%"], () => this.signed())); }
+
+  calculation(signs, part) {
+    let left = part();
+    while (this.kind === "sign" && signs.includes(this.token)) {
+      const sign = this.token;
+      this.advance();
+      const a = this.value(left), b = this.value(part());
+      left = { value: (at) => calculated(sign, a(at), b(at)) };
+    }
+    return left;
+  }
+
+  signed() {
+    if (!this.take("-")) return this.primary();
+    const value = this.value(this.signed());
+    return { value: (at) => calculated("-", 0, value(at)) };
+  }
+
+  primary() {
+    const { kind, token } = this;
+    if (kind === "string") { this.advance(); return { constant: stringOf(token) }; }
+    if (kind === "number") return this.number();
+    if (this.take("(")) { const inner = this.or(); this.need(")"); return inner; }
+    if (kind !== "name") this.wanted("a value or a guard");
+    if (token === "call") return this.call();
+    this.advance();
+    if (token === "true" || token === "false") return { constant: token === "true" };
+    if (token === "localhost") throw new GuardError("localhost is the node of a copy, and a search is of none");
+    if (this.is("(")) return this.applied(token);
+    if (FIELDS.has(token)) return { value: (at) => at.field(token) };
+    const path = [token];
+    while (this.is(".", "[")) {
+      const part = this.token;
+      this.advance();
+      if (part === ".") path.push(this.kind === "name" ? this.token : this.wanted("a name"));
+      else path.push(this.kind === "string" ? stringOf(this.token) : this.wanted("a string"));
+      this.advance();
+      if (part === "[") this.need("]");
+    }
+    if (path.length > 1) return { path };
+    if (token === "data") throw new GuardError("data is all attributes of an event: write data.name");
+    return { name: token };
+  }
+
+  number() {
+    const number = Number(this.token);
+    this.advance();
+    if (this.kind !== "name" || !Object.hasOwn(SECONDS, this.token)) return { constant: number };
+    const seconds = number * SECONDS[this.token];
+    this.advance();
+    return { constant: seconds };
+  }
+
+  listed(end, part) {
+    const parts = [part()];
+    while (this.take(",")) parts.push(part());
+    this.need(end);
+    return parts;
+  }
+
+  applied(name) {
+    this.need("(");
+    if (name === "Causal" || name === "Conc") return this.related(name);
+    if (name === "exists") {
+      const part = this.primary();
+      this.need(")");
+      const value = this.value(part);
+      return { guard: (at) => value(at) !== null };
+    }
+    if (name !== "host" && name !== "origin") throw new GuardError(`${name}(…) is a function of Python, and cannot be asked here`);
+    if (this.kind !== "string") this.wanted("a string");
+    const glob = globOf(stringOf(this.token), { "*": ".*", "?": "." });
+    this.advance();
+    this.need(")");
+    return { guard: (at) => {
+      const origin = name === "origin" ? at.attribute(["origin"]) : null;
+      return glob.test((typeof origin === "string" ? origin : at.field("node")).replace(/#[0-9]+$/, ""));
+    } };
+  }
+
+  related(name) {
+    const inner = this.guard(this.or());
+    let anchor = "prior";
+    if (this.take(",")) {
+      anchor = this.token;
+      if (this.kind !== "name") this.wanted("the name of a step");
+      this.advance();
+    }
+    this.need(")");
+    return { guard: (at) => allTrue([inner(at), at.related(name, anchor)]) };
+  }
+
+  regex() {
+    GUARD_REGEX.lastIndex = this.at;
+    const found = GUARD_REGEX.exec(this.text);
+    if (!found) throw new GuardError("a regular expression is wanted after matches: /…/");
+    this.at = GUARD_REGEX.lastIndex;
+    this.advance();
+    return regexOf(found[1]);
+  }
+
+  call() {
+    CALL.lastIndex = this.at;
+    const found = CALL.exec(this.text);
+    if (!found) throw new GuardError("a call is written call(result Type.method(arguments))");
+    this.at = CALL.lastIndex;
+    this.advance();
+    const [, result, target, list] = found, globs = list.trim() ? list.split(",").map((one) => one.trim()) : [];
+    const resultGlob = globOf(result, { "*": ".*" }), targetGlob = targetOf(target);
+    const tests = globs.map((glob) => (glob === ".." ? null : globOf(glob, { "*": ".*" })));
+    return { guard: (at) => {
+      const kind = at.attribute(["result_type"]), types = at.attribute(["arg_types"]);
+      const known = Array.isArray(types) && types.every((one) => typeof one === "string");
+      return allTrue([
+        targetGlob.test(at.field("type")),
+        result === "*" ? true : typeof kind === "string" ? resultGlob.test(kind) : null,
+        globs.length === 1 && globs[0] === ".." ? true : known ? argumentsMatch(tests, types) : null,
+      ]);
+    } };
+  }
+}
+
+/* --- Kleene's logic, comparisons, arithmetic --- */
+
+function allTrue(truths) { return truths.includes(false) ? false : truths.includes(null) ? null : true; }
+function anyTrue(truths) { return truths.includes(true) ? true : truths.includes(null) ? null : false; }
+function notTrue(truth) { return truth === null ? null : !truth; }
+
+function compared(sign, left, right) {
+  const kind = typeof left;
+  if (left === null || kind !== typeof right || !["boolean", "number", "string"].includes(kind)) return null;
+  if (sign === "==") return left === right;
+  if (sign === "!=") return left !== right;
+  if (kind === "boolean") return null;
+  const order = kind === "number" ? left - right : codePointOrder(left, right);
+  return { "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0 }[sign];
+}
+
+function codePointOrder(left, right) {
+  const a = [...left], b = [...right], shorter = Math.min(a.length, b.length);
+  for (let i = 0; i < shorter; i++) if (a[i] !== b[i]) return a[i].codePointAt(0) - b[i].codePointAt(0);
+  return a.length - b.length;
+}
+
+function calculated(sign, left, right) {
+  if (typeof left !== "number" || typeof right !== "number") return null;
+  if ((sign === "/" || sign === "%") && right === 0) return null;
+  let out;
+  if (sign === "+") out = left + right;
+  else if (sign === "-") out = left - right;
+  else if (sign === "*") out = left * right;
+  else if (sign === "/") out = left / right;
+  else {
+    out = left % right;
+    if (out && out < 0 !== right < 0) out += right;
+  }
+  return Number.isFinite(out) ? out : null;
+}
+
+/* --- texts --- */
+
+function stringOf(token) {
+  try { return JSON.parse(token.replace(/\t/g, "\\t")); } catch { throw new GuardError(`${token} has an escape that is not known`); }
+}
+
+function escaped(text) { return text.replace(/[.*+?^${}()|[\]\\\/]/g, "\\$&"); }
+
+function globOf(glob, wild) { return new RegExp(`^(?:${[...glob].map((one) => wild[one] || escaped(one)).join("")})$`, "su"); }
+
+function targetOf(target) {
+  const names = target.split("..").map((name) => name.split("*").map(escaped).join("[^.]*"));
+  return new RegExp(`^(?:${names.join("\\.(?:.+\\.)?")})$`, "su");
+}
+
+function argumentsMatch(tests, types) {
+  if (!tests.length) return !types.length;
+  const [first, ...rest] = tests;
+  if (first === null) return types.some((_, n) => argumentsMatch(rest, types.slice(n))) || argumentsMatch(rest, []);
+  return types.length > 0 && first.test(types[0]) && argumentsMatch(rest, types.slice(1));
+}
+
+/* RE2's text as a regular expression of JavaScript; what they read differently is written out. */
+function regexOf(text) {
+  const space = "\\t\\n\\f\\r ";
+  let out = "", inClass = false, flags = "u";
+  if (text.startsWith("(?i)")) { flags += "i"; text = text.slice(4); }
+  for (let i = 0; i < text.length; i++) {
+    const two = text.slice(i, i + 2);
+    if (text[i] === "\\") {
+      i++;
+      if (two === "\\/") out += "\\/";
+      else if (two === "\\s") out += inClass ? space : `[${space}]`;
+      else if (two === "\\S" && !inClass) out += `[^${space}]`;
+      else if (two === "\\A" && !inClass) out += "^";
+      else if (two === "\\z" && !inClass) out += "$";
+      else if (/^\\[dDwWbBnrtfv]$/.test(two) || /^\\[^A-Za-z0-9]$/.test(two)) out += /^\\[\^$\\.*+?()[\]{}|\/A-Za-z-]$/.test(two) && (inClass || two !== "\\-") ? two : escaped(two[1]);
+      else throw new GuardError(`the search does not know ${two} in a regular expression`);
+    } else if (inClass) {
+      if (two === "[:") throw new GuardError("the search does not know [: :] in a regular expression");
+      if (text[i] === "]") inClass = false;
+      out += text[i] === "[" ? "\\[" : text[i];
+    } else if (text[i] === "[") {
+      inClass = true;
+      out += "[";
+      if (text[i + 1] === "^") { out += "^"; i++; }
+      if (text[i + 1] === "]") { out += "\\]"; i++; }
+    } else if (text[i] === ".") out += "[^\\n]";
+    else if (two === "(?") {
+      if (text.startsWith("(?:", i)) { out += "(?:"; i += 2; }
+      else if (text.startsWith("(?P<", i)) { out += "(?<"; i += 3; }
+      else throw new GuardError(`the search does not know ${text.slice(i, i + 3)} in a regular expression`);
+    } else out += text[i];
+  }
+  try { return new RegExp(out, flags); } catch (error) { throw new GuardError(error.message); }
+}
+
+/* --- where a guard is evaluated --- */
+
+/* An event, and the events that were bound before it: [step, event] pairs, in their order. */
+class Moment {
+  constructor(execution, e, history) { Object.assign(this, { execution, e, history }); }
+
+  field(name) {
+    const { execution, e } = this;
+    if (name === "node") return execution.nodes[execution.node[e]];
+    if (name === "type") return execution.types[execution.type[e]];
+    const value = execution[name][e];
+    return value === undefined ? null : value;
+  }
+
+  attribute(path) {
+    let value = this.execution.data[this.e] || {};
+    for (const name of path) {
+      value = value !== null && typeof value === "object" && !Array.isArray(value) && Object.hasOwn(value, name) ? value[name] : null;
+    }
+    return value;
+  }
+
+  last(step) {
+    const own = this.history.filter(([name]) => name === step);
+    if (!own.length) throw new GuardError(`choose a verdict that has an event of ${step}`);
+    return own[own.length - 1][1];
+  }
+
+  bound(step, read) { return read(new Moment(this.execution, this.last(step), [])); }
+
+  related(name, anchor) {
+    if (!this.history.length) throw new GuardError(`choose an event: ${name} asks about what is chosen`);
+    const events = anchor === "all" ? this.history.map(([, e]) => e)
+      : anchor === "prior" ? [this.history[this.history.length - 1][1]] : [this.last(anchor)];
+    return events.every((one) => {
+      const relation = this.execution.relations(one)[this.e];
+      return name === "Causal" ? relation === 2 : relation === 0;
+    });
+  }
+}

@@ -1,0 +1,173 @@
+"""A pytest plugin: a test of a distributed program records its processes, and asserts patterns.
+
+    def test_a_transfer(ketal_run):
+        subprocess.run([sys.executable, "bank.py"], env=ketal_run.env, check=True)
+        ketal_run.check("bank.ketal")
+
+In the program `Tracer("server")`, without a sink, writes where the test reads. A failure says why,
+as `ketal explain` does, and leaves the page of `ketal view` beside the logs.
+
+The one rule: a test passes that recorded events of each pattern, and whose patterns found nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ketal.logs import Log
+    from ketal.model.verdicts import Verdict
+    from ketal.program import Program
+    from ketal.trace import Tracer
+    from ketal.trace.activities import Kind
+
+EXPLAINED = 3
+"""Verdicts that a failure explains; of more it says how many there are."""
+
+
+class KetalRun:
+    """The processes that a test records; the fixture `ketal_run`.
+
+    Parameters
+    ----------
+    folder : path
+        Where their logs are.
+    page : path
+        Where the page of a failure is written.
+
+    Attributes
+    ----------
+    folder, page : Path
+        As given.
+    """
+
+    def __init__(self, folder: Path, page: Path) -> None:
+        self.folder = folder
+        self.page = page
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of a process that is recorded: `subprocess.run(…, env=ketal_run.env)`."""
+        from ketal.trace.sinks import FOLDER_VARIABLE
+
+        return {**os.environ, FOLDER_VARIABLE: str(self.folder)}
+
+    def tracer(self, node: str, *, activity: Kind = "process") -> Tracer:
+        """Return the tracer of a process that runs within the test.
+
+        Parameters
+        ----------
+        node, activity : str
+            As for `ketal.trace.Tracer`.
+        """
+        from ketal.trace import Tracer
+        from ketal.trace.sinks import log_of
+
+        return Tracer(node, self.folder / log_of(node), activity=activity)
+
+    def log(self) -> Log:
+        """Return what was recorded so far.
+
+        Raises
+        ------
+        SettingError
+            If nothing was.
+        """
+        from ketal.errors import SettingError
+        from ketal.logs import read_log
+
+        paths = sorted(self.folder.glob("*.jsonl"))
+        if not paths:
+            raise SettingError(
+                "no process recorded an event: give each a Tracer, and a process of its own the "
+                "environment ketal_run.env"
+            )
+        return read_log(*paths)
+
+    def check(
+        self,
+        pattern: str | os.PathLike[str] | Program,
+        *,
+        fail_on: Iterable[str] = ("violation", "match"),
+        vacuous: bool = False,
+        **params: Any,
+    ) -> list[Verdict]:
+        """Assert that patterns find nothing in what was recorded; return all other verdicts.
+
+        Parameters
+        ----------
+        pattern : path or Program
+            The patterns: a file, or compiled.
+        fail_on : iterable of str
+            The kinds of verdicts that fail the test.
+        vacuous : bool
+            Whether a pattern passes that could not have found anything: no event is one of its
+            own, say, as a type is misspelt.
+        **params
+            Values for `param` declarations of the file.
+
+        Raises
+        ------
+        AssertionError
+            If a pattern found something, with the reasons, and the page's path.
+        """
+        from ketal.explanation.explaining import JudgedLog
+        from ketal.explanation.viewing import view
+        from ketal.program import Program, load
+
+        program = pattern if isinstance(pattern, Program) else load(pattern, **params)
+        judged = JudgedLog(program, self.log())
+        verdicts = judged.verdicts
+        kinds = set(fail_on)
+        faults = [one for one in verdicts if one.kind in kinds]
+        lines = [f"{len(faults):,} found in what was recorded:"] if faults else []
+        for fault in faults[:EXPLAINED]:
+            explanation = judged.explained(fault)
+            lines += [str(fault)] if explanation is None else explanation.lines()
+            if explanation is not None:
+                lines += judged.diagram(explanation)
+        if not vacuous:
+            for name, counts in judged.summary["patterns"].items():
+                lines += (
+                    f"{name} checked nothing: {one['message']}" for one in counts.get("vacuous", ())
+                )
+        if lines:
+            view(self.log(), program, title=self.page.stem).write(self.page)
+            raise AssertionError("\n".join([*lines, f"the page of this run: {self.page}"]))
+        return verdicts
+
+
+@pytest.fixture
+def ketal_run(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> KetalRun:
+    """Record the processes of a test; `check` asserts patterns over them."""
+    from ketal.trace.sinks import FOLDER_VARIABLE
+
+    folder = tmp_path / "ketal"
+    folder.mkdir()
+    kept = request.config.getoption("--ketal-pages")
+    name = "".join(one if one.isalnum() or one in "-_." else "_" for one in request.node.name)
+    page = tmp_path / f"{name}.html"
+    if kept is not None:
+        Path(kept).mkdir(parents=True, exist_ok=True)
+        page = Path(kept).absolute() / f"{request.path.stem}-{name}.html"
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+    return KetalRun(folder, page)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for the pages of failures."""
+    group = parser.getgroup("ketal")
+    group.addoption(
+        "--ketal-pages",
+        metavar="FOLDER",
+        default=None,
+        help="where the pages of runs in which a pattern found something are written; by default "
+        "beside their logs in the test's temporary folder",
+    )

@@ -1,0 +1,54 @@
+"""Vector clocks for a Python program: `Tracer` stamps its events and its messages.
+
+Names load when they are first used, as those of `ketal`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "Tracer": "tracer", "JsonLines": "sinks", "KafkaSink": "sinks", "TracedQueue": "queues",
+    "TracedThread": "threads", "TracedSocket": "sockets", "TracedStreams": "asyncio_streams",
+    "Collector": "collecting", "SocketSink": "socket_sink", "AsgiMiddleware": "http",
+    "LogHandler": "log_handler",
+}  # fmt: skip
+
+if TYPE_CHECKING:
+    from ketal.trace.asyncio_streams import TracedStreams
+    from ketal.trace.collecting import Collector
+    from ketal.trace.http import AsgiMiddleware
+    from ketal.trace.log_handler import LogHandler
+    from ketal.trace.queues import TracedQueue
+    from ketal.trace.sinks import JsonLines, KafkaSink
+    from ketal.trace.socket_sink import SocketSink
+    from ketal.trace.sockets import TracedSocket
+    from ketal.trace.threads import TracedThread
+    from ketal.trace.tracer import Tracer
+
+__all__ = [
+    "AsgiMiddleware",
+    "Collector",
+    "JsonLines",
+    "KafkaSink",
+    "LogHandler",
+    "SocketSink",
+    "TracedQueue",
+    "TracedSocket",
+    "TracedStreams",
+    "TracedThread",
+    "Tracer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,70 @@
+"""Requests and responses of HTTP, each with its clock in the header `ketal-clock`.
+
+A request with the standard library, of any other client alike: its headers are those of
+`tracer.send`, and the response's headers go to `tracer.receive`.
+
+    connection.request("GET", "/value", headers=tracer.send("request"))
+    response = connection.getresponse()
+    tracer.receive(response.headers, "response")
+
+The one rule: a request without a clock is served as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ketal.trace.tracer import Tracer
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class AsgiMiddleware:
+    """An ASGI application whose requests are received, and whose responses are sent, as messages.
+
+    Parameters
+    ----------
+    application : ASGI application
+        What serves the requests.
+    tracer : Tracer
+        Who receives and sends; with `activity="task"` each request has a line of its own.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from ketal.trace import AsgiMiddleware, Tracer
+    >>> async def application(scope, receive, send):
+    ...     await send({"type": "http.response.start", "status": 200, "headers": []})
+    >>> async def sent(message):
+    ...     print(message["headers"])
+    >>> served = AsgiMiddleware(application, Tracer("server", "server.jsonl"))
+    >>> scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    >>> asyncio.run(served(scope, None, sent))
+    [(b'ketal-clock', b'1;server;server=2')]
+    """
+
+    def __init__(self, application: Application, tracer: Tracer) -> None:
+        self._application = application
+        self._tracer = tracer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        of = {"method": scope["method"], "path": scope["path"]}
+        self._tracer.receive(scope["headers"], "http.request", **of)
+
+        async def stamped(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                headers = self._tracer.send("http.response", status=message["status"], **of)
+                pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+                message = {**message, "headers": [*message.get("headers", ()), *pairs]}
+            await send(message)
+
+        await self._application(scope, receive, stamped)

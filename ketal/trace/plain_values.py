@@ -1,0 +1,49 @@
+"""Values of a program as attributes of an event: JSON, of bounded size.
+
+The one rule: no value makes it raise, and none makes an event large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+TEXT_MAX = 1_000
+"""Characters of a text; what is longer is cut."""
+ITEMS_MAX = 100
+"""Items of a list or a mapping; the others are left out."""
+DEPTH_MAX = 4
+"""Lists and mappings within one another; what is deeper is text."""
+_EXACT_MAX = 2**63
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return a value as JSON has it; what is none as its `repr`."""
+    if value is None or isinstance(value, bool):
+        return value
+    try:
+        if isinstance(value, str):
+            return _cut(str(value))
+        if isinstance(value, int):
+            return int(value) if -_EXACT_MAX <= value < _EXACT_MAX else _cut(repr(value))
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else repr(value)
+        if depth < DEPTH_MAX:
+            if isinstance(value, Mapping):
+                items = islice(value.items(), ITEMS_MAX)
+                return {_cut(str(name)): plain(one, depth + 1) for name, one in items}
+            if isinstance(value, list | tuple | set | frozenset):
+                return [plain(one, depth + 1) for one in islice(value, ITEMS_MAX)]
+        return _cut(repr(value))
+    except Exception:
+        # A `repr` of the program may raise anything.
+        return f"<{type(value).__name__}>"
+
+
+def _cut(text: str) -> str:
+    if len(text) > TEXT_MAX:
+        text = text[: TEXT_MAX - 1] + "…"
+    # Half of a surrogate pair is no character, and JSON in UTF-8 has none.
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text

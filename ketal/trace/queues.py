@@ -1,0 +1,102 @@
+"""Queues as channels: what is put is a message that is sent, what is got one that is received.
+
+The one rule: an item travels with its headers, so an item that was put by other means is an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ketal.trace.tracer import Tracer
+
+
+class TracedQueue:
+    """A queue of `queue`, `asyncio` or `multiprocessing` between activities that are traced.
+
+    Of an asyncio queue `put` and `get` are awaited, as its own are. In each process the queue is
+    wrapped with the tracer of that process.
+
+    Parameters
+    ----------
+    queue : queue.Queue, asyncio.Queue or multiprocessing.Queue
+        The queue.
+    tracer : Tracer
+        Who sends and receives.
+    name : str
+        The attribute `queue` of the events.
+
+    Examples
+    --------
+    >>> import queue
+    >>> from ketal.trace import TracedQueue, Tracer
+    >>> jobs = queue.Queue()
+    >>> left = TracedQueue(jobs, Tracer("n1", "n1.jsonl"), "jobs")
+    >>> right = TracedQueue(jobs, Tracer("n2", "n2.jsonl"), "jobs")
+    >>> left.put("job")
+    >>> left.put_nowait("another")
+    >>> right.get(), right.get_nowait()
+    ('job', 'another')
+    >>> import ketal
+    >>> [event.clock.copy() for event in ketal.read_log("n2.jsonl")]
+    [{'n1': 1, 'n2': 1}, {'n1': 2, 'n2': 2}]
+    """
+
+    def __init__(self, queue: Any, tracer: Tracer, name: str = "queue") -> None:
+        self._queue = queue
+        self._tracer = tracer
+        self._name = name
+
+    def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:
+        """Send an item.
+
+        Parameters
+        ----------
+        item : object
+            What is put.
+        *args, **kwargs
+            As for the queue's own `put`.
+        """
+        return self._queue.put((self._sent(), item), *args, **kwargs)
+
+    def put_nowait(self, item: Any) -> None:
+        """Send an item, or raise what the queue raises where it is full.
+
+        Parameters
+        ----------
+        item : object
+            What is put.
+        """
+        self._queue.put_nowait((self._sent(), item))
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """Receive an item.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As for the queue's own `get`.
+        """
+        got = self._queue.get(*args, **kwargs)
+        return self._awaited(got) if inspect.isawaitable(got) else self._received(got)
+
+    def get_nowait(self) -> Any:
+        """Receive an item, or raise what the queue raises where it is empty."""
+        return self._received(self._queue.get_nowait())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._queue, name)
+
+    def _sent(self) -> dict[str, str]:
+        return self._tracer.send("put", queue=self._name)
+
+    async def _awaited(self, got: Any) -> Any:
+        return self._received(await got)
+
+    def _received(self, got: tuple[dict[str, str], Any]) -> Any:
+        headers, item = got
+        self._tracer.receive(headers, "get", queue=self._name)
+        return item

@@ -1,0 +1,71 @@
+"""Threads as activities: `start` and `join` hand over what is known.
+
+The one rule: a thread that is not joined hands nothing over.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ketal.trace.tracer import Tracer
+
+
+class TracedThread(threading.Thread):
+    """A thread whose start and join are edges of the diagram.
+
+    Parameters
+    ----------
+    tracer : Tracer
+        Whose clocks are handed over.
+    target : callable
+        What it runs.
+    **options
+        As for `threading.Thread`.
+
+    Examples
+    --------
+    >>> from ketal.trace import TracedThread, Tracer
+    >>> tracer = Tracer("n1", "threads.jsonl", activity="thread")
+    >>> tracer.record("before")
+    >>> thread = TracedThread(tracer, target=lambda: tracer.record("within"))
+    >>> thread.start()
+    >>> thread.join()
+    >>> tracer.record("after")
+    >>> import ketal
+    >>> for event in ketal.read_log("threads.jsonl"):
+    ...     print(event, event.clock.copy())
+    n1@1 before {'n1': 1}
+    n1/1@1 within {'n1': 1, 'n1/1': 1}
+    n1@2 after {'n1': 2, 'n1/1': 1}
+    """
+
+    def __init__(self, tracer: Tracer, *, target: Callable[..., Any], **options: Any) -> None:
+        super().__init__(target=self._in_context, **options)
+        self._target_function = target
+        self._tracer = tracer
+        self._born = contextvars.Context()
+
+    def start(self) -> None:
+        """Start it; it knows what is known here now."""
+        self._tracer.hand_over()
+        self._born = contextvars.copy_context()
+        super().start()
+
+    def _in_context(self, *args: Any, **kwargs: Any) -> None:
+        self._born.run(self._target_function, *args, **kwargs)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end; what it knew is known from now on.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most; of a thread that still runs nothing is known.
+        """
+        super().join(timeout)
+        if not self.is_alive():
+            self._tracer.joined(self)

@@ -1,0 +1,498 @@
+"""`Tracer`: stamps the events of a Python program with vector clocks.
+
+    tracer = Tracer("n1", "n1.jsonl")
+
+    @tracer.event
+    def push(value): ...
+
+    headers = tracer.send("replicate", to="n2")   # the headers travel with the message
+    tracer.receive(headers, "apply")              # in the other process
+
+The one rule: the program that is watched goes on as if it were not. What fails here, a full disk, a
+broken header, an object whose `repr` raises, is counted and logged once, and never raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+from ketal.errors import SettingError
+from ketal.trace import message_header
+from ketal.trace.activities import Activities, Kind, Line
+from ketal.trace.arguments import arguments_reader
+from ketal.trace.plain_values import plain
+from ketal.trace.sinks import EventSink, Feeding, JsonLines, default_sink
+
+Text = str | bytes
+
+
+class NamedHeaders(Protocol):
+    """Headers by name, as a mapping or an `email.message.Message` has them."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return names and values."""
+
+
+Headers = NamedHeaders | Iterable[tuple[Text, Text]] | Text | None
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOG = logging.getLogger("ketal.trace")
+FAILURES_MAX = 100
+"""Different failures that are counted apart."""
+
+
+class Tracer:
+    """The clocks of one process, and where its events go.
+
+    Parameters
+    ----------
+    node : str
+        The name of the process. A file that has events of it already is continued as its next
+        run: `n1#2`, `n1#3`.
+    sink : path, or object with `write(event)`
+        A file of JSON lines, or what takes each event as a mapping. Without one the file
+        `NODE.jsonl` in the folder that the environment variable KETAL_TRACE names; where it is
+        not set no event is written, and only the clocks travel.
+    activity : str
+        What has a clock of its own: the whole `process`, each `thread`, or each asyncio `task` (and
+        each thread beside). With `process` the events of several threads are in one order, as if
+        they were ordered by it.
+    monitor : Monitor or Collector, optional
+        Is fed each event too, before the program goes on: its handlers are called where the event
+        happens. Where several threads have events, or other processes send theirs, it is a
+        `Collector`, which feeds its monitor one event at a time.
+
+    Attributes
+    ----------
+    failures : Counter
+        What failed, by reason, with how often: events that were not written, messages without a
+        clock or with one that cannot be read.
+
+    Raises
+    ------
+    SettingError
+        If the node's name is empty or ends like a later run, or the activity is none.
+    OSError
+        If the file cannot be opened.
+
+    Examples
+    --------
+    Two processes, here in one:
+
+    >>> from ketal.trace import Tracer
+    >>> one, other = Tracer("n1", "n1.jsonl"), Tracer("n2", "n2.jsonl")
+    >>> @one.event
+    ... def push(value):
+    ...     return value + 1
+    >>> push(6)
+    7
+    >>> headers = one.send("replicate", to="n2")
+    >>> headers
+    {'ketal-clock': '1;n1;n1=2'}
+    >>> other.receive(headers, "apply")
+    >>> import ketal
+    >>> for event in ketal.read_log("n1.jsonl", "n2.jsonl"):
+    ...     print(event, event.clock.copy(), event.data.copy())
+    n1@1 push {'n1': 1} {'value': 6, 'arg_types': ['int'], 'result': 7, 'result_type': 'int'}
+    n1@2 replicate {'n1': 2} {'to': 'n2'}
+    n2@1 apply {'n1': 2, 'n2': 1} {'received': 'n1@2'}
+    >>> one.failures
+    Counter()
+
+    Tasks, and a thread of a pool, with clocks of their own; the thread knows all of the task that
+    is over, so it goes on on its line:
+
+    >>> import asyncio
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> tracer = Tracer("n", "n.jsonl", activity="task")
+    >>> async def main():
+    ...     tracer.record("first")
+    ...     task = asyncio.create_task(work())
+    ...     await tracer.join(task)  # or: await task; tracer.joined(task)
+    ...     tracer.joined(task)
+    ...     with ThreadPoolExecutor() as pool:
+    ...         pool.submit(tracer.bind(tracer.record), "in a thread")
+    >>> async def work():
+    ...     tracer.record("within")
+    >>> asyncio.run(main())
+    >>> for event in ketal.read_log("n.jsonl"):
+    ...     print(event, event.clock.copy())
+    n@1 first {'n': 1}
+    n/1@1 within {'n': 1, 'n/1': 1}
+    n/1@2 in a thread {'n': 1, 'n/1': 2}
+
+    What creates activities by other means hands over before:
+
+    >>> tracer.hand_over()
+    """
+
+    def __init__(
+        self,
+        node: str,
+        sink: str | os.PathLike[str] | EventSink | None = None,
+        *,
+        activity: Kind = "process",
+        monitor: Feeding | None = None,
+    ) -> None:
+        if not node or (node.rpartition("#")[1] and node.rpartition("#")[2].isdigit()):
+            raise SettingError(
+                f"{node!r} is no name of a node that is traced: it is not empty, and #2, #3, … "
+                "stand for its later runs"
+            )
+        if activity not in ("process", "thread", "task"):
+            raise SettingError(f"activity is process, thread or task, not {activity!r}")
+        if sink is None:
+            sink = default_sink(node)
+        self._sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
+        asked = getattr(self._sink, "incarnation", None)
+        self._activities = Activities(node, 1 if asked is None else asked(node), activity)
+        self._writing = threading.RLock()
+        self._monitor = monitor
+        self.failures: Counter[str] = Counter()
+        self._guarded = _Guarded(self._failed)
+        _TRACERS.add(self)
+
+    @property
+    def node(self) -> str:
+        """The name of the running activity's line.
+
+        Examples
+        --------
+        >>> from ketal.trace import Tracer
+        >>> Tracer("n1", "log.jsonl").node
+        'n1'
+        """
+        return self._activities.current().node
+
+    # --- events ---
+
+    def record(self, type: str, **data: object) -> None:
+        """Record an event of the running activity.
+
+        Parameters
+        ----------
+        type : str
+            Its type.
+        **data
+            Its attributes; what is no JSON becomes text.
+        """
+        with self._guarded:
+            with self._activities.current() as line:
+                event = self._stamp(line, type, data)
+            self._feed(event)
+
+    @overload
+    def event(self, function: Callable[P, T], /) -> Callable[P, T]: ...
+
+    @overload
+    def event(
+        self,
+        function: None = None,
+        /,
+        *,
+        type: str | None = None,
+        result: bool = True,
+        arguments: bool = True,
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+
+    def event(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        type: str | None = None,
+        result: bool = True,
+        arguments: bool = True,
+    ) -> Any:
+        """Record an event at the end of each call of a function or a method.
+
+        Its attributes are the arguments by name, `result`, and of a call that raised `error` and
+        `message`; `arg_types` and `result_type` are what `call(…)` in a pattern reads. An argument
+        of one of these names is written with `arg_` before it.
+
+        Parameters
+        ----------
+        function : callable, optional
+            A function, a method or a coroutine function.
+        type : str, optional
+            The type of the events; by default the function's name, `Stack.push` of a method.
+        result, arguments : bool
+            Whether they are recorded.
+        """
+        if function is None:
+            return functools.partial(self._traced, type=type, result=result, arguments=arguments)
+        return self._traced(function, type=type, result=result, arguments=arguments)
+
+    def _traced(
+        self, function: Callable[..., Any], *, type: str | None, result: bool, arguments: bool
+    ) -> Callable[..., Any]:
+        name = type or function.__qualname__.rpartition("<locals>.")[2]
+        read = arguments_reader(function) if arguments else lambda args, kwargs: {}
+
+        def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
+            with self._guarded:
+                data = read(args, kwargs)
+                if error is not None:
+                    data["error"] = error.__class__.__name__
+                    data["message"] = _text(error)
+                elif result:
+                    data["result"] = value
+                    data["result_type"] = value.__class__.__name__
+                with self._activities.current() as line:
+                    event = self._stamp(line, name, data)
+                self._feed(event)
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    value = await function(*args, **kwargs)
+                except BaseException as error:
+                    ended(args, kwargs, None, error)
+                    raise
+                ended(args, kwargs, value, None)
+                return value
+
+            return awaited
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            try:
+                value = function(*args, **kwargs)
+            except BaseException as error:
+                ended(args, kwargs, None, error)
+                raise
+            ended(args, kwargs, value, None)
+            return value
+
+        return called
+
+    # --- messages ---
+
+    def send(self, type: str = "send", **data: object) -> dict[str, str]:
+        """Record that a message is sent; return the headers that are to travel with it.
+
+        Parameters
+        ----------
+        type : str
+            The event's type.
+        **data
+            Its attributes.
+        """
+        headers: dict[str, str] = {}
+        with self._guarded:
+            with self._activities.current() as line:
+                event = self._stamp(line, type, data)
+            headers[message_header.NAME] = message_header.encoded(line.node, event["clock"])
+            self._feed(event)
+        return headers
+
+    def receive(
+        self,
+        headers: Headers,
+        type: str = "receive",
+        **data: object,
+    ) -> None:
+        """Record that a message was received; what its sender knew is known from now on.
+
+        Parameters
+        ----------
+        headers : mapping, list of pairs, str, bytes or None
+            The message's headers, names and values as text or bytes, or the text of the one that
+            `send` returned. Without it the event is recorded all the same, and counted in
+            `failures`.
+        type : str
+            The event's type.
+        **data
+            Its attributes; `received` is the event that sent.
+        """
+        with self._guarded:
+            clock = self._clock_of(headers, data)
+            with self._activities.current() as line:
+                line.merge(clock)
+                event = self._stamp(line, type, data)
+            self._feed(event)
+
+    def _clock_of(self, headers: Headers, data: MutableMapping[str, Any]) -> Mapping[str, int]:
+        """Return the clock of a message, and name its send in the data; without one nothing."""
+        text = _header(headers)
+        if text is None:
+            self._failed("a message without the header ketal-clock was received")
+            return {}
+        try:
+            sender, clock = message_header.decoded(text)
+        except ValueError as error:
+            self._failed(f"a message's clock cannot be read: {error}")
+            return {}
+        data["received"] = f"{sender}@{clock[sender]}"
+        return clock
+
+    # --- activities ---
+
+    def bind(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Return a function that knows, where it is called, what is known here now.
+
+        For executors: `executor.submit(tracer.bind(work))`.
+
+        Parameters
+        ----------
+        function : callable
+            The function; each call runs in a context of its own.
+        """
+        self.hand_over()
+        context = contextvars.copy_context()
+        return lambda *args, **kwargs: context.copy().run(function, *args, **kwargs)
+
+    async def join(self, awaitable: Awaitable[T]) -> T:
+        """Wait for a task; what it knew at its end is known from now on.
+
+        Parameters
+        ----------
+        awaitable : asyncio.Task or other awaitable
+            What is waited for; of what is no task a task is made.
+        """
+        task = asyncio.ensure_future(awaitable)
+        try:
+            return await task
+        finally:
+            if task.done():
+                self.joined(task)
+
+    def joined(self, ended: threading.Thread | asyncio.Future[Any]) -> None:
+        """Know from now on what a thread or a task knew that has ended.
+
+        Parameters
+        ----------
+        ended : Thread or Task
+            What was waited for.
+        """
+        with self._guarded, self._activities.current() as line:
+            line.merge(self._activities.known_by(ended))
+            self._activities.hand_over(line.known())
+
+    def hand_over(self) -> None:
+        """Leave what is known here in the context, for the activities that are created from it."""
+        with self._guarded, self._activities.current() as line:
+            self._activities.hand_over(line.known())
+
+    # --- inside ---
+
+    def _stamp(self, line: Line, type: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Count an event of a line and write it; return it."""
+        clock = line.tick()
+        self._activities.hand_over(clock)
+        event = {
+            "node": line.node,
+            "type": type,
+            "clock": clock,
+            "time": round(time.time(), 6),
+            "data": {name: plain(value) for name, value in data.items()},
+        }
+        try:
+            with self._writing:
+                self._sink.write(event)
+        except Exception as error:
+            self._failed(f"an event was not written: {_text(error)}")
+        return event
+
+    def _feed(self, event: dict[str, Any]) -> None:
+        """Feed the monitor; no lock is held, as its handlers may have events of their own."""
+        if self._monitor is None:
+            return
+        from ketal.model.event import Event
+
+        try:
+            self._monitor.feed(Event(**event))
+        except Exception as error:
+            self._failed(f"the monitor was not fed: {_text(error)}")
+
+    def _failed(self, reason: str) -> None:
+        if reason not in self.failures:
+            if len(self.failures) >= FAILURES_MAX:
+                reason = "other failures"
+            _LOG.warning("%s (counted from now on, and not logged again)", reason)
+        self.failures[reason] += 1
+
+    def __repr__(self) -> str:
+        return f"<ketal.trace.Tracer {self.node}>"
+
+
+class _Guarded:
+    """Counts what is raised within, and raises it no further."""
+
+    def __init__(self, failed: Callable[[str], None]) -> None:
+        self._failed = failed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._failed(f"an event was not recorded: {_text(error)}")
+        return True
+
+
+def _header(headers: Headers) -> str | bytes | None:
+    """Return the clock of a message's headers, whose names may be in any case."""
+    if headers is None or isinstance(headers, str | bytes):
+        return headers
+    items = getattr(headers, "items", None)
+    pairs = cast("Iterable[tuple[Text, Text]]", headers if items is None else items())
+    return next((value for name, value in pairs if _is_clock(name)), None)
+
+
+def _is_clock(name: str | bytes) -> bool:
+    text = name.decode("latin-1") if isinstance(name, bytes) else name
+    return text.lower() == message_header.NAME
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return f"{error.__class__.__name__}: {error}"
+    except Exception:
+        return error.__class__.__name__
+
+
+# --- forks: the child of a process is a process of its own ---
+
+_TRACERS: weakref.WeakSet[Tracer] = weakref.WeakSet()
+_FORKING: list[Tracer] = []
+
+
+def _before_fork() -> None:
+    _FORKING[:] = _TRACERS
+    for tracer in _FORKING:
+        tracer._activities.before_fork()
+        tracer._writing.acquire()
+
+
+def _after_fork(*, child: bool) -> None:
+    for tracer in _FORKING:
+        if child:
+            tracer._writing = threading.RLock()
+        else:
+            tracer._writing.release()
+        tracer._activities.after_fork(child=child)
+    _FORKING.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=functools.partial(_after_fork, child=False),
+        after_in_child=functools.partial(_after_fork, child=True),
+    )

@@ -1,0 +1,151 @@
+"""What is shown where a `find` matched nothing, against the definition of the language."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import ketal
+from ketal import semantics
+from ketal.errors import PatternError
+from ketal.explanation.explaining import JudgedLog
+from ketal.explanation.guard_evidence import GuardEvidence
+from ketal.explanation.reasons import Explanation
+from ketal.grammar import parse
+from ketal.model import syntax
+from ketal.model.event import Event, happened_before
+from ketal.model.limits import Limits
+from tests.property.executions import execution
+from tests.sampling import drawn
+
+
+def _near(program: ketal.Program, events: list[Event]) -> Explanation | None:
+    return next(JudgedLog(program, events).near_misses(), None)
+
+
+def _furthest(file: syntax.File, events: list[Event]) -> int:
+    """How many blocks of a body have a match, by the definition."""
+    (pattern,) = file.patterns
+    assert isinstance(pattern.body, syntax.Sequence)
+    items = pattern.body.items
+    for length in range(len(items), 0, -1):
+        if isinstance(items[length - 1], syntax.Absent):
+            continue
+        one = replace(pattern, body=syntax.Sequence(items[:length]), returns=None)
+        if semantics.judge(replace(file, patterns=(one,)), "P", events, work_max=20_000).matches:
+            return length
+    return 0
+
+
+def _pattern(rng: random.Random) -> str:
+    """A find of two to four steps, some of them bound to the one before, perhaps with a `not`."""
+    names = ["P", "Q", "R", "S"][: rng.randint(2, 4)]
+    lines, body = [], names[:1]
+    for before, name in zip(["", *names], names, strict=False):
+        guard = rng.choice(("A", "B", "C", "A || B"))
+        if before:
+            body += [f"not {rng.choice('ABC')}"] * (rng.random() < 0.2)
+            body.append(name)
+            guard = rng.choice((guard, f"Causal({guard})", f"Conc({guard})"))
+            guard = f"({guard}) && x == {before}.x" if rng.random() < 0.3 else guard
+        lines.append(f"{name} = {guard};")
+    events = "".join(f'event {letter} = type == "S.{letter.lower()}"; ' for letter in "ABC")
+    order = rng.choice(("order CausalOrder; ", ""))
+    strategy = rng.choice(("any", "any", "next", "strict"))
+    return f"pattern P {{ {order}{events}{' '.join(lines)} find {strategy} {' '.join(body)}; }}"
+
+
+def test_no_run_came_further_and_what_is_near_fails_a_step() -> None:
+    met = [0, 0, 0]
+
+    @drawn(300, 8_000)
+    def holds(rng: random.Random) -> None:
+        text = _pattern(rng)
+        file = parse(text)
+        body = file.patterns[0].body
+        assert isinstance(body, syntax.Sequence)
+        events = execution(rng, events_min=1, events_max=7, nodes_max=3, linear=True)
+        try:
+            program = ketal.compile(text)
+            furthest = _furthest(file, events)
+        except (PatternError, semantics.TooLarge):
+            return
+        near = _near(program, events)
+        if near is None:
+            assert furthest == len(body.items) or not ketal.run(program, events).summary["events"]
+            return
+        assert furthest < len(body.items)
+        (run,) = near.runs
+        assert len(run.taken) == sum(isinstance(x, syntax.Step) for x in body.items[:furthest])
+        met[min(len(run.taken), 2)] += 1
+        (compiled,) = program.compiled
+        evidence = GuardEvidence(compiled)
+        taken: semantics.History = ()
+        for step, placed in run.taken:
+            assert evidence.of(dict(compiled.guards)[step], placed.event, taken)[0]
+            taken = (*taken, (step, placed.event))
+        for one in near.near:
+            assert not one.holds
+            assert one.failed
+            assert one.event.event not in [event for _, event in taken]
+            if program.needs_order:
+                assert not any(happened_before(one.event.event, event) for _, event in taken)
+
+    assert min(met) > 5, met
+
+
+LATE = """
+pattern Late {
+    order CausalOrder;
+    event Expire = type == "expire"; event Write = type == "write";
+    Ended = Expire; Late = Conc(Write) && worker == Ended.worker;
+    find any Ended Late;
+}
+"""
+
+
+def _log() -> list[Event]:
+    ann, bob = {"worker": "ann"}, {"worker": "bob"}
+    return [
+        Event(node="s", type="expire", clock={"s": 1}, data=ann),
+        Event(node="a", type="write", clock={"a": 1, "s": 1}, data=ann),
+        Event(node="b", type="write", clock={"b": 1}, data=bob),
+        Event(node="c", type="write", clock={"c": 1, "s": 1}, data=bob),
+    ]
+
+
+def test_the_events_that_came_nearest_come_first_and_their_reasons() -> None:
+    (explanation,) = ketal.explain(ketal.compile(LATE), _log())
+    assert str(explanation).splitlines() == [
+        "Late: no match",
+        "  in q1, after:",
+        "    Ended = s@1 expire",
+        "  the nearest to go on:",
+        '    b@1 write is no Late: worker == Ended.worker fails: worker is "bob", '
+        'Ended.worker is "ann"',
+        "    a@1 write is no Late: Conc(Write) fails: a@1 is after s@1: a@1 knows s:1 >= 1",
+        "    c@1 write is no Late: Conc(Write) fails: c@1 is after s@1: c@1 knows s:1 >= 1",
+    ]
+    assert [one["event"] for one in explanation.to_dict()["near"]] == ["b@1", "a@1", "c@1"]
+
+
+def test_where_nothing_follows_it_is_said() -> None:
+    log = [Event(node="s", type="expire", clock={"s": 1}, data={"worker": "ann"})]
+    (explanation,) = ketal.explain(ketal.compile(LATE), log)
+    assert "  no event after it could be Late" in str(explanation).splitlines()
+
+
+def test_only_so_many_events_are_judged() -> None:
+    limits = Limits(near_misses_max=1)
+    (explanation,) = ketal.explain(ketal.compile(LATE), _log(), limits=limits)
+    assert len(explanation.near) == 1
+    assert (
+        "  the first 1 events after it are judged (near_misses_max)"
+        in str(explanation).splitlines()
+    )
+
+
+def test_what_has_a_match_has_no_near_miss() -> None:
+    log = [*_log(), Event(node="d", type="write", clock={"d": 1}, data={"worker": "ann"})]
+    (explanation,) = ketal.explain(ketal.compile(LATE), log)
+    assert explanation.verdict is not None

@@ -1,0 +1,203 @@
+"""The search of the page by guards, in a real browser, against the definition of the language."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.errors import PatternError
+from ketal.explanation.guard_evidence import GuardEvidence
+from ketal.explanation.space_time import SpaceTime, guard_texts, space_times
+from ketal.grammar.printer import render
+from ketal.model.event import Event
+from ketal.model.limits import DEFAULT
+from ketal.program import Program
+from ketal.semantics import History, Truth
+from tests.pictures.chromium import WITH_CHROMIUM
+from tests.property.executions import execution
+from tests.property.patterns import pattern_file
+from tests.sampling import drawn
+
+pytestmark = WITH_CHROMIUM
+EVALUATE = """
+    const [data, declared, asked] = [...arguments].map((one) => JSON.parse(one));
+    const execution = new Execution(data);
+    return asked.map(([text, e, history]) => {
+      try { return new GuardReader(text, declared).read()(new Moment(execution, e, history)); }
+      catch (error) {
+        if (!(error instanceof GuardError)) throw error;
+        return `error: ${error.message}`;
+      }
+    });"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A page, of which the tests use the functions."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    ketal.view([Event(node="n", type="t", clock={"n": 1})]).write(path)
+    browser.get(path.as_uri())
+    return browser
+
+
+def _answers(page: Any, drawn: SpaceTime, declared: dict[str, str], asked: list[Any]) -> list[Any]:
+    given = (json.dumps(one) for one in (drawn.to_dict(), declared, asked))
+    return list(page.execute_script(EVALUATE, *given))
+
+
+def test_a_guard_is_true_false_or_unknown_as_in_the_language(page: Any) -> None:
+    met: dict[Truth, int] = {True: 0, False: 0, None: 0}
+
+    @drawn(60, 1_500)
+    def holds(rng: random.Random) -> None:
+        file = pattern_file(rng, without=("deployment", "localhost"))
+        events = execution(rng, events_min=1, events_max=7, nodes_max=3)
+        try:
+            program = ketal.compile(render(file))
+        except PatternError:
+            return
+        (compiled,) = program.compiled
+        (drawn,) = space_times(events, None, DEFAULT)
+        evidence, texts = GuardEvidence(compiled), guard_texts(program)["P"]
+        steps = [step.name for step in compiled.pattern.steps]
+        steps += [step for step, _ in compiled.guards if step not in steps]
+        asked: list[Any] = []
+        expected: list[Truth] = []
+        for number, event in enumerate(drawn.events):
+            # Every step is bound: of one that is not the page says so, as a search is no run.
+            bound = [(step, rng.randrange(len(events))) for step in rng.sample(steps, len(steps))]
+            history: History = tuple((step, drawn.events[one]) for step, one in bound)
+            for name, guard in compiled.declared:
+                asked.append([name, number, bound])
+                expected.append(evidence.truth(guard, evidence.moment(event, history, None)))
+        answers = _answers(page, drawn, texts, asked)
+        for one, answer, truth in zip(asked, answers, expected, strict=True):
+            assert answer is truth, (texts[one[0]], drawn.events[one[1]], one[2], answer)
+            met[truth] += 1
+
+    assert min(met.values()) > 50, met
+
+
+EVENTS = [
+    Event(node="db-1#2", type="Stack.push", clock={"db-1#2": 1}, id="e1", time=1.5, data=data)
+    for data in (
+        {},
+        {"x": 3, "origin": "db-9", "result_type": "void", "arg_types": ["int", "String"]},
+        {"x": -7.5, "s": "a\nb", "origin": 4, "arg_types": []},
+        {"x": True, "s": "Straße", "in": {"ner": {"a.b": 1}}, "arg_types": ["java.util.List"]},
+        {"x": None, "s": "\U0001f600", "in": [1], "arg_types": "int"},
+        {"x": 0, "s": "￿", "in": {"ner": 2}, "result_type": "a.b.C"},
+        {"x": 250, "s": " foo-bar_9/a ", "type": "own", "arg_types": ["int"]},
+    )
+]
+GUARDS = [
+    "x == 3", "x != 3", "x < 3", "3 >= x", "x in [3, -7.5, true]", "x + 1 == 4", "1 - 2 - x == -4",
+    "x % 4 == 0.5", "7 % x < 0", "-7 % 3 == 2", "1 / x > 0.3", "x * x - x / 2 <= 4.5", "--x == 3",
+    "2 * (x + 1) == 8", "!(x == 3) && x == x", "x == 3 || x != 3", "!x == 3", "true", "!false",
+    "x == 250 ms", "time >= 1 s", "time == 1500 ms", 'id == "e1"', 'node == "db-1#2"',
+    'type < "T"', 'data.type == "own"', "exists(x)", "!exists(s)", "exists(in.ner)",
+    'data["in"]["ner"]["a.b"] == 1', "data.in.ner == 2", 's < "\\uffff"', 's == "\\ud83d\\ude00"',
+    's >= "Strasse"', 'host("db-?")', 'host("*1#2")', 'origin("db-9")', 'origin("db-1")',
+    "call(* Stack.push(..))", "call(void *.p*(int, String))", "call(* ..push())",
+    "call(* Stack..push(..))", "call(* St*.*(*, ..))", "call(* *.push(.., String))",
+    "call(*.*.C Stack.push(..))", "call(*C Stack.*(..))", "call(* push(..))",
+    "call(* S?ack.push(..))", "call(* Stack.push(java.*))", "call(* Stack.push(java..*))",
+    "s matches /a.b/", "s matches /^[^a]*$/", "s matches /\\s[a-z-]+_\\d\\/a/",
+    "s matches /(?i)STRASSE|straße/", "s matches /^.$/", "s matches /[\\s\\/.]/",
+    "s matches /\\Afo|\\z/", "s matches /(?P<n>o)(?:o)-/", "s matches /o{2}\\-b/",
+    "s matches /[]a]\\n/", "s matches /[[ab]/",
+]  # fmt: skip
+
+
+def _declared(guard: str) -> Program:
+    return ketal.compile(f"pattern P {{ event X = {guard}; check X*; }}")
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_guard_of_values_is_evaluated_as_in_the_language(page: Any, guard: str) -> None:
+    try:
+        program = _declared(guard)
+    except PatternError:
+        pytest.fail(guard)
+    (compiled,) = program.compiled
+    evidence = GuardEvidence(compiled)
+    for event in EVENTS:
+        (drawn,) = space_times([event], None, DEFAULT)
+        truth = evidence.truth(dict(compiled.declared)["X"], evidence.moment(event, (), None))
+        for text in (guard, guard_texts(program)["P"]["X"]):
+            assert _answers(page, drawn, {}, [[text, 0, []]]) == [truth], (text, event.data)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x ==", "a value or a guard is wanted at the end"),
+        ("x == 3 y", "an operator is wanted at `y`"),
+        ("x @ 3", "@ is no part of a guard"),
+        ("x", "no pattern declares x, and a value is no guard"),
+        ("x + 1", "a value stands where a guard is wanted"),
+        ("(x == 3) + 1 == 2", "a guard stands where a value is wanted"),
+        ("localhost", "localhost is the node of a copy, and a search is of none"),
+        ("fast(x)", "fast(…) is a function of Python, and cannot be asked here"),
+        ("Conc(true)", "choose an event: Conc asks about what is chosen"),
+        ("Causal(true, First)", "choose an event: Causal asks about what is chosen"),
+        ("s matches /(?=a)/", "the search does not know (?= in a regular expression"),
+        ("s matches /\\Qa/", "the search does not know \\Q in a regular expression"),
+        ("s matches /[[:alpha:]]/", "the search does not know [: :] in a regular expression"),
+        ("W", "the patterns declare W differently: choose a verdict of one"),
+        ("Loop", "guards are named within guards too deeply"),
+    ],
+)
+def test_what_is_no_guard_is_said(page: Any, text: str, said: str) -> None:
+    (drawn,) = space_times(EVENTS[1:2], None, DEFAULT)
+    declared: Any = {"W": None, "Loop": "Loop"}
+    assert _answers(page, drawn, declared, [[text, 0, []]]) == [f"error: {said}"]
+
+
+LOG = [
+    Event(node="a", type="write", clock={"a": 1}, data={"v": 1}),
+    Event(node="b", type="read", clock={"a": 1, "b": 1}, data={"v": 1}),
+    Event(node="c", type="write", clock={"c": 1}, data={"v": 2}),
+]
+CONFLICT = """
+pattern Conflict {
+    order CausalOrder;
+    event Write = type == "write";
+    First = Write; Second = Conc(Write) && v > First.v;
+    find any First Second;
+}
+"""
+
+
+def _found(page: Any, text: str) -> tuple[set[str], str]:
+    script = """
+        const field = document.getElementById("find"), { diagram } = ketal;
+        field.value = arguments[0];
+        field.dispatchEvent(new Event("input"));
+        const dot = (one, e) => one ? [diagram.execution.dot(e)] : [];
+        const found = [...(diagram.dimmed || [])].flatMap(dot);
+        return [found, document.getElementById("found").textContent];"""
+    found, said = page.execute_script(script, text)
+    return set(found), said
+
+
+def test_the_search_is_by_a_guard_or_by_text_and_says_which(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    ketal.view(LOG, ketal.compile(CONFLICT)).write(path)
+    browser.get(path.as_uri())
+    assert _found(browser, "Write") == ({"a@1", "c@1"}, "2 found by the guard")
+    assert _found(browser, "v == 1 && !Write") == ({"b@1"}, "1 found by the guard")
+    assert _found(browser, "writ") == ({"a@1", "c@1"}, "2 found as text")
+    assert _found(browser, "v = 1") == (set(), "0 found as text; no guard: = is no part of a guard")
+    said = "choose an event: Conc asks about what is chosen"
+    assert _found(browser, "Conc(true)") == (set(), said)
+    browser.execute_script("ketal.chooseEvent(ketal.execution.names.get('b@1'))")
+    assert _found(browser, "Conc(true)") == ({"c@1"}, "1 found by the guard")
+    browser.execute_script("ketal.chooseVerdict(0)")
+    assert _found(browser, "v > First.v && Conc(Write, First)")[0] == {"c@1"}
+    assert browser.get_log("browser") == []

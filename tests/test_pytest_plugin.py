@@ -1,0 +1,112 @@
+"""The pytest plugin, in a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PATTERN = """\
+pattern AnsweredEarly {
+    order CausalOrder;
+    event Store = type == "store";
+    event Stored = type == "stored";
+    Answer = Stored;
+    Late = Conc(Store) && key == Answer.key;
+    find any Answer Late;
+}
+"""
+PROGRAM = """\
+import sys
+from ketal.trace import Tracer
+
+tracer = Tracer("server")
+tracer.receive(sys.argv[1], "request")
+headers = tracer.send("answer")
+tracer.record("store", key="x")
+print(headers["ketal-clock"] if sys.argv[2] == "early" else tracer.send("answer")["ketal-clock"])
+"""
+TESTS = """\
+import subprocess, sys
+
+def run(ketal_run, when):
+    client = ketal_run.tracer("client")
+    headers = client.send("ask")
+    words = [sys.executable, "program.py", headers["ketal-clock"], when]
+    done = subprocess.run(words, env=ketal_run.env, capture_output=True, text=True, check=True)
+    client.receive(done.stdout.strip(), "answered")
+    client.record("stored", key="x")
+
+def test_early(ketal_run):
+    run(ketal_run, "early")
+    ketal_run.check("store.ketal")
+
+def test_right(ketal_run):
+    run(ketal_run, "right")
+    assert ketal_run.check("store.ketal") == []
+
+def test_matches_may_be_wanted(ketal_run):
+    run(ketal_run, "early")
+    (match,) = ketal_run.check("store.ketal", fail_on=["violation"])
+    assert match.kind == "match"
+
+def test_misspelt(ketal_run):
+    ketal_run.tracer("client").record("stord", key="x")
+    ketal_run.check("store.ketal")
+
+def test_vacuous(ketal_run):
+    ketal_run.tracer("client").record("stord", key="x")
+    ketal_run.check("store.ketal", vacuous=True)
+
+def test_nothing(ketal_run):
+    ketal_run.check("store.ketal")
+"""
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> Path:
+    for name, text in (
+        ("store.ketal", PATTERN), ("program.py", PROGRAM), ("test_store.py", TESTS),
+        ("pytest.ini", "[pytest]\n"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def _pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=120, env=plain,
+    )  # fmt: skip
+
+
+def test_what_is_found_fails_the_test_with_its_reason_and_a_page(tests: Path) -> None:
+    done = _pytest(tests, "--ketal-pages", "pages", "test_store.py")
+    out = done.stdout
+    assert done.returncode == 1, out + done.stderr
+    assert "3 failed, 3 passed" in out
+    assert "1 found in what was recorded:" in out
+    assert "match AnsweredEarly: Answer=client@3, Late=server@3" in out
+    assert "client@3 and server@3 are concurrent" in out
+    assert "AnsweredEarly checked nothing: no event has the type `store`" in out
+    assert "no process recorded an event" in out
+    page = tests / "pages" / "test_store-test_early.html"
+    assert "AnsweredEarly" in page.read_text()
+    assert str(page) in out
+    assert {one.name for one in page.parent.iterdir()} == {
+        page.name,
+        "test_store-test_misspelt.html",
+    }
+
+
+def test_without_the_option_the_page_is_beside_the_logs(tests: Path) -> None:
+    out = _pytest(tests, "--basetemp", str(tests / "tmp"), "-k", "early").stdout
+    (page,) = {one.resolve() for one in tests.glob("tmp/*/test_early.html")}
+    assert f"the page of this run: {page}" in out
+    assert sorted(one.name for one in (page.parent / "ketal").iterdir()) == [
+        "client.jsonl", "server.jsonl",
+    ]  # fmt: skip

@@ -1,0 +1,221 @@
+"""Random programs of activities, run for real, and what really happened before what.
+
+A program is a tree of activities, each with a list of operations: an event, the start and the join
+of a child, a message put into one of the queues, or taken from it if there is one. The running
+program keeps its own account, apart from the clocks: a graph of the operations, with an edge from
+each to the next of its activity, from a start to the child's beginning, from the child's end to
+its join, and from a put to the get of the same message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ketal.trace import TracedQueue, TracedThread, Tracer
+
+Node = tuple[int, int]
+"""An activity by its number, and the place of an operation in it."""
+
+
+@dataclass
+class Plan:
+    """An activity: its number, and its operations; those of a child name it."""
+
+    number: int
+    operations: list[tuple[str, Any]] = field(default_factory=list)
+
+
+def plan(rng: random.Random, *, activities_max: int = 6, operations_max: int = 7) -> Plan:
+    """Return a random program."""
+    count = 0
+
+    def made(depth: int) -> Plan:
+        nonlocal count
+        out = Plan(count)
+        count += 1
+        started: list[Plan] = []
+        for _ in range(rng.randint(1, operations_max)):
+            kind = rng.choice(("event", "event", "put", "get", "start", "start", "join", "wait"))
+            if kind == "start" and count < activities_max and depth < 3:
+                child = made(depth + 1)
+                started.append(child)
+                out.operations.append(("start", child))
+            elif kind == "join" and started:
+                out.operations.append(("join", started.pop(rng.randrange(len(started)))))
+            elif kind in ("put", "get"):
+                out.operations.append((kind, rng.randrange(2)))
+            else:
+                out.operations.append(("wait" if kind == "wait" else "event", None))
+        return out
+
+    return made(0)
+
+
+class Account:
+    """What really happened: the graph of the operations, and the events of each activity."""
+
+    def __init__(self) -> None:
+        self.edges: list[tuple[Node, Node]] = []
+        self.lengths: dict[int, int] = {}
+        self.events: dict[int, list[Node]] = {}
+        self.lines: dict[int, str] = {}
+        self.messages = iter(range(1_000_000))
+        self.put: dict[int, Node] = {}
+
+    def begin(self, number: int, line: str) -> None:
+        """Begin an activity, whose first operation is its beginning."""
+        self.lines[number] = line
+        self.events[number] = []
+        self.lengths[number] = 1
+
+    def operation(self, number: int, *, event: bool = False) -> Node:
+        """Add an operation to an activity; return it."""
+        at = self.lengths[number]
+        self.lengths[number] += 1
+        self.edges.append(((number, at - 1), (number, at)))
+        if event:
+            self.events[number].append((number, at))
+        return number, at
+
+    def before(self) -> dict[Node, set[Node]]:
+        """Return, of each operation, those that happened before it."""
+        sources: dict[Node, list[Node]] = {}
+        for source, target in self.edges:
+            sources.setdefault(target, []).append(source)
+        out: dict[Node, set[Node]] = {}
+
+        def of(node: Node) -> set[Node]:
+            if node not in out:
+                out[node] = set()
+                for source in sources.get(node, ()):
+                    out[node] |= {source} | of(source)
+            return out[node]
+
+        for number, length in self.lengths.items():
+            for at in range(length):
+                of((number, at))
+        return out
+
+
+def check(account: Account, events: list[Mapping[str, Any]]) -> int:
+    """Assert that the clocks say what happened; return how many pairs of events are concurrent."""
+    named: dict[tuple[str, int], Mapping[str, int]] = {
+        (event["node"], event["clock"][event["node"]]): event["clock"] for event in events
+    }
+    assert len(named) == len(events), "two events have one identity"
+    places: dict[tuple[str, int], Node] = {}
+    counters: Counter[str] = Counter()
+    for number, line in account.lines.items():  # in the order in which they began
+        for node in account.events[number]:
+            counters[line] += 1
+            places[line, counters[line]] = node
+    assert set(places) == set(named)
+    before = account.before()
+    concurrent = 0
+    for one, clock in named.items():
+        for other in named:
+            if one == other:
+                continue
+            knows = clock.get(other[0], 0) >= other[1]
+            assert knows == (places[other] in before[places[one]]), (one, other, clock)
+            concurrent += not knows and named[other].get(one[0], 0) < one[1]
+    return concurrent // 2
+
+
+def run_threads(root: Plan, tracer: Tracer) -> Account:
+    """Run a program of threads."""
+    account, lock = Account(), threading.Lock()
+    queues = [TracedQueue(queue.Queue(), tracer, f"q{n}") for n in range(2)]
+    threads: dict[int, TracedThread] = {}
+
+    def activity(own: Plan) -> None:
+        number = own.number
+        with lock:
+            account.begin(number, tracer.node)
+        for kind, what in own.operations:
+            if kind == "wait":
+                time.sleep(0.0005)
+            elif kind == "event":
+                tracer.record("event")
+                with lock:
+                    account.operation(number, event=True)
+            elif kind == "put":
+                with lock:
+                    message = next(account.messages)
+                    account.put[message] = account.operation(number, event=True)
+                queues[what].put(message)
+            elif kind == "get":
+                try:
+                    message = queues[what].get_nowait()
+                except queue.Empty:
+                    continue
+                with lock:
+                    got = account.operation(number, event=True)
+                    account.edges.append((account.put[message], got))
+            elif kind == "start":
+                threads[what.number] = TracedThread(tracer, target=activity, args=(what,))
+                with lock:
+                    account.edges.append((account.operation(number), (what.number, 0)))
+                threads[what.number].start()
+            else:
+                threads[what.number].join()
+                with lock:
+                    end = (what.number, account.lengths[what.number] - 1)
+                    account.edges.append((end, account.operation(number)))
+
+    first = TracedThread(tracer, target=activity, args=(root,))
+    first.start()
+    threading.Thread.join(first)
+    for thread in list(threads.values()):
+        threading.Thread.join(thread)
+    return account
+
+
+def run_tasks(root: Plan, tracer: Tracer) -> Account:
+    """Run a program of asyncio tasks."""
+    account = Account()
+    tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def main() -> None:
+        queues = [TracedQueue(asyncio.Queue(), tracer, f"q{n}") for n in range(2)]
+
+        async def activity(own: Plan) -> None:
+            number = own.number
+            account.begin(number, tracer.node)
+            for kind, what in own.operations:
+                if kind == "wait":
+                    await asyncio.sleep(0)
+                elif kind == "event":
+                    tracer.record("event")
+                    account.operation(number, event=True)
+                elif kind == "put":
+                    message = next(account.messages)
+                    account.put[message] = account.operation(number, event=True)
+                    await queues[what].put(message)
+                elif kind == "get":
+                    if queues[what].empty():
+                        continue
+                    message = await queues[what].get()
+                    got = account.operation(number, event=True)
+                    account.edges.append((account.put[message], got))
+                elif kind == "start":
+                    account.edges.append((account.operation(number), (what.number, 0)))
+                    tasks[what.number] = asyncio.create_task(activity(what))
+                else:
+                    await tracer.join(tasks[what.number])
+                    end = (what.number, account.lengths[what.number] - 1)
+                    account.edges.append((end, account.operation(number)))
+
+        await asyncio.create_task(activity(root))
+        await asyncio.gather(*tasks.values())
+
+    asyncio.run(main())
+    return account

@@ -1,0 +1,294 @@
+"""Events over TCP: of real processes, to a monitor that judges them as they happen."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.trace import Collector, JsonLines, SocketSink, TracedSocket, Tracer, socket_sink
+
+CONFLICT = """
+pattern Conflict {
+    order CausalOrder;
+    event Write = type == "write";
+    First = Write; Second = Conc(Write) && key == First.key;
+    find any First Second;
+}
+"""
+WRITER = """
+import sys, socket
+from ketal.trace import SocketSink, TracedSocket, Tracer
+
+class Both:
+    def __init__(self, *sinks): self.sinks = sinks
+    def write(self, event):
+        for sink in self.sinks: sink.write(event)
+
+from ketal.trace import JsonLines
+name, port, path, peer = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+tracer = Tracer(name, Both(JsonLines(path), SocketSink("127.0.0.1", port)))
+with socket.create_connection(("127.0.0.1", peer)) as connection:
+    messages = TracedSocket(connection, tracer)
+    for key in ("x", "y", "x"):
+        tracer.record("write", key=key)
+        messages.send(key.encode())
+        messages.receive()
+assert not tracer.failures
+"""
+
+
+class Both:
+    """A sink of two sinks."""
+
+    def __init__(self, *sinks: Any) -> None:
+        self._sinks = sinks
+
+    def write(self, event: Any) -> None:
+        for sink in self._sinks:
+            sink.write(event)
+
+
+def test_what_is_judged_as_it_happens_is_what_the_collected_log_says(tmp_path: Path) -> None:
+    """Two writers, which hear of each other through a server; the log shuffled at will."""
+    program = ketal.compile(CONFLICT)
+    found: list[ketal.Verdict] = []
+    monitor = ketal.Monitor(program, on={"match": found.append})
+    with Collector(monitor) as collector, socket.create_server(("127.0.0.1", 0)) as listening:
+        sink = SocketSink(*collector.address)
+        hub = Tracer("hub", Both(JsonLines(tmp_path / "hub.jsonl"), sink))
+        peer = listening.getsockname()[1]
+        words = [str(collector.address[1])]
+        writers = [
+            subprocess.Popen(
+                [sys.executable, "-c", WRITER, name, *words, str(tmp_path / f"{name}.jsonl"),
+                 str(peer)]
+            )
+            for name in ("a", "b")
+        ]  # fmt: skip
+        connections = [listening.accept()[0] for _ in writers]
+        for _ in range(3):
+            for connection in connections:
+                messages = TracedSocket(connection, hub)
+                messages.receive()
+                messages.send(b"ok")
+        for connection in connections:
+            connection.close()
+        assert [one.wait(30) for one in writers] == [0, 0]
+        sink.close()
+        assert collector.wait(timeout_s=30)
+        with collector.lock:
+            monitor.close()
+            summary: Any = monitor.summary
+    assert summary["events"]["accepted"] == 2 * 9 + 12
+    log = list(ketal.read_log(*sorted(tmp_path.glob("*.jsonl"))))
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(log, len(log))
+        assert sorted(map(str, ketal.run(program, shuffled))) == sorted(map(str, found))
+    assert found
+
+
+class Fed:
+    """What was fed."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+    def feed(self, event: Any, *, place: str = "") -> None:
+        self.items.append(event)
+
+
+def test_a_collector_that_comes_late_gets_all_events() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    sink = SocketSink("127.0.0.1", port)
+    tracer = Tracer("n", sink)
+    for _ in range(10):
+        tracer.record("t")
+    time.sleep(0.1)
+    fed = Fed()
+    with Collector(fed, port=port) as collector:
+        sink.close()
+        assert collector.wait(timeout_s=10)
+    assert [item.counter for item in fed.items] == list(range(1, 11))
+    tracer.record("t")
+    assert list(tracer.failures) == ["an event was not written: OSError: the sink is closed"]
+
+
+def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_sink, "LINGER_S", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    sink = SocketSink("127.0.0.1", port, unsent_max=5)
+    tracer = Tracer("n", sink)
+    began = time.monotonic()
+    for _ in range(20):
+        tracer.record("t")
+    assert time.monotonic() - began < 5
+    (reason,) = tracer.failures
+    assert reason.endswith("5 events wait to be sent")
+    assert 14 <= tracer.failures[reason] <= 15
+    sink.close()
+
+
+def test_a_line_that_is_cut_is_dropped_and_nonsense_is_refused() -> None:
+    fed = Fed()
+    with Collector(fed) as collector:
+        with socket.create_connection(collector.address) as connection:
+            connection.sendall(b'{"node":"n","type":"t","clock":{"n":1}}\nnonsense\n')
+            connection.sendall(b'{"node":"n","type":"t","clock":{"n":2}}\n{"node":"n","ty')
+        deadline = time.monotonic() + 10
+        while len(fed.items) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert collector.wait(timeout_s=10)
+    assert [type(item).__name__ for item in fed.items] == ["Event", "Rejected", "Event"]
+
+
+def test_a_connection_that_breaks_is_made_again() -> None:
+    fed = Fed()
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+        sink = SocketSink("127.0.0.1", port)
+        tracer = Tracer("n", sink)
+        tracer.record("first")
+        broken, _ = first.accept()
+        assert broken.recv(100)
+        broken.close()
+    with Collector(fed, port=port) as collector:
+        for _ in range(50):
+            tracer.record("t")
+            time.sleep(0.01)
+        sink.close()
+        assert collector.wait(timeout_s=10)
+    counters = [item.counter for item in fed.items]
+    # What was in flight when the connection broke may be lost; its counters say so.
+    assert counters == sorted(set(counters))
+    assert counters[-1] == 51
+    assert not tracer.failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_the_child_of_a_fork_has_a_connection_of_its_own() -> None:
+    script = """
+import os, sys
+from ketal.trace import SocketSink, Tracer
+sink = SocketSink("127.0.0.1", int(sys.argv[1]))
+tracer = Tracer("n", sink)
+tracer.record("parent")
+child = os.fork()
+tracer.record("after")
+sink.close()
+if child:
+    os.waitpid(child, 0)
+else:
+    os._exit(0)
+"""
+    fed = Fed()
+    with Collector(fed) as collector:
+        words = [sys.executable, "-c", script, str(collector.address[1])]
+        subprocess.run(words, check=True, timeout=30)
+        assert collector.wait(timeout_s=10)
+    assert sorted((item.node, item.counter) for item in fed.items) == [
+        ("n", 1), ("n", 2), ("n/f1", 1),
+    ]  # fmt: skip
+
+
+def test_threads_that_send_do_not_wait_for_one_another() -> None:
+    fed = Fed()
+    with Collector(fed) as collector:
+        sinks = [SocketSink(*collector.address) for _ in range(4)]
+        tracers = [Tracer(f"n{number}", sink) for number, sink in enumerate(sinks)]
+        threads = [
+            threading.Thread(target=lambda one=one: [one.record("t") for _ in range(200)])
+            for one in tracers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for sink in sinks:
+            sink.close()
+        assert collector.wait(timeout_s=10)
+    assert len(fed.items) == 800
+
+
+EMBEDDED = """
+import os, sys, ketal
+from ketal.trace import Collector, SocketSink, Tracer
+program = ketal.compile('''
+    pattern Alone { order CausalOrder; event Take = type == "take"; event Free = type == "free";
+        at every node; check (Take Free)*; }
+''')
+def stop(violation):
+    print(violation, flush=True)
+    os._exit(3)
+monitor = ketal.Monitor(program, on={"violation": stop})
+with Collector(monitor) as collector:
+    peer = Tracer("peer", SocketSink(*collector.address))
+    own = Tracer("own", sys.argv[1], monitor=collector)
+    own.record("take")
+    headers = own.send("hello")
+    peer.receive(headers)
+    peer.record("free")
+    peer_said = peer.send("bye")
+    own.record("free")
+    own.record("take")
+    own.record("take")
+    print("not reached")
+"""
+
+
+def test_a_program_is_halted_by_its_own_copy_of_a_pattern(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", EMBEDDED, str(tmp_path / "own.jsonl")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.startswith("violation Alone (node=own): own@5 take")
+    assert len(list(ketal.read_log(tmp_path / "own.jsonl"))) == 5
+
+
+def test_a_monitor_that_fails_is_counted() -> None:
+    class Broken:
+        def feed(self, event: Any, *, place: str = "") -> None:
+            raise RuntimeError("no")
+
+    fed = Fed()
+    tracer = Tracer("n", Both(), monitor=Broken())
+    tracer.record("t")
+    assert dict(tracer.failures) == {"the monitor was not fed: RuntimeError: no": 1}
+    Tracer("n", Both(), monitor=fed).record("t")
+    assert [str(item) for item in fed.items] == ["n@1 t"]
+
+
+def test_a_handler_may_have_events_of_its_own() -> None:
+    program = ketal.compile('pattern P { event A = type == "a"; find next A; }')
+    tracers: list[Tracer] = []
+    monitor = ketal.Monitor(program, on={"match": lambda match: tracers[0].record("told")})
+    with Collector(monitor) as collector:
+        sink = SocketSink(*collector.address)
+        tracers.append(Tracer("own", Both(), monitor=collector))
+        peer = Tracer("peer", sink)
+
+        def work() -> None:
+            for _ in range(100):
+                tracers[0].record("a")
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(100):
+            peer.record("a")
+        thread.join(30)
+        assert not thread.is_alive()
+        sink.close()
+        assert collector.wait(timeout_s=30)
+    events: Any = monitor.summary["events"]
+    assert events["accepted"] == 400
+    assert not tracers[0].failures

@@ -1,0 +1,92 @@
+"""The clocks of random programs against an account of what really happened before what."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from ketal.trace import TracedThread, Tracer
+from tests.sampling import drawn
+from tests.trace.programs import Account, Plan, check, plan, run_tasks, run_threads
+
+
+class Collected(list[Mapping[str, Any]]):
+    """A sink that keeps the events."""
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        self.append(event)
+
+
+@pytest.mark.parametrize(("kind", "run"), [("thread", run_threads), ("task", run_tasks)])
+def test_the_clocks_of_a_program_say_what_happened(
+    kind: Any, run: Callable[[Plan, Tracer], Account]
+) -> None:
+    lines = activities = messages = concurrent = 0
+
+    @drawn(60, 3_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal lines, activities, messages, concurrent
+        events = Collected()
+        tracer = Tracer("n", events, activity=kind)
+        account = run(plan(rng), tracer)
+        assert not tracer.failures
+        concurrent += check(account, events)
+        lines += len({event["node"] for event in events})
+        activities += sum(map(bool, account.events.values()))
+        messages += sum("received" in event["data"] for event in events)
+
+    assert 100 < lines < activities  # some lines went on as another activity
+    assert messages > 20
+    assert concurrent > 100
+
+
+def test_one_clock_for_several_threads_orders_all_that_they_do() -> None:
+    """`activity="process"`: no two events are concurrent, and nothing that happened is missing."""
+
+    @drawn(30, 500)
+    def holds(rng: random.Random) -> None:
+        events = Collected()
+        run_threads(plan(rng), Tracer("n", events))
+        counters = [event["clock"]["n"] for event in events]
+        assert sorted(counters) == list(range(1, len(events) + 1))
+        assert {event["node"] for event in events} <= {"n"}
+
+
+def test_a_program_that_joins_its_tasks_has_few_lines() -> None:
+    events = Collected()
+    tracer = Tracer("n", events, activity="task")
+
+    async def work() -> None:
+        tracer.record("work")
+
+    async def main() -> None:
+        for _ in range(200):
+            tasks = [asyncio.create_task(work()) for _ in range(3)]
+            for task in tasks:
+                await tracer.join(task)
+
+    asyncio.run(main())
+    assert len(events) == 600
+    assert len({event["node"] for event in events}) <= 4
+    assert max(len(event["clock"]) for event in events) <= 4
+
+
+def test_a_thread_that_is_joined_twice_hands_over_what_it_knew_at_its_end() -> None:
+    """Not what the line has by then, which goes on as another thread."""
+    events = Collected()
+    tracer = Tracer("n", events, activity="thread")
+    first = TracedThread(tracer, target=tracer.record, args=("first",))
+    first.start()
+    first.join()
+    second = TracedThread(tracer, target=tracer.record, args=("second",))
+    second.start()
+    threading.Thread.join(second)
+    assert events[0]["node"] == events[1]["node"]
+    first.join()
+    tracer.record("after")
+    assert events[2]["clock"] == {events[0]["node"]: 1, events[2]["node"]: 1}

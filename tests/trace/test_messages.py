@@ -1,0 +1,167 @@
+"""Messages between two processes: what the one knew when it sent, the other knows."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import http.server
+import multiprocessing
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ketal.trace import AsgiMiddleware, TracedQueue, TracedSocket, TracedStreams, Tracer
+from ketal.trace.frames import PAYLOAD_MAX, PREFIX
+from tests.trace.test_exactness import Collected
+
+
+def _pair() -> tuple[Collected, Tracer, Tracer]:
+    """Two processes whose events go to one list, after one event of the first."""
+    events = Collected()
+    one, other = Tracer("a", events), Tracer("b", events)
+    one.record("first")
+    return events, one, other
+
+
+def _received(events: Collected) -> list[tuple[str, dict[str, int], str]]:
+    return [
+        (event["type"], event["clock"], event["data"]["received"])
+        for event in events
+        if "received" in event["data"]
+    ]
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    left, right = socket.socketpair()
+    with left, right:
+        yield left, right
+
+
+def test_over_a_socket(sockets: tuple[socket.socket, socket.socket]) -> None:
+    events, one, other = _pair()
+    left, right = TracedSocket(sockets[0], one), TracedSocket(sockets[1], other)
+    large = bytes(300_000)
+    sending = threading.Thread(target=left.send, args=(large, "push"), kwargs={"key": "k"})
+    sending.start()
+    assert right.receive("apply", key="k") == large
+    sending.join()
+    right.send(b"")
+    assert left.receive() == b""
+    assert _received(events) == [
+        ("apply", {"a": 2, "b": 1}, "a@2"), ("receive", {"a": 3, "b": 2}, "b@2"),
+    ]  # fmt: skip
+    assert not one.failures
+    sockets[0].close()
+    with pytest.raises(EOFError):
+        right.receive()
+
+
+def test_what_is_no_frame_is_an_error(sockets: tuple[socket.socket, socket.socket]) -> None:
+    events, _, other = _pair()
+    sockets[0].sendall(PREFIX.pack(1, PAYLOAD_MAX + 1))
+    with pytest.raises(ValueError, match="the payload of a frame has 67,108,865 bytes"):
+        TracedSocket(sockets[1], other).receive()
+    assert len(events) == 1
+
+
+def test_over_asyncio_streams() -> None:
+    events, one, other = _pair()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        streams = TracedStreams(reader, writer, other)
+        await streams.send(await streams.receive("ask") + b"!", "answer")
+        writer.close()
+
+    async def main() -> bytes:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            streams = TracedStreams(reader, writer, one)
+            await streams.send(b"hello")
+            got = await streams.receive("answered")
+            with pytest.raises(EOFError):
+                await streams.receive()
+            writer.close()
+        return got
+
+    assert asyncio.run(main()) == b"hello!"
+    assert _received(events) == [
+        ("ask", {"a": 2, "b": 1}, "a@2"), ("answered", {"a": 3, "b": 2}, "b@2"),
+    ]  # fmt: skip
+
+
+def test_over_http() -> None:
+    events, one, other = _pair()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            other.receive(self.headers, "request")
+            self.send_response(200)
+            for name, value in other.send("response").items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+        connection.request("GET", "/", headers=one.send("ask"))
+        one.receive(connection.getresponse().headers, "answered")
+        connection.close()
+        serving.join()
+    assert _received(events) == [
+        ("request", {"a": 2, "b": 1}, "a@2"), ("answered", {"a": 3, "b": 2}, "b@2"),
+    ]  # fmt: skip
+    assert not one.failures
+    assert not other.failures
+
+
+def test_over_asgi() -> None:
+    events, one, other = _pair()
+    sent: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"y")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    headers = [(name.title().encode(), value.encode()) for name, value in one.send().items()]
+    scope = {"type": "http", "method": "GET", "path": "/p", "headers": headers}
+    asyncio.run(AsgiMiddleware(application, other)(scope, receive, send))
+    asyncio.run(AsgiMiddleware(application, other)({"type": "lifespan"}, receive, send))
+    one.receive(sent[0]["headers"], "answered")
+    assert sent[0]["headers"][0] == (b"x", b"y")
+    assert sent[2]["headers"] == [(b"x", b"y")]
+    assert _received(events) == [
+        ("http.request", {"a": 2, "b": 1}, "a@2"), ("answered", {"a": 3, "b": 2}, "b@2"),
+    ]  # fmt: skip
+
+
+def test_over_queues() -> None:
+    events, one, other = _pair()
+    jobs: queue.Queue[Any] = queue.Queue(maxsize=1)
+    TracedQueue(jobs, one, "jobs").put("job", timeout=1)
+    assert TracedQueue(jobs, other, "jobs").get(timeout=1) == "job"
+    with pytest.raises(queue.Empty):
+        TracedQueue(jobs, other).get_nowait()
+    assert TracedQueue(jobs, other).empty()
+    shared = multiprocessing.get_context("spawn").Queue()
+    TracedQueue(shared, other).put({"k": 1})
+    assert TracedQueue(shared, one).get(timeout=30) == {"k": 1}
+    shared.close()
+    assert _received(events) == [
+        ("get", {"a": 2, "b": 1}, "a@2"), ("get", {"a": 3, "b": 2}, "b@2"),
+    ]  # fmt: skip

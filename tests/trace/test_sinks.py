@@ -1,0 +1,193 @@
+"""Files of events through crashes, full disks, restarts and forks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.trace import JsonLines, KafkaSink, Tracer
+
+
+def _run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script, *words],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+
+
+def _clocks(path: Path) -> dict[str, dict[str, int]]:
+    """What the log holds: the clock of each event, by its name."""
+    return {str(event.dot): dict(event.clock) for event in ketal.read_log(path)}
+
+
+def test_a_restart_is_a_run_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    for number in (1, 2, 3):
+        tracer = Tracer("n", path)
+        tracer.record("a")
+        tracer.record("b")
+        assert tracer.node == ("n" if number == 1 else f"n#{number}")
+        Tracer("other/1#", path, activity="thread").record("c")
+    assert list(_clocks(path))[-1].startswith("other/1#")
+    assert len(_clocks(path)) == 9
+
+
+def test_the_run_is_found_among_activities_and_other_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    path.write_text(
+        '{"node":"n/1#4","type":"n#9","clock":{}}\n{"node":"m#7","type":"t"}\n{"node":"n#5x"}\n'
+        '{"node":"n.#8","type":"t"}\n{"node":"no#6","type":"t"}\n{"node":"n#1'
+    )
+    sink = JsonLines(path)
+    assert sink.incarnation("n") == 5
+    assert sink.incarnation("m") == 8
+    assert sink.incarnation("x") == 1
+    assert sink.incarnation("n.") == 9
+
+
+KILLED = """
+import sys
+from ketal.trace import Tracer
+tracer = Tracer("n", sys.argv[1])
+while True:
+    tracer.record("t", text="x" * 200)
+    sys.stdout.write(".")
+    sys.stdout.flush()
+"""
+
+
+def test_kill_9_loses_no_event_that_was_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    recorded = []
+    for _ in range(3):
+        words = [sys.executable, "-c", KILLED, str(path)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            shown = running.stdout.read(500)
+            running.send_signal(signal.SIGKILL)
+            recorded.append(len(shown + running.stdout.read()))
+    events = Counter(event.node for event in ketal.read_log(path))
+    # The last event of a run may be recorded, and the run killed before it says so.
+    more = [events[node] - count for node, count in zip(("n", "n#2", "n#3"), recorded, strict=True)]
+    assert set(more) <= {0, 1}, (events, recorded)
+
+
+FULL = """
+import resource, sys
+from ketal.trace import Tracer
+tracer = Tracer("n", sys.argv[1])
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+for _ in range(20):
+    tracer.record("t")
+print(sum(tracer.failures.values()))
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+tracer.record("again")
+"""
+
+
+def test_a_full_disk_is_counted_and_the_next_event_is_on_a_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    lost = int(_run(FULL, str(path)).stdout)
+    assert 0 < lost < 20
+    assert len(path.read_bytes().splitlines()) == 20 - lost + 1 + 1  # one was cut
+    program = ketal.compile('pattern P { event A = type == "again"; find any A; }')
+    result = ketal.run(program, ketal.read_log(path))
+    assert [verdict.kind for verdict in result].count("match") == 1
+    events: Any = result.summary["events"]
+    assert (events["accepted"], events["rejected"]) == (20 - lost + 1, 1)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_device_without_room_is_counted() -> None:
+    tracer = Tracer("n", "/dev/full")
+    tracer.record("t")
+    (reason,) = tracer.failures
+    assert "No space left" in reason
+
+
+def test_a_file_that_ends_amid_a_line_is_continued_on_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    path.write_text('{"node":"n","type":"cu')
+    Tracer("n", path).record("t")
+    first, second = path.read_text().splitlines()
+    assert first == '{"node":"n","type":"cu'
+    assert json.loads(second)["node"] == "n#2"
+
+
+FORKS = """
+import multiprocessing, sys
+from ketal.trace import TracedQueue, Tracer
+tracer = Tracer("n", sys.argv[1], activity=sys.argv[2])
+forking = multiprocessing.get_context("fork")
+queue = TracedQueue(forking.Queue(), tracer, "q")
+def child():
+    tracer.record("child")
+    grandchild = forking.Process(target=tracer.record, args=("grandchild",))
+    grandchild.start()
+    grandchild.join(30)
+    queue.put("done")
+tracer.record("before")
+children = [forking.Process(target=child) for _ in range(2)]
+for one in children:
+    one.start()
+    tracer.record("started")
+for one in children:
+    queue.get(timeout=30)
+    one.join(30)
+assert not tracer.failures
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("activity", ["process", "thread"])
+def test_the_child_of_a_fork_is_a_process_of_its_own(tmp_path: Path, activity: str) -> None:
+    path = tmp_path / "n.jsonl"
+    _run(FORKS, str(path), activity)
+    events = {str(event.dot): event for event in ketal.read_log(path)}
+    clocks = {name: dict(event.clock) for name, event in events.items()}
+    assert clocks["n/f1@1"] == {"n": 1, "n/f1": 1}
+    assert clocks["n/f2@1"] == {"n": 2, "n/f2": 1}
+    assert clocks["n/f1/f1@1"] == {"n": 1, "n/f1": 1, "n/f1/f1": 1}
+    assert clocks["n@3"] == {"n": 3}
+    assert sum(event.type == "get" for event in events.values()) == 2
+    assert len(events) == 1 + 2 + 2 + 2 + 2 + 2
+    last = clocks["n@5"]
+    assert (last["n/f1"], last["n/f2"]) == (2, 2)
+
+
+def test_events_of_one_node_have_one_key_in_kafka() -> None:
+    sent = []
+
+    class Producer:
+        def send(self, topic: str, *, key: bytes, value: bytes) -> None:
+            sent.append((topic, key, json.loads(value)["type"]))
+
+    Tracer("n", KafkaSink(Producer(), "events")).record("t")
+    assert sent == [("events", b"n", "t")]
+
+
+def test_a_closed_file_is_a_failure(tmp_path: Path) -> None:
+    sink = JsonLines(tmp_path / "n.jsonl")
+    tracer = Tracer("n", sink)
+    sink.close()
+    tracer.record("t")
+    assert sum(tracer.failures.values()) == 1
+
+
+def test_the_time_of_an_event_is_when_it_was_recorded(tmp_path: Path) -> None:
+    before = time.time()
+    Tracer("n", tmp_path / "n.jsonl").record("t")
+    (event,) = ketal.read_log(tmp_path / "n.jsonl")
+    assert event.time is not None
+    assert before - 0.001 <= float(event.time) <= time.time() + 0.001

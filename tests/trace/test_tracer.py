@@ -1,0 +1,278 @@
+"""What a tracer records, and that the program that is watched goes on as if it were not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ketal
+from ketal.errors import SettingError
+from ketal.trace import LogHandler, Tracer
+from ketal.trace import message_header as header
+from ketal.trace.plain_values import ITEMS_MAX, TEXT_MAX, plain
+from tests.trace.test_exactness import Collected
+
+
+class Failing:
+    """A sink that does not work."""
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        raise OSError("no space left")
+
+
+class Unprintable:
+    """What raises wherever it is looked at."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_a_call_is_an_event_with_its_arguments_and_its_result() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+
+    class Stack:
+        @tracer.event
+        def push(self, value: int, *more: int, key: str = "k") -> str:
+            return f"{value}{key}"
+
+        @classmethod
+        @tracer.event(type="made", result=False)
+        def made(cls, result: int) -> None:
+            pass
+
+    assert Stack().push(1, 2, 3, key="x") == "1x"
+    assert Stack().push(1) == "1k"
+    Stack.made(result=5)
+    pushed = {"value": 1, "arg_types": ["int", "str"], "result_type": "str"}
+    assert [(event["type"], event["data"]) for event in events] == [
+        (
+            "Stack.push",
+            {
+                "value": 1, "more": [2, 3], "key": "x", "result": "1x", "result_type": "str",
+                "arg_types": ["int", "tuple", "str"],
+            },
+        ),
+        ("Stack.push", {**pushed, "key": "k", "result": "1k"}),
+        ("made", {"arg_result": 5, "arg_types": ["int"]}),
+    ]  # fmt: skip
+
+
+def test_what_is_recorded_is_what_a_pattern_reads() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+
+    @tracer.event(type="Stack.push")
+    def push(value: int) -> None:
+        pass
+
+    push(7)
+    program = ketal.compile(
+        "pattern P { event Push = call(NoneType Stack.push(int)) && value > 5; find any Push; }"
+    )
+    log = [ketal.Event(**event) for event in events]
+    assert [verdict.kind for verdict in ketal.run(program, log)] == ["match"]
+
+
+def test_what_a_call_raises_is_recorded_and_raised() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+
+    @tracer.event
+    def fails() -> None:
+        raise ValueError("wrong")
+
+    @tracer.event
+    async def waits(seconds: float) -> int:
+        await asyncio.sleep(seconds)
+        if seconds:
+            raise KeyError(seconds)
+        return 3
+
+    with pytest.raises(ValueError, match="wrong"):
+        fails()
+    assert asyncio.run(waits(0)) == 3
+    with pytest.raises(KeyError):
+        asyncio.run(waits(0.001))
+    assert [event["data"].get("error") for event in events] == ["ValueError", None, "KeyError"]
+    assert events[1]["data"]["result"] == 3
+
+
+def test_the_program_goes_on_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
+    tracer = Tracer("n", Failing())
+
+    @tracer.event
+    def work(value: object) -> int:
+        return 5
+
+    with caplog.at_level(logging.WARNING, "ketal.trace"):
+        assert [work(Unprintable()) for _ in range(3)] == [5, 5, 5]
+        tracer.receive({"ketal-clock": "nonsense"})
+        tracer.receive({})
+        assert tracer.send()["ketal-clock"] == "1;n;n=6"
+    assert dict(tracer.failures) == {
+        "an event was not written: OSError: no space left": 6,
+        "a message's clock cannot be read: not enough values to unpack (expected 3, got 1)": 1,
+        "a message without the header ketal-clock was received": 1,
+    }
+    assert len(caplog.records) == 3
+
+
+def test_an_event_that_was_not_written_leaves_a_gap() -> None:
+    """Its counter is used up, so that whoever reads the log knows that one is missing."""
+    events = Collected()
+    tracer = Tracer("n", events)
+    tracer.record("one")
+    whole, tracer._sink = tracer._sink, Failing()
+    tracer.record("lost")
+    tracer._sink = whole
+    tracer.record("three")
+    assert [event["clock"] for event in events] == [{"n": 1}, {"n": 3}]
+
+
+@pytest.mark.parametrize("node", ["", "n#2"])
+def test_a_name_that_is_none_is_an_error(node: str) -> None:
+    with pytest.raises(SettingError, match="no name of a node that is traced"):
+        Tracer(node, Collected())
+    with pytest.raises(SettingError, match="process, thread or task"):
+        Tracer("n", Collected(), activity="fiber")  # type: ignore[arg-type]
+
+
+def test_work_in_a_pool_knows_what_is_known_where_it_is_bound() -> None:
+    events = Collected()
+    tracer = Tracer("n", events, activity="thread")
+    tracer.record("before")
+    with ThreadPoolExecutor(1) as pool:
+        work = tracer.bind(tracer.record)
+        tracer.record("after")
+        pool.submit(work, "within").result()
+        pool.submit(tracer.record, "unbound").result()
+    clocks = {event["type"]: event["clock"] for event in events}
+    assert clocks["within"] == {"n": 1, "n/1": 1}
+    assert clocks["unbound"] == {"n": 1, "n/1": 2}
+
+
+def test_an_event_of_a_signal_handler_amid_another_event_is_one_of_its_own() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+    line = tracer._activities.current()
+    counters = line._counters
+
+    class Interrupted:
+        def __next__(self) -> int:
+            counter = next(counters)
+            line._counters = counters
+            tracer.record("handler")
+            return counter
+
+    line._counters = Interrupted()  # type: ignore[assignment]
+    tracer.record("interrupted")
+    tracer.record("next")
+    assert [(e["type"], e["clock"]["n"]) for e in events] == [
+        ("handler", 2), ("interrupted", 1), ("next", 3),
+    ]  # fmt: skip
+
+
+def test_log_records_are_events_but_the_tracers_own() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+    logger = logging.getLogger("tests.trace")
+    handler = LogHandler(tracer)
+    logger.addHandler(handler)
+    try:
+        try:
+            raise ValueError
+        except ValueError:
+            logger.exception("%s failed", "it")
+    finally:
+        logger.removeHandler(handler)
+    handler.emit(logging.makeLogRecord({"name": "ketal.trace", "msg": "own"}))
+    assert [event["data"] for event in events] == [
+        {
+            "logger": "tests.trace", "level": "ERROR", "message": "it failed",
+            "error": "ValueError",
+        }
+    ]  # fmt: skip
+
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+
+
+@given(st.dictionaries(NAMES, st.integers(1, 2**60), min_size=1), st.data())
+def test_a_header_is_read_as_it_was_written(clock: dict[str, int], data: st.DataObject) -> None:
+    node = data.draw(st.sampled_from(sorted(clock)))
+    text = header.encoded(node, clock)
+    assert text.isascii()
+    assert text.isprintable()
+    assert " " not in text
+    assert header.decoded(text) == header.decoded(text.encode()) == (node, clock)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ";;", "2;n;n=1", "1;n;m=1", "1;n;n=0", "1;n;n=-1", "1;n;n", "1;n;n=1,", "1;n;n=x", "1;n",
+     "1;n;n=" + "1" * header.BYTES_MAX, b"\xff;n;n=1", "1;%ff;%ff=1", "1;n;n=\u0663"],
+)  # fmt: skip
+def test_what_is_no_header_is_a_failure_and_the_event_is_recorded(text: str | bytes) -> None:
+    events = Collected()
+    tracer = Tracer("m", events)
+    tracer.receive({header.NAME: text} if isinstance(text, str) else [(header.NAME, text)])
+    assert [event["clock"] for event in events] == [{"m": 1}]
+    assert sum(tracer.failures.values()) == 1
+
+
+def test_headers_are_pairs_or_a_mapping_of_text_or_bytes_in_any_case() -> None:
+    text = header.encoded("n", {"n": 4})
+    events = Collected()
+    tracer = Tracer("m", events)
+    given: list[Any] = [
+        {"Ketal-Clock": text}, [("x", b"y"), ("ketal-clock", text.encode())],
+        [(b"KETAL-CLOCK", text.encode())], text, text.encode(),
+    ]  # fmt: skip
+    for headers in given:
+        tracer.receive(headers)
+    assert [event["clock"]["n"] for event in events] == [4] * 5
+    assert not tracer.failures
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
+    | st.builds(Unprintable) | st.builds(object) | st.sets(st.integers()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(ANYTHING)
+def test_any_value_is_an_attribute_that_is_read_again(value: object) -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+    tracer.record("t", value=value)
+    assert not tracer.failures
+    ketal.Event(**events[0])
+
+
+def test_large_values_are_cut() -> None:
+    assert len(plain("x" * 5_000)) == TEXT_MAX
+    assert len(plain(list(range(5_000)))) == ITEMS_MAX
+    deep: list[Any] = []
+    deep.append(deep)
+    assert len(str(plain(deep))) < 2_000
+
+
+def test_a_thread_that_is_none_of_the_tracers_begins_a_line_that_knows_nothing() -> None:
+    events = Collected()
+    tracer = Tracer("n", events, activity="thread")
+    tracer.record("before")
+    thread = threading.Thread(target=tracer.record, args=("within",))
+    thread.start()
+    thread.join()
+    assert events[1]["clock"] == {"n/1": 1}
