@@ -189,13 +189,20 @@ class Builder:
         return {"order": OrderOptions(make).order(tree)}
 
     def _at_every(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        everything = tree.children[-1] is not None
-        return {"deployment": ast.Deployment(None, everything, span=span_of(tree))}
+        (seen,) = tree.children
+        return {
+            "deployment": ast.Deployment(
+                None, seen == "all", seen == "receiving", span=span_of(tree)
+            )
+        }
 
     def _at_host(self, tree: ParseTree, make: Expressions) -> dict[str, Any]:
-        glob, everything = tree.children
+        glob, seen = tree.children
         node = ast.Deployment(
-            make.literals.string(cast(Token, glob)), everything is not None, span=span_of(tree)
+            make.literals.string(cast(Token, glob)),
+            seen == "all",
+            seen == "receiving",
+            span=span_of(tree),
         )
         return {"deployment": node}
 

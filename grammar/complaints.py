@@ -727,7 +727,8 @@ _FORMS = {
     '`host("a")`, joined by `&&`, `||`, `!`',
     "param": "write `param w = 10 s;`",
     "order": "write `order CausalOrder;`, `order CausalOrder(gap = 30 s);` or `order arrival;`",
-    "at": 'write `at every node;`, `at every node all;` or `at host("db-*");`',
+    "at": "write `at every node;`, `at every node all;`, `at every node receiving;` or "
+    '`at host("db-*");`',
     "partition": "write `partition by key;`",
     "check": _BODY_FORM,
     "find": _BODY_FORM,

@@ -146,7 +146,8 @@ def order(node: ast.Order) -> str:
 def deployment(node: ast.Deployment) -> str:
     """Write `at every node;` or `at host("…");`."""
     where = "every node" if node.glob is None else f"host({_string(node.glob)})"
-    return f"at {where} all;" if node.everything else f"at {where};"
+    seen = " all" if node.everything else " receiving" if node.receiving else ""
+    return f"at {where}{seen};"
 
 
 def partition(keys: tuple[ast.Attribute | ast.Field, ...], scope: DeclaredNames) -> str:

@@ -11,7 +11,7 @@ What is defined where:
 `canonical_order`        the canonical linear extension of a finite log
 `linear_extensions`      all linear extensions
 `released`               a live stream: causally ready, ties by arrival
-`learned`                `at every node`: what a node could have seen
+`learned`, `received`    `at every node`: what a node could have seen, was sent
 `Words`                 bodies: the words, by partial derivatives
 `Guards.value/.truth`    guards, the unknown, `Causal` and `Conc`
 `_Judge.in_alphabet`     the alphabet
@@ -194,6 +194,27 @@ def learned(node: str, order: Iterable[Event]) -> list[Event]:
             offered.append(event)
         else:
             unlearned.append(event)
+    return offered
+
+
+def received(node: str, order: Iterable[Event]) -> list[Event]:
+    """Return what the copy of `node` is offered, with `receiving`, when the events come in `order`.
+
+    Its own events, and another node's event just before the first own event
+    that received its message, or at once where such an own event came first.
+    """
+    offered: list[Event] = []
+    unreceived: list[Event] = []
+    messages: set[Dot] = set()
+    for event in order:
+        if event.node == node:
+            messages.update(Dot.parse(str(dot)) for dot in event.receives)
+            offered += [*(e for e in unreceived if e.dot in messages), event]
+            unreceived = [e for e in unreceived if e.dot not in messages]
+        elif event.dot in messages:
+            offered.append(event)
+        else:
+            unreceived.append(event)
     return offered
 
 
@@ -643,8 +664,9 @@ class _Judge(Guards):
         copies: dict[str | None, list[Event]] = {None: order}
         if where is not None:
             nodes = dict.fromkeys(e.node for e in order)
+            seen = received if where.receiving else learned
             copies = {
-                n: order if where.everything else learned(n, order)
+                n: order if where.everything else seen(n, order)
                 for n in nodes
                 if where.glob is None or _host(where.glob, n)
             }

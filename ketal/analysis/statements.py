@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from ketal.analysis.bodies import Finding
 from ketal.errors import Span
 from ketal.model import syntax as ast
+from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node
 
 Params = Mapping[str, ast.ParamDecl]
@@ -97,6 +98,14 @@ def _order(pattern: ast.Pattern, params: Params) -> Iterator[Finding]:
             "K124", "error", "a find under CausalOrder needs its strategy", _place(pattern, "find"),
             "write `find any` for every combination, whatever arrives first; what `find next` "
             "and `find strict` find depends on the order in which events are offered",
+        )  # fmt: skip
+    receiving = pattern.deployment is not None and pattern.deployment.receiving
+    barring = next((node for node in walk(pattern.body) if isinstance(node, ast.Absent)), None)
+    if receiving and barring is not None and pattern.kind == "find" and order.kind == "causal":
+        yield (
+            "K135", "error", "`not` under CausalOrder asks what came between, and with `receiving` "
+            "a node may be told of that after the match", barring.span,
+            "remove `receiving`, which needs every message, or write `order arrival`",
         )  # fmt: skip
 
 

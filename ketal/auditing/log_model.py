@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ketal.logs.traces.message_pairing import Pairing
-from ketal.model.event import Dot, Draft, Event
+from ketal.model.event import Dot, Draft, Event, known_receives
 from ketal.model.places import place_at
 
 NONE: frozenset[str] = frozenset()
@@ -122,7 +122,8 @@ class AuditedEvent:
             return read
         clock = self.certain_entries(lost)
         clock[self.node] = max(1, self.counter)
-        return Event(self.node, read.type, clock, read.time, read.data, read.id)
+        receives = known_receives(read, clock)
+        return Event(self.node, read.type, clock, read.time, read.data, read.id, receives)
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
 from ketal.auditing.own_entry import is_counter
 from ketal.auditing.report import Examined
-from ketal.model.event import Control, Dot, Draft, Event
+from ketal.model.event import Control, Dot, Draft, Event, known_receives
 from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts import Rejected
 
@@ -192,7 +192,9 @@ def _rewritten(
     ]
     if not raw:
         changes = [f"got the clock {clock}"]
-    return Event(node, read.type, clock, read.time, read.data, read.id), "; ".join(changes)
+    receives = known_receives(read, clock)
+    repaired = Event(node, read.type, clock, read.time, read.data, read.id, receives)
+    return repaired, "; ".join(changes)
 
 
 # --- what can be decided ---------------------------------------------------------------------

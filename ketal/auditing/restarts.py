@@ -26,7 +26,7 @@ from itertools import pairwise
 
 from ketal.auditing.log_model import NONE, AuditedEvent, Everything, causal_order
 from ketal.errors import EventError
-from ketal.model.event import Control, Event, content
+from ketal.model.event import Control, Event, content, known_receives
 from ketal.model.limits import Limits
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage
@@ -223,7 +223,8 @@ def _named(
     unread = [base for base in event.clock if base != event.node and len(names(base)) > 1]
     clock = {node: counter for node, counter in event.clock.items() if node not in unread}
     clock[own] = clock.pop(event.node)
-    named = Event(own, event.type, clock, event.time, event.data, event.id)
+    receives = known_receives(event, clock)
+    named = Event(own, event.type, clock, event.time, event.data, event.id, receives)
     return named, [name for base in unread for name in names(base)]
 
 

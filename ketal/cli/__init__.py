@@ -42,12 +42,10 @@ COMMANDS = {
     "clocks": "compare two events of a log by their clocks",
     "stream": "a streaming job on Kafka topics",
     "broker": "a real Kafka broker to try things with",
+    "demo": "a bug in a replicated stack, found while it runs, and why",
     "limits": "every limit: name, default, unit",
 }
 """Command → what it does; its module in this package is called `COMMAND_command`."""
-
-_PLANNED = "demo"
-"""Commands that later versions have; one that is in `COMMANDS` is there."""
 
 _EXAMPLE = """\
 example:
@@ -167,8 +165,6 @@ def _top_parser() -> argparse.ArgumentParser:
 def _no_such_command(parser: argparse.ArgumentParser, name: str) -> NoReturn:
     import difflib
 
-    if name in _PLANNED:
-        parser.error(f"`ketal {name}` is not available yet")
     near = difflib.get_close_matches(name, COMMANDS, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
     parser.error(f"there is no command {name!r}; {hint}")

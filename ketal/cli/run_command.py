@@ -494,10 +494,12 @@ class _RunCommand:
         return FOUND if reasons or exit_codes.causes_of(summary, args.fail_on) else FINE
 
     def _nothing_judged(self, summary: dict[str, Any]) -> str:
-        """Return why no event was judged; empty where one was."""
+        """Return why no event was judged, or none as the pattern asks; empty where one was."""
         events = summary["events"]
         if events["accepted"] or events["held_back"]:
-            return ""
+            silent = (of.get("vacuous", ()) for of in summary["patterns"].values())
+            found = (entry for of in silent for entry in of if entry["what"] == "message")
+            return next((f"{entry['place']}: {entry['message']}" for entry in found), "")
         if events["read"] > events["rejected"]:
             return f"no event was judged: {summary_text.records(events)}"
         first = self._first_rejected

@@ -212,6 +212,9 @@ NODE_TAGS: dict[type, str] = {
 }
 """The tag in fingerprints of each class that they are a hash of."""
 
+FIELDS_SINCE = frozenset({"receiving"})
+"""Fields that came later: where one has its default, fingerprints are as they were before."""
+
 FIELD_TAGS = {
     "atoms": "atoms", "classes": "classes", "enabled": "enabled", "finals": "finals",
     "formulas": "formulas", "letters": "letters", "live": "live", "minterms": "minterms",
@@ -226,7 +229,9 @@ def canonical_form(value: Any) -> Any:
     """Return syntax and formulas as plain JSON, spans left out: the same in every process."""
     if isinstance(value, syntax.Node | Atom | Variant | LiveRegisters):
         return [NODE_TAGS[type(value)]] + [
-            canonical_form(getattr(value, f.name)) for f in fields(value) if f.compare
+            canonical_form(getattr(value, f.name))
+            for f in fields(value)
+            if f.compare and not (f.name in FIELDS_SINCE and getattr(value, f.name) == f.default)
         ]
     if isinstance(value, frozenset | set):
         return sorted(canonical_form(v) for v in value)

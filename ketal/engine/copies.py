@@ -1,7 +1,8 @@
 """The copies of a pattern, one for each node under `at every node`, and what each learned of.
 
 A copy is offered an event of another node when its own node learns of it: with the first event
-of the node that has it in its past. Until all copies have learned of an event it is held here.
+of the node that has it in its past, or, with `receiving`, that received its message. Until all
+copies have learned of an event it is held here.
 
 The one rule: an event is held once, by its node and counter, and no more than `unlearned_max`
 are held.
@@ -11,11 +12,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ketal.model import syntax
-from ketal.model.event import Event, load_event, save_event
+from ketal.model.event import Dot, Event, load_event, received, save_event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node, glob_regex
 
@@ -31,28 +32,41 @@ class Copy:
     ----------
     known : dict of str to int
         The last counter of each other node that the node has learned of.
+    awaited : dict of Dot to None
+        With `receiving`, the events whose messages it received before they were offered.
     """
 
     known: dict[str, int] = field(default_factory=dict)
+    awaited: dict[Dot, None] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Unlearned:
-    """An event that copies may yet learn of, in the order offered by `number`."""
+    """An event that copies may yet learn of, in the order offered by `number`.
+
+    Attributes
+    ----------
+    mask : int or None
+        What copies are offered it with. None: no copy is, and that it came is all that matters,
+        so that with `receiving` it is not awaited.
+    receivers : tuple of str
+        With `receiving`, the nodes that received its message.
+    """
 
     event: Event
-    mask: int
+    mask: int | None
     number: int
+    receivers: tuple[str, ...] = ()
 
     def save(self) -> Any:
         """Return it as plain data."""
-        return (save_event(self.event), self.mask, self.number)
+        return (save_event(self.event), self.mask, self.number, self.receivers)
 
     @classmethod
     def load(cls, value: Any) -> Unlearned:
         """Return what `save` gave."""
-        event, mask, number = value
-        return cls(load_event(event), mask, number)
+        event, mask, number, receivers = value
+        return cls(load_event(event), mask, number, tuple(receivers))
 
 
 class Copies(dict[str, Copy]):
@@ -61,7 +75,8 @@ class Copies(dict[str, Copy]):
     Parameters
     ----------
     deployment : syntax.Deployment
-        Which nodes have one, and whether each is offered everything or what its node learns of.
+        Which nodes have one, and whether each is offered everything, what its node learns of, or
+        what it was sent.
     limits : Limits
         `unlearned_max`.
     timed : bool
@@ -71,15 +86,21 @@ class Copies(dict[str, Copy]):
     ----------
     everything : bool
         Whether every copy is offered every event.
+    receiving : bool
+        Whether a copy is offered those events alone whose messages its node receives.
     offered : int
         How many events the pattern was offered.
+    messages : int
+        How many messages were received by nodes with copies, with `receiving`.
     """
 
     def __init__(self, deployment: syntax.Deployment, limits: Limits, *, timed: bool) -> None:
         glob = deployment.glob
         self._glob = glob_regex(glob, dotted=False) if glob is not None else None
         self.everything = deployment.everything
+        self.receiving = deployment.receiving
         self.offered = 0
+        self.messages = 0
         self._max = limits.unlearned_max
         self._timed = timed
         self._unlearned: dict[str, dict[int, Unlearned]] = {}
@@ -106,6 +127,8 @@ class Copies(dict[str, Copy]):
                 return self.unlearned()
         elif self.everything:
             return []
+        if self.receiving:
+            return self._receive(event)
         known = self[node].known
         learned: list[Unlearned] = []
         for other, counter in event.clock.items():
@@ -123,8 +146,33 @@ class Copies(dict[str, Copy]):
         learned.sort(key=_number)
         return learned
 
+    def _receive(self, event: Event) -> list[Unlearned]:
+        """Return the events held whose messages a node receives, each the first time."""
+        node = event.node
+        learned: list[Unlearned] = []
+        for dot in received(event):
+            if dot.node == node:
+                continue
+            self.messages += 1
+            held = self._unlearned.get(dot.node, {})
+            one = held.get(dot.counter)
+            if one is None:
+                awaited = self[node].awaited
+                awaited[dot] = None
+                if len(awaited) > self._max:
+                    del awaited[next(iter(awaited))]
+            elif one.mask is not None and node not in one.receivers:
+                held[dot.counter] = replace(one, receivers=(*one.receivers, node))
+                learned.append(one)
+        learned.sort(key=_number)
+        return learned
+
     def unlearned_us(self, node: str) -> int:
-        """Return the earliest time of the events held that a node has not learned of."""
+        """Return the earliest time of the events held that a node may yet learn of.
+
+        With `receiving` these are all events held of other nodes: it is not told which messages
+        are still under way.
+        """
         known = self[node].known
         times = (
             earliest.after(known.get(other, 0))
@@ -136,26 +184,41 @@ class Copies(dict[str, Copy]):
     def seeing(self, event: Event) -> list[str]:
         """Return the nodes whose copies are offered an event when it is released."""
         node, counter = event.node, event.counter
+        if self.receiving:
+            dot = event.dot
+            return [at for at, copy in self.items() if at == node or dot in copy.awaited]
         return [
             at
             for at, copy in self.items()
             if at == node or self.everything or copy.known.get(node, 0) >= counter
         ]
 
-    def hold(self, event: Event, mask: int) -> Event | None:
+    def hold(self, event: Event, mask: int | None) -> Unlearned | None:
         """Hold an event for the copies that have not learned of it.
+
+        Parameters
+        ----------
+        event, mask
+            As of `Unlearned`.
 
         Returns
         -------
-        Event or None
+        Unlearned or None
             The oldest of the node with most, which is evicted for want of room.
         """
         evicted = None
         if self._count >= self._max:
             held = max(self._unlearned.values(), key=len)
-            evicted = held.pop(next(iter(held))).event
+            evicted = held.pop(next(iter(held)))
             self._count -= 1
-        self._put(Unlearned(event, mask, self.offered))
+        receivers = []
+        if self.receiving:
+            dot = event.dot
+            for node, copy in self.items():
+                if dot in copy.awaited:
+                    del copy.awaited[dot]
+                    receivers.append(node)
+        self._put(Unlearned(event, mask, self.offered, tuple(receivers)))
         return evicted
 
     def _put(self, unlearned: Unlearned) -> None:
@@ -172,13 +235,14 @@ class Copies(dict[str, Copy]):
 
     def save(self) -> Any:
         """Return what is small of the state, all but the events, as plain data."""
-        known = [[node, dict(copy.known)] for node, copy in self.items()]
-        return [self.offered, known, list(self._unlearned)]
+        known = [[node, dict(copy.known), [*copy.awaited]] for node, copy in self.items()]
+        return [self.offered, self.messages, known, list(self._unlearned)]
 
     def load(self, value: Any, unlearned: Iterable[Unlearned]) -> None:
         """Put what `save` gave, and the events in the order offered, into a fresh object."""
-        self.offered, known, nodes = value
-        self.update((node, Copy(dict(counters))) for node, counters in known)
+        self.offered, self.messages, known, nodes = value
+        for node, counters, awaited in known:
+            self[node] = Copy(dict(counters), {Dot(*dot): None for dot in awaited})
         self._unlearned = {node: {} for node in nodes}
         for one in unlearned:
             self._put(one)
@@ -193,6 +257,9 @@ class Copies(dict[str, Copy]):
         assert len(set(numbers)) == len(numbers)
         assert not numbers or numbers[-1] <= self.offered
         assert all(node not in copy.known for node, copy in self.items())
+        for copy in self.values():
+            assert len(copy.awaited) <= self._max
+            assert not any(dot.counter in self._unlearned.get(dot.node, {}) for dot in copy.awaited)
 
 
 class EarliestAfter:

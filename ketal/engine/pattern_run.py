@@ -145,8 +145,10 @@ class PatternRun:
 
     def count(self, events: Iterable[Event]) -> None:
         """Count events which other runs of the pattern are offered, in every order (`mode`)."""
-        for mask in map(self._mask, events):
-            self.met[mask].events += 1
+        for event in events:
+            self.met[self._mask(event)].events += 1
+            if self.copies is not None and self.copies.receiving:
+                self.copies.messages += len(event.receives)
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope."""
@@ -202,22 +204,25 @@ class PatternRun:
         out = [
             verdict
             for one in learned
+            if one.mask is not None
             for verdict in self.step(self.scopes.name_at(node, one.event), one.event, one.mask)
         ]
         own = node in copies and self.met[own_mask].in_alphabet
         other = self.met[mask].in_alphabet
-        if not (own or other):
-            return out
-        name = self.scopes.name_of(event)
+        name = self.scopes.name_of(event) if own or other else None
         if name is None:
-            self.scopes.count_unscoped(event, self.counts)
-            return out
-        for at in copies.seeing(event):
-            if own if at == node else other:
-                out += self.step((*name, keyed(at)), event, own_mask if at == node else mask)
-        evicted = copies.hold(event, mask) if other else None
-        if evicted is not None:
-            given_up = f"{evicted.dot} for nodes that have not learned of it"
+            if own or other:
+                self.scopes.count_unscoped(event, self.counts)
+            other = False
+        else:
+            for at in copies.seeing(event):
+                if own if at == node else other:
+                    out += self.step((*name, keyed(at)), event, own_mask if at == node else mask)
+        evicted = None
+        if other or copies.receiving:
+            evicted = copies.hold(event, mask if other else None)
+        if evicted is not None and evicted.mask is not None:
+            given_up = f"{evicted.event.dot} for nodes that have not learned of it"
             out.append(self._verdicts.overflow("unlearned_max", given_up, (), event))
         return out
 

@@ -209,4 +209,6 @@ def _object(event: Event | Control | Draft) -> dict[str, Any]:
         out["id"] = event.id
     if event.data:
         out["data"] = event.data
+    if event.receives:
+        out["receives"] = list(map(str, event.receives))
     return out

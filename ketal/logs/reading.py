@@ -17,8 +17,9 @@ from ketal.errors import SettingError, wrong_type
 from ketal.logs import jsonl, shiviz, tabular
 from ketal.logs.in_memory import RowOrigin, Rows
 from ketal.logs.jsonl import Record
+from ketal.logs.receipts import with_receipts
 from ketal.logs.shape import Shape
-from ketal.logs.source import INCARNATION, Source
+from ketal.logs.source import INCARNATION, MESSAGE, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import TRACES, read_traces
 from ketal.logs.traces.message_pairing import Messages
@@ -384,6 +385,9 @@ def open_source(
     elif messages is not None:
         read = Log.of_batches(batches).records
         log = Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
+    elif MESSAGE in source.fields:
+        read, of = Log.of_batches(batches).records, source.fields[MESSAGE]
+        log = Log(lambda: with_receipts(read(), of, limits), limits=limits)
     else:
         log = Log.of_batches(batches, limits=limits)
     if len(files) == len(origins):

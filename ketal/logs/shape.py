@@ -22,7 +22,7 @@ import msgspec
 
 from ketal.clocks import vector
 from ketal.errors import EventError, SettingError
-from ketal.logs.source import INCARNATION, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
+from ketal.logs.source import INCARNATION, MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
 from ketal.logs.times import TimeReading
 from ketal.model.event import CONTROL_PREFIX, Control, Draft, Event, clean_event
 from ketal.model.limits import DEFAULT, Limits
@@ -87,7 +87,12 @@ class Shape:
                     f"the path {path} of {name} needs a Kafka source: "
                     "a file's records have no key, no headers and no timestamp"
                 )
-        texts = {**defaults, **source.fields}
+        if kafka and MESSAGE in source.fields:
+            raise SettingError(
+                "the field message pairs the sends and receives of a whole log, and a stream is "
+                "none: let the events say what they receive (`receives`)"
+            )
+        texts = {name: at for name, at in {**defaults, **source.fields}.items() if name != MESSAGE}
         self.paths: dict[str, Path] = {
             name: _of_message(text) or path_of(text) for name, text in texts.items()
         }
@@ -173,6 +178,7 @@ class Shape:
                 time=time,
                 data=data,
                 id=identifier,
+                receives=() if self._clockless else _receives(own.get("receives")),
             )
         except EventError as fault:
             fault.draft = self._draft(own, data, record)
@@ -198,7 +204,8 @@ class Shape:
             clock = self._clock(clock)
             vector.checked(event.node, clock)
         except EventError:
-            return Draft(event.node, event.type, clock, event.time, event.data, event.id)  # type: ignore[arg-type]
+            receives = own.get("receives") or ()
+            return Draft(event.node, event.type, clock, event.time, event.data, event.id, receives)  # type: ignore[arg-type]
         return None
 
     def _missing(self, name: str, value: Any, record: Mapping[str, Any]) -> str:
@@ -283,6 +290,18 @@ def _of_message(path: str) -> Path:
         return (KAFKA, path.removeprefix("kafka."))
     name = path.removeprefix("kafka.header.")
     return (KAFKA, "header", name) if name and name != path else ()
+
+
+def _receives(value: Any) -> Any:
+    """Return the dots that a value names; text is JSON, or dots with spaces between them."""
+    if value.__class__ is not str:
+        return value or ()
+    if not value.startswith("["):
+        return value.split()
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        raise EventError(f"receives: {brief(value)} is no list of node@counter") from None
 
 
 def _identifier(value: Any) -> str | None:

@@ -1,8 +1,8 @@
 """ShiViz's format written: a line of text, then a line with host and clock.
 
-The text is the type, after a tab the attributes as JSON, and after another the time where there is
-one. ShiViz's own expression reads it as one text; `WRITTEN_REGEX` reads the parts apart, and with
-`--field data=data --field time=time` the log is what was written.
+The text is the type, after a tab the attributes as JSON, and after others the time and what is
+received where there is any. ShiViz's own expression reads it as one text; `WRITTEN_REGEX` reads the
+parts apart, and with `WRITTEN_FIELDS` the log is what was written.
 
 The one rule: what cannot be written so that it reads back is an error.
 """
@@ -17,8 +17,13 @@ import msgspec
 from ketal.errors import SettingError
 from ketal.model.event import Event, rfc3339
 
-WRITTEN_REGEX = r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>\S+))?\n(?<host>\S*) (?<clock>{.*})"
+WRITTEN_REGEX = (
+    r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>[^\s\[]+))?(?:\t(?<receives>\[.*\]))?"
+    r"\n(?<host>\S*) (?<clock>{.*})"
+)
 """The expression that reads what is written."""
+WRITTEN_FIELDS = {"data": "data", "time": "time", "receives": "receives"}
+"""The fields that it reads beside ShiViz's own."""
 
 
 def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
@@ -49,5 +54,7 @@ def shiviz_text(executions: Iterable[tuple[str, Iterable[Event]]]) -> str:
             data = msgspec.json.encode(event.data).decode()
             clock = json.dumps(event.clock, ensure_ascii=False)
             time = "" if event.time is None else f"\t{rfc3339(float(event.time))}"
-            lines += [f"{event.type}\t{data}{time}", f"{event.node} {clock}"]
+            receives = msgspec.json.encode(list(map(str, event.receives))).decode()
+            received = f"\t{receives}" if event.receives else ""
+            lines += [f"{event.type}\t{data}{time}{received}", f"{event.node} {clock}"]
     return "".join(f"{line}\n" for line in lines)

@@ -21,11 +21,13 @@ from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.limits import DEFAULT, Limits
 
 FORMATS = ("jsonl", "shiviz", "csv", "parquet", "otlp", "zipkin")
-OWN_FIELDS = ("node", "type", "clock", "time", "id", "data")
+OWN_FIELDS = ("node", "type", "clock", "time", "id", "data", "receives")
 INCARNATION = "incarnation"
 """The attribute that numbers the runs of a node (docs/membership.md)."""
-FIELDS = (*OWN_FIELDS, INCARNATION)
-"""The fields for which a path in a record may be given."""
+MESSAGE = "message"
+"""What names the id of an event's message: its send and its receives have the same."""
+FIELDS = (*OWN_FIELDS, INCARNATION, MESSAGE)
+"""The fields for which a path may be given: in a record, and of a message's id in its event."""
 TIMESTAMP = "kafka.timestamp"
 """The path of the time that Kafka has for a message."""
 MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
@@ -182,6 +184,10 @@ class Source:
             if not isinstance(path, str):
                 raise SettingError(f"the path of {name} must be a string, not {path!r}")
             path_of(path)
+        if MESSAGE in self.fields and self.rebuild is not None:
+            raise SettingError(
+                "rebuild says which messages are received; leave the field message out"
+            )
         if self.time_format is not None and self.fields.get("time") == TIMESTAMP:
             raise SettingError(f"{TIMESTAMP} is a number, and time_format is for times as text")
 

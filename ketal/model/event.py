@@ -22,6 +22,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 
@@ -162,13 +163,17 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         Nothing else has a meaning in a pattern, JSON or a snapshot.
     id : str, int or None
         A name given by the program; identity is the dot.
+    receives : sequence of Dot or str
+        The events whose messages it received: the sends, and the calls within which they were
+        sent. Its clock knows each of them. Held as a tuple of `Dot`.
 
     Raises
     ------
     EventError
         If it cannot be an event: an own entry that is missing or not positive,
         an entry that is no integer, a time that is none, a node or type that is
-        empty, an attribute that is no such value; the message names its path.
+        empty, an attribute that is no such value; the message names its path. An event that is
+        received and that the clock does not know, or that is the event itself.
 
     Notes
     -----
@@ -199,6 +204,7 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
     time: float | int | str | None = None
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     id: str | None = None
+    receives: Sequence[Dot | str] = ()
 
     def __post_init__(self) -> None:
         clock = self._counted()
@@ -215,6 +221,26 @@ class Event(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
         _force(self, "data", attributes.attributes(self.data))
         if self.id is not None:
             _force(self, "id", attributes.text(_name(self.id, "id"), "id"))
+        if self.receives != ():
+            _force(self, "receives", self._received())
+
+    def _received(self) -> tuple[Dot, ...]:
+        """Return the dots of `receives`, each once and in order, so that equal ones are equal."""
+        given: Any = self.receives
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise EventError(f"receives must be a list of node@counter, not {repr(given)[:60]}")
+        dots = set()
+        for one in given:
+            if not isinstance(one, Dot | str):
+                raise EventError(f"receives: {repr(one)[:60]} is not written node@counter, as n3@7")
+            dot = Dot.parse(str(one))
+            if self.clock.get(dot.node, 0) < dot.counter or dot == self.dot:
+                raise EventError(
+                    f"receives: {dot}, which the clock does not know; a message is received after "
+                    "it was sent"
+                )
+            dots.add(dot)
+        return tuple(sorted(dots))
 
     def _counted(self) -> dict[str, int]:
         """Normalise node, type, clock and time; return the clock."""
@@ -302,6 +328,26 @@ class Draft(NamedTuple):
     time: float | None
     data: dict[str, Any]
     id: str | None
+    receives: Any = ()
+
+
+def known_receives(event: Event | Draft, clock: Mapping[str, int]) -> tuple[Dot, ...]:
+    """Return what an event receives as far as another clock for it knows that.
+
+    An event whose clock is corrected may have named what it cannot have received.
+    """
+    if not isinstance(event.receives, Sequence):
+        return ()
+    dots = []
+    for one in event.receives:
+        with suppress(EventError):
+            dots.append(Dot.parse(str(one)))
+    return tuple(dot for dot in dots if clock.get(dot.node, 0) >= dot.counter)
+
+
+def received(event: Event) -> tuple[Dot, ...]:
+    """Return the dots of `Event.receives`."""
+    return event.receives  # type: ignore[return-value]
 
 
 _BLANK = Event(node="n", type="t", clock={"n": 1})
@@ -314,10 +360,11 @@ def clean_event(
     time: float | int | str | None = None,
     data: dict[str, Any] | None = None,
     id: str | None = None,
+    receives: Any = (),
 ) -> Event:
     """Return the Event of clean values, those of a JSON decoder.
 
-    Only node, type, clock and time are looked at; `data` is taken over as it is.
+    Only node, type, clock, time and `receives` are looked at; `data` is taken over as it is.
 
     Raises
     ------
@@ -333,6 +380,9 @@ def clean_event(
     _force(event, "data", {} if data is None else data)
     _force(event, "id", id)
     event._counted()
+    if receives:
+        _force(event, "receives", receives)
+        _force(event, "receives", event._received())
     return event
 
 
@@ -340,9 +390,11 @@ class _Decoded(Event, frozen=True):
     """An event as msgspec's decoder makes it, in the moment before it is an Event.
 
     The decoder has checked the class of every field and the bounds of every
-    counter in C, so only the own entry, zeros, names that are empty and the time
-    are left to look at.
+    counter in C, so only the own entry, zeros, names that are empty, the time and
+    what is received are left to look at.
     """
+
+    receives: tuple[str, ...] = ()  # as JSON has it
 
     def __post_init__(self) -> None:
         clock = self.clock
@@ -350,6 +402,8 @@ class _Decoded(Event, frozen=True):
             self._normalise()
         elif self.time is not None:
             _force(self, "time", seconds(self.time))
+        if self.receives:
+            _force(self, "receives", self._received())
         _force(self, "__class__", Event)
 
 
@@ -371,7 +425,8 @@ def decode_events(texts: Iterable[bytes]) -> list[Event] | None:
 
 def save_event(event: Event) -> tuple[Any, ...]:
     """Return an event as plain data."""
-    return (event.node, event.type, event.clock, event.time, event.data, event.id)
+    fields = (event.node, event.type, event.clock, event.time, event.data, event.id)
+    return (*fields, list(map(str, event.receives))) if event.receives else fields
 
 
 def load_event(value: Sequence[Any]) -> Event:

@@ -396,13 +396,14 @@ class Order(Node):
 
 @dataclass(frozen=True, slots=True)
 class Deployment(Node):
-    """`at every node`, `at host("db-*")`, each perhaps with `all`.
+    """`at every node`, `at host("db-*")`, each perhaps with `all` or `receiving`.
 
     `glob` is None for every node; `everything` is the word `all`.
     """
 
     glob: str | None = None
     everything: bool = False
+    receiving: bool = False
 
 
 @dataclass(frozen=True, slots=True)

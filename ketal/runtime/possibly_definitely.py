@@ -465,8 +465,12 @@ class _Lattice:
         if self.scope is not None:
             node = dict(self.scope)["node"]
             copies = {node: copies[node]} if node in copies else {}
-        known = {node: copy.known for node, copy in copies.items()}
         unlearned = run.copies.unlearned()
+        if run.copies.receiving:
+            told = ((u, tuple(n for n in u.receivers if n in copies)) for u in unlearned)
+            awaited = tuple((n, tuple(sorted(c.awaited))) for n, c in sorted(copies.items()))
+            return awaited, tuple((u.event.dot, to) for u, to in told if u.mask is not None)
+        known = {node: copy.known for node, copy in copies.items()}
         if self.scope is not None and known:
             (only,) = known.values()
             unlearned = [u for u in unlearned if u.event.counter > only.get(u.event.node, 0)]

@@ -55,12 +55,15 @@ class PatternMet:
     guards : dict of str to int
         How many events satisfied each guard, by the keys of `CompiledPattern.counted_guards`.
         Of one that is absent that is not known.
+    messages : int
+        How many messages nodes with a copy received, under `at every node receiving`.
     """
 
     events: int
     judged: bool
     on_copies: bool
     guards: dict[str, int]
+    messages: int = 0
 
     @classmethod
     def of(cls, run: PatternRun, events: int) -> PatternMet:
@@ -69,7 +72,8 @@ class PatternMet:
         judged = run.scopes.created > 0
         if run.compiled.pattern.mode is not None:  # its scopes are those of many runs
             judged = bool(guards.get(_key(run.compiled, run.compiled.alphabet_guard), events))
-        return cls(events, judged, bool(run.copies), guards)
+        messages = 0 if run.copies is None else run.copies.messages
+        return cls(events, judged, bool(run.copies), guards, messages)
 
     @classmethod
     def sum(cls, parts: Sequence[PatternMet]) -> PatternMet:
@@ -80,6 +84,7 @@ class PatternMet:
             any(part.judged for part in parts),
             any(part.on_copies for part in parts),
             {key: sum(part.guards[key] for part in parts) for key in sorted(known)},
+            sum(part.messages for part in parts),
         )
 
 
@@ -149,9 +154,9 @@ def findings(compiled: Sequence[CompiledPattern], met: MetEvents) -> Findings:
 def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what is to be said of a pattern that is probably wrong.
 
-    That is a name that the log has in another spelling, clocks that know of no other node, and a
-    check that judged no event: it found no violation in nothing. A `find` for what did not happen
-    is right.
+    That is a name that the log has in another spelling, clocks that know of no other node, copies
+    that are offered what was received where nothing was, and a check that judged no event: it
+    found no violation in nothing. A `find` for what did not happen is right.
 
     Parameters
     ----------
@@ -161,7 +166,7 @@ def warnings(kind: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
         The list `vacuous` of the pattern in the summary.
     """
     nothing = judged_nothing(entries)
-    wrong = [entry for entry in entries if "near" in entry or entry["what"] == "clock"]
+    wrong = [entry for entry in entries if "near" in entry or entry["what"] in ("clock", "message")]
     if not wrong and not (nothing and kind == "check"):
         return []
     causes = [
@@ -219,10 +224,21 @@ class _Vacuity:
         near = [entry for name in self._unmet.values() for entry in self._misspelt(name, nothing)]
         if not nothing:
             stated = {(e["what"], e["name"]) for e in near}
-            return [*near, *self._unmet_steps(stated), *self._clocks()]
+            return [*self._messages(), *near, *self._unmet_steps(stated), *self._clocks()]
         own = self._compiled.pattern.span
         head = self._entry("alphabet", self._compiled.name, own, self._why_nothing())
-        return [head, *(near or self._missing()), *self._clocks()]
+        return [head, *(near or self._missing()), *self._messages(), *self._clocks()]
+
+    def _messages(self) -> Iterator[Entry]:
+        """Yield that no message is received, where copies are offered what their nodes receive."""
+        deployment = self._compiled.pattern.deployment
+        if deployment is not None and deployment.receiving and not self._pattern_met.messages:
+            message = (
+                "no event of a node with a copy names a message that it received, so no copy is "
+                "offered an event of another node; events name them in `receives`, "
+                "--field message=PATH or --rebuild finds them by their ids"
+            )
+            yield self._entry("message", "", deployment.span, message)
 
     def _clocks(self) -> Iterator[Entry]:
         """Yield that no clock knows of another node, where a pattern asks for more."""

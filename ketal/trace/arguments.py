@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-OWN = frozenset({"result", "result_type", "error", "message", "arg_types", "received"})
+OWN = frozenset({"result", "result_type", "error", "message", "arg_types"})
 """Attributes that are not arguments; an argument of such a name has `arg_` before it."""
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 

@@ -1,17 +1,21 @@
 """The vector clock of a message, as the text of one header.
 
     ketal-clock: 1;n1;n1=3,n2=5
+    ketal-clock: 1;n1;n1=3,n2=5;n1=2
 
-The version of the format, the node that sent, and the clock of the send event, whose own counter
-is the sender's entry. Names are percent-encoded, so the text is one of visible ASCII characters
-that HTTP, Kafka, gRPC and SMTP carry unchanged.
+The version of the format, the node that sent, the clock of the send event, whose own counter is the
+sender's entry, and where there are any the events of the calls within which it was sent. Names are
+percent-encoded, so the text is one of visible ASCII characters that HTTP, Kafka, gRPC and SMTP
+carry unchanged.
 
-The one rule: `decoded(encoded(node, clock)) == (node, clock)`.
+The one rule: `decoded(encoded(node, clock, calls))` has the node, the clock, and the send and the
+calls as its dots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 NAME = "ketal-clock"
@@ -21,7 +25,22 @@ BYTES_MAX = 65_536
 """A longer header is refused when it is read."""
 
 
-def encoded(node: str, clock: Mapping[str, int]) -> str:
+class SenderKnowledge(NamedTuple):
+    """What a header says of a message.
+
+    Attributes
+    ----------
+    clock : dict of str to int
+        The clock of the send event.
+    dots : tuple of str
+        The send event, and those of the calls within which it was sent, as `node@counter`.
+    """
+
+    clock: dict[str, int]
+    dots: tuple[str, ...]
+
+
+def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]] = ()) -> str:
     """Return the text of a header.
 
     Parameters
@@ -30,13 +49,16 @@ def encoded(node: str, clock: Mapping[str, int]) -> str:
         The node that sends.
     clock : mapping
         The clock of the send event.
+    calls : iterable of (str, int)
+        Node and counter of the calls within which it is sent.
     """
-    entries = ",".join(f"{quote(name, safe='')}={counter}" for name, counter in clock.items())
-    return f"{VERSION};{quote(node, safe='')};{entries}"
+    text = f"{VERSION};{quote(node, safe='')};{_written(clock.items())}"
+    within = _written(calls)
+    return f"{text};{within}" if within else text
 
 
-def decoded(text: str | bytes) -> tuple[str, dict[str, int]]:
-    """Return the node that sent, and the clock of the send event.
+def decoded(text: str | bytes) -> SenderKnowledge:
+    """Return what a header says.
 
     Raises
     ------
@@ -47,16 +69,27 @@ def decoded(text: str | bytes) -> tuple[str, dict[str, int]]:
         raise ValueError(f"the header has {len(text):,} bytes, and {BYTES_MAX:,} are read at most")
     if isinstance(text, bytes):
         text = text.decode("ascii")
-    version, node, entries = text.split(";")
+    if text.count(";") < 2:
+        raise ValueError(f"{text[:60]!r} is not version;node;clock")
+    version, node, entries, *calls = text.split(";", 3)
     if version != VERSION:
         raise ValueError(f"the header is of version {version[:20]!r}, not {VERSION}")
-    clock = {}
-    for entry in entries.split(","):
+    clock = dict(_entries(entries))
+    sender = unquote(node, errors="strict")
+    dots = [(sender, clock.get(sender, 0)), *(_entries(calls[0]) if calls else ())]
+    for name, counter in dots:
+        if not 0 < counter <= clock.get(name, 0):
+            raise ValueError(f"the clock has no event {counter} of {name[:60]!r}")
+    return SenderKnowledge(clock, tuple(f"{name}@{counter}" for name, counter in dots))
+
+
+def _written(entries: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"{quote(name, safe='')}={counter}" for name, counter in entries)
+
+
+def _entries(text: str) -> Iterable[tuple[str, int]]:
+    for entry in text.split(","):
         name, _, counter = entry.rpartition("=")
         if not counter.isascii() or not counter.isdigit():
             raise ValueError(f"{entry[:60]!r} is no entry of a clock")
-        clock[unquote(name, errors="strict")] = int(counter)
-    sender = unquote(node, errors="strict")
-    if clock.get(sender, 0) < 1:
-        raise ValueError(f"the clock has no counter of its sender {sender[:60]!r}")
-    return sender, clock
+        yield unquote(name, errors="strict"), int(counter)

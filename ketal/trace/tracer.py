@@ -15,6 +15,7 @@ broken header, an object whose `repr` raises, is counted and logged once, and ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -24,8 +25,9 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ketal.errors import SettingError
 from ketal.trace import message_header
@@ -51,6 +53,12 @@ T = TypeVar("T")
 _LOG = logging.getLogger("ketal.trace")
 FAILURES_MAX = 100
 """Different failures that are counted apart."""
+CALLS_MAX = 16
+"""Calls within which a message was sent that it names; of more, the innermost."""
+CallPoint = Literal["begin", "end"]
+_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", default=())
+"""Node and counter of the calls, recorded at their beginning, that have not ended here."""
+_NO_MESSAGE = message_header.SenderKnowledge({}, ())
 
 
 class Tracer:
@@ -107,7 +115,9 @@ class Tracer:
     ...     print(event, event.clock.copy(), event.data.copy())
     n1@1 push {'n1': 1} {'value': 6, 'arg_types': ['int'], 'result': 7, 'result_type': 'int'}
     n1@2 replicate {'n1': 2} {'to': 'n2'}
-    n2@1 apply {'n1': 2, 'n2': 1} {'received': 'n1@2'}
+    n2@1 apply {'n1': 2, 'n2': 1} {}
+    >>> print(*event.receives)
+    n1@2
     >>> one.failures
     Counter()
 
@@ -205,6 +215,7 @@ class Tracer:
         type: str | None = None,
         result: bool = True,
         arguments: bool = True,
+        at: CallPoint = "end",
     ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 
     def event(
@@ -215,8 +226,9 @@ class Tracer:
         type: str | None = None,
         result: bool = True,
         arguments: bool = True,
+        at: CallPoint = "end",
     ) -> Any:
-        """Record an event at the end of each call of a function or a method.
+        """Record an event at the end of each call of a function or a method, or at its beginning.
 
         Its attributes are the arguments by name, `result`, and of a call that raised `error` and
         `message`; `arg_types` and `result_type` are what `call(…)` in a pattern reads. An argument
@@ -230,16 +242,67 @@ class Tracer:
             The type of the events; by default the function's name, `Stack.push` of a method.
         result, arguments : bool
             Whether they are recorded.
+        at : str
+            `end`, or `begin`: then it has the arguments alone, and who receives a message that is
+            sent within the call receives the call too: it is named in `receives`.
+
+        Raises
+        ------
+        SettingError
+            If `at` is neither.
         """
-        if function is None:
-            return functools.partial(self._traced, type=type, result=result, arguments=arguments)
-        return self._traced(function, type=type, result=result, arguments=arguments)
+        if at not in ("begin", "end"):
+            raise SettingError(f"a call is recorded at its begin or its end, not at {at!r}")
+        made = functools.partial(self._begun, type=type, arguments=arguments)
+        if at == "end":
+            made = functools.partial(self._traced, type=type, result=result, arguments=arguments)
+        return made if function is None else made(function)
+
+    def _begun(
+        self, function: Callable[..., Any], *, type: str | None, arguments: bool
+    ) -> Callable[..., Any]:
+        """Record an event at the beginning of each call; what is sent within names it."""
+        name = type or _name_of(function)
+        read = arguments_reader(function) if arguments else _no_arguments
+
+        @contextlib.contextmanager
+        def within(args: Any, kwargs: Any) -> Iterator[None]:
+            calls = _CALLS.get()
+            event = None
+            with self._guarded:
+                data = read(args, kwargs)
+                with self._activities.current() as line:
+                    event = self._stamp(line, name, data)
+                    dot = (line.node, event["clock"][line.node])
+                _CALLS.set((*calls[1 - CALLS_MAX :], dot))
+            if event is not None:
+                self._feed(event)
+            try:
+                yield
+            finally:
+                _CALLS.set(calls)
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with within(args, kwargs):
+                    return await function(*args, **kwargs)
+
+            return awaited
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with within(args, kwargs):
+                return function(*args, **kwargs)
+
+        return called
 
     def _traced(
         self, function: Callable[..., Any], *, type: str | None, result: bool, arguments: bool
     ) -> Callable[..., Any]:
-        name = type or function.__qualname__.rpartition("<locals>.")[2]
-        read = arguments_reader(function) if arguments else lambda args, kwargs: {}
+        name = type or _name_of(function)
+        read = arguments_reader(function) if arguments else _no_arguments
 
         def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
             with self._guarded:
@@ -296,7 +359,8 @@ class Tracer:
         with self._guarded:
             with self._activities.current() as line:
                 event = self._stamp(line, type, data)
-            headers[message_header.NAME] = message_header.encoded(line.node, event["clock"])
+            text = message_header.encoded(line.node, event["clock"], _CALLS.get())
+            headers[message_header.NAME] = text
             self._feed(event)
         return headers
 
@@ -317,28 +381,31 @@ class Tracer:
         type : str
             The event's type.
         **data
-            Its attributes; `received` is the event that sent.
+            Its attributes.
+
+        Notes
+        -----
+        The event's `receives` names the event that sent, and the calls within which it was sent
+        that were recorded at their beginning.
         """
         with self._guarded:
-            clock = self._clock_of(headers, data)
+            message = self._message(headers)
             with self._activities.current() as line:
-                line.merge(clock)
-                event = self._stamp(line, type, data)
+                line.merge(message.clock)
+                event = self._stamp(line, type, data, message.dots)
             self._feed(event)
 
-    def _clock_of(self, headers: Headers, data: MutableMapping[str, Any]) -> Mapping[str, int]:
-        """Return the clock of a message, and name its send in the data; without one nothing."""
+    def _message(self, headers: Headers) -> message_header.SenderKnowledge:
+        """Return what the headers of a message say; without a clock nothing."""
         text = _header(headers)
         if text is None:
             self._failed("a message without the header ketal-clock was received")
-            return {}
+            return _NO_MESSAGE
         try:
-            sender, clock = message_header.decoded(text)
+            return message_header.decoded(text)
         except ValueError as error:
             self._failed(f"a message's clock cannot be read: {error}")
-            return {}
-        data["received"] = f"{sender}@{clock[sender]}"
-        return clock
+            return _NO_MESSAGE
 
     # --- activities ---
 
@@ -390,7 +457,9 @@ class Tracer:
 
     # --- inside ---
 
-    def _stamp(self, line: Line, type: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    def _stamp(
+        self, line: Line, type: str, data: Mapping[str, Any], receives: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Count an event of a line and write it; return it."""
         clock = line.tick()
         self._activities.hand_over(clock)
@@ -401,6 +470,8 @@ class Tracer:
             "time": round(time.time(), 6),
             "data": {name: plain(value) for name, value in data.items()},
         }
+        if receives:
+            event["receives"] = list(receives)
         try:
             with self._writing:
                 self._sink.write(event)
@@ -444,6 +515,14 @@ class _Guarded:
             return False
         self._failed(f"an event was not recorded: {_text(error)}")
         return True
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return function.__qualname__.rpartition("<locals>.")[2]
+
+
+def _no_arguments(args: Any, kwargs: Any) -> dict[str, Any]:
+    return {}
 
 
 def _header(headers: Headers) -> str | bytes | None:

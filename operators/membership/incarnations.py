@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import EventError
-from ketal.model.event import Event, digest
+from ketal.model.event import Dot, Event, digest, received
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.entry_resolution import EntryResolver
 from ketal.operators.membership.incarnation_names import IncarnationTable, name_of
@@ -210,7 +210,8 @@ class Incarnations:
             return event
         names[event.node] = own
         renamed = {names.get(name, name): counter for name, counter in event.clock.items()}
-        return msgspec.structs.replace(event, node=own, clock=renamed)
+        receives = [Dot(names.get(dot.node, dot.node), dot.counter) for dot in received(event)]
+        return msgspec.structs.replace(event, node=own, clock=renamed, receives=receives)
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain data."""

@@ -211,6 +211,8 @@ CASES = [
     Case("clocks that know of their own node only", TOLD, APART),
     Case("clocks that know of their own node only, on which the run is to fail", TOLD, APART,
          (*RUN_IT, "--fail-on", "vacuous")),
+    Case("`at every node receiving`, where no event says what it received",
+         check("true", "at every node receiving;")),
     Case("some events lack the key of `partition by`, on which the run is to fail",
          log=changed(RUN, '"user": "eve", ', ""), words=(*RUN_IT, "--fail-on", "unscoped")),
     Case("an order that cannot be met, as an event is missing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ketal.logs.shiviz_writing import WRITTEN_REGEX
+from ketal.logs.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
 from tests.cli.conftest import CONFLICT, Ketal, Write, event
 
 LOG = event("a", "write", {"a": 1}, key="x") + event("b", "write", {"b": 1}, key="x")
@@ -37,7 +37,8 @@ def test_what_shiviz_reads_is_judged_the_same(ketal: Ketal, write: Write) -> Non
     log, pattern = write("run.jsonl", LOG), write("p.ketal", CONFLICT)
     written = ketal("view", "--to", "shiviz", "--write", "-", log)
     assert written.lines[:2] == ['write\t{"key":"x"}', 'a {"a": 1}']
-    words = ("--regex", WRITTEN_REGEX, "--field", "data=data", "--field", "time=time")
+    fields = [word for name in WRITTEN_FIELDS for word in ("--field", f"{name}={name}")]
+    words = ("--regex", WRITTEN_REGEX, *fields)
     again = ketal("run", *words, pattern, write("run.log", written.out))
     shown = [
         line.replace("run.log:1, run.log:3", "run.jsonl:1, run.jsonl:2") for line in again.lines

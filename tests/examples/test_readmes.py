@@ -46,10 +46,3 @@ def test_every_pattern_file_is_run(path: Path) -> None:
         for word in shlex.split(command)
     }
     assert {p.name for p in path.parent.glob("*.ketal")} <= said
-
-
-def test_make_run_shows_files_that_are_there() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    shown = re.search(r"^EXAMPLE \S?= (.+)$", makefile, re.M)
-    assert shown is not None
-    assert all((ROOT / word).is_file() for word in shown[1].split())

@@ -53,20 +53,25 @@ def execution(
     names = [f"n{i}" for i in range(1, rng.randint(1, nodes_max) + 1)]
     clocks: dict[str, dict[str, int]] = {n: {} for n in names[: rng.randint(1, len(names))]}
     unborn = [n for n in names if n not in clocks]
-    sent: list[dict[str, int]] = []
+    sent: list[tuple[dict[str, int], list[str]]] = []
     chatter = rng.choice((0.1, 0.35, 0.7))
     events = []
     count = max(rng.randint(events_min, events_max), rng.randint(events_min, events_max))
     for moment in range(count):
         node = rng.choice(sorted(clocks))
         clock = clocks[node]
+        receives: list[str] = []
         if sent and rng.random() < chatter:
-            for other, counter in rng.choice(sent).items():
-                clock[other] = max(clock.get(other, 0), counter)
+            for known, dots in rng.sample(sent, min(len(sent), rng.choice((1, 1, 2)))):
+                for other, counter in known.items():
+                    clock[other] = max(clock.get(other, 0), counter)
+                receives += dots
         clock[node] = clock.get(node, 0) + 1
-        events.append(_event(rng, node, clock, moment, types, untimed))
+        events.append(_event(rng, node, clock, moment, types, untimed, receives))
         if rng.random() < chatter:
-            sent.append(dict(clock))
+            # Of a call it names, within which it was sent, it may name an earlier event too.
+            counters = {clock[node], rng.randint(1, clock[node])}
+            sent.append((dict(clock), [f"{node}@{counter}" for counter in sorted(counters)]))
         if unborn and rng.random() < 0.3:
             # A fork: the child's first event comes after all that its parent has seen.
             clocks[unborn.pop()] = dict(clock)
@@ -82,6 +87,7 @@ def _event(
     moment: int,
     types: tuple[str, ...],
     untimed: float,
+    receives: list[str],
 ) -> Event:
     data = attributes(rng)
     # Local clocks are skewed: times need not respect happened-before.
@@ -92,6 +98,7 @@ def _event(
         clock=dict(clock),
         time=time,
         data=data,
+        receives=receives,
     )
 
 

@@ -165,8 +165,9 @@ class _Maker:
     def _deployment(self) -> ast.Deployment | None:
         if not self.may("deployment", 0.25):
             return None
-        everything = self.rng.random() < 0.4
-        return ast.Deployment(self.rng.choice((None, None, None, "n?", "n1")), everything)
+        everything, receiving = self.rng.choice(((True, False), (False, True), (False, False)))
+        glob = self.rng.choice((None, None, None, "n?", "n1"))
+        return ast.Deployment(glob, everything, receiving)
 
     # the file
 
@@ -207,6 +208,9 @@ class _Maker:
                 window=self._window(),
                 returns=self._returns(sorted(bound.after)),
             )
+        barring = any(isinstance(node, ast.Absent) for node in walk(body))
+        if self.deployment and barring and self.kind == "find" and order == "causal":
+            pattern = replace(pattern, deployment=replace(self.deployment, receiving=False))  # K135
         shared = (self.shared,) if self.shared else ()
         return ast.File((pattern,), shared, self._used_params(pattern, shared))
 

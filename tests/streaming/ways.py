@@ -349,6 +349,7 @@ _OWN = [
     ("clock", pyarrow.map_(pyarrow.string(), pyarrow.int64())),
     ("time", pyarrow.float64()),
     ("data", pyarrow.string()),
+    ("receives", pyarrow.list_(pyarrow.string())),
 ]
 
 
@@ -370,7 +371,8 @@ def write_parquet(execution: Execution, path: Path) -> None:
                  "partition": slot % execution.partitions}  # fmt: skip
         own = {"node": item.node, "type": item.type, "time": time}
         clock, data = list(item.clock.items()), json.dumps(item.data)
-        rows.append({**place, **own, "clock": clock, "data": data})
+        receives = list(map(str, item.receives))
+        rows.append({**place, **own, "clock": clock, "data": data, "receives": receives})
     schema = pyarrow.schema([*_PLACE, *_OWN] if execution.in_order else _OWN)
     table = pyarrow.Table.from_pylist(rows, schema=schema)
     # It ships no types.

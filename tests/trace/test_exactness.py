@@ -38,9 +38,9 @@ def test_the_clocks_of_a_program_say_what_happened(
         concurrent += check(account, events)
         lines += len({event["node"] for event in events})
         activities += sum(map(bool, account.events.values()))
-        messages += sum("received" in event["data"] for event in events)
+        messages += sum("receives" in event for event in events)
 
-    assert 100 < lines < activities  # some lines went on as another activity
+    assert 100 < lines <= activities
     assert messages > 20
     assert concurrent > 100
 

@@ -29,9 +29,9 @@ def _pair() -> tuple[Collected, Tracer, Tracer]:
 
 def _received(events: Collected) -> list[tuple[str, dict[str, int], str]]:
     return [
-        (event["type"], event["clock"], event["data"]["received"])
+        (event["type"], event["clock"], *event["receives"])
         for event in events
-        if "received" in event["data"]
+        if "receives" in event
     ]
 
 

@@ -120,7 +120,7 @@ def test_the_program_goes_on_whatever_fails(caplog: pytest.LogCaptureFixture) ->
         assert tracer.send()["ketal-clock"] == "1;n;n=6"
     assert dict(tracer.failures) == {
         "an event was not written: OSError: no space left": 6,
-        "a message's clock cannot be read: not enough values to unpack (expected 3, got 1)": 1,
+        "a message's clock cannot be read: 'nonsense' is not version;node;clock": 1,
         "a message without the header ketal-clock was received": 1,
     }
     assert len(caplog.records) == 3
@@ -209,16 +209,24 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 @given(st.dictionaries(NAMES, st.integers(1, 2**60), min_size=1), st.data())
 def test_a_header_is_read_as_it_was_written(clock: dict[str, int], data: st.DataObject) -> None:
     node = data.draw(st.sampled_from(sorted(clock)))
-    text = header.encoded(node, clock)
+    calls = data.draw(st.lists(st.sampled_from(sorted(clock.items())), max_size=3))
+    text = header.encoded(node, clock, calls)
     assert text.isascii()
     assert text.isprintable()
     assert " " not in text
-    assert header.decoded(text) == header.decoded(text.encode()) == (node, clock)
+    assert (
+        header.decoded(text)
+        == header.decoded(text.encode())
+        == header.SenderKnowledge(
+            clock, tuple(f"{name}@{counter}" for name, counter in [(node, clock[node]), *calls])
+        )
+    )
 
 
 @pytest.mark.parametrize(
     "text",
     ["", ";;", "2;n;n=1", "1;n;m=1", "1;n;n=0", "1;n;n=-1", "1;n;n", "1;n;n=1,", "1;n;n=x", "1;n",
+     "1;n;n=1;", "1;n;n=1;n=2", "1;n;n=1;m=1", "1;n;n=1;n=1;n=1",
      "1;n;n=" + "1" * header.BYTES_MAX, b"\xff;n;n=1", "1;%ff;%ff=1", "1;n;n=\u0663"],
 )  # fmt: skip
 def test_what_is_no_header_is_a_failure_and_the_event_is_recorded(text: str | bytes) -> None:
@@ -227,6 +235,62 @@ def test_what_is_no_header_is_a_failure_and_the_event_is_recorded(text: str | by
     tracer.receive({header.NAME: text} if isinstance(text, str) else [(header.NAME, text)])
     assert [event["clock"] for event in events] == [{"m": 1}]
     assert sum(tracer.failures.values()) == 1
+
+
+def test_who_receives_a_message_receives_the_calls_within_which_it_was_sent() -> None:
+    events = Collected()
+    one, other = Tracer("n1", events), Tracer("n2", events)
+
+    @one.event(at="begin")
+    def push(value: int) -> dict[str, str]:
+        return replicate()
+
+    @one.event(at="begin", type="spread", arguments=False)
+    def replicate() -> dict[str, str]:
+        return one.send("message")
+
+    other.receive(push(7), "apply")
+    other.receive(one.send("later"))
+    assert [(event["type"], event.get("receives")) for event in events] == [
+        ("push", None),
+        ("spread", None),
+        ("message", None),
+        ("apply", ["n1@3", "n1@1", "n1@2"]),
+        ("later", None),
+        ("receive", ["n1@4"]),
+    ]
+    assert events[0]["data"] == {"value": 7, "arg_types": ["int"]}
+    assert "arg_types" not in events[1]["data"]
+
+
+def test_a_task_that_is_begun_within_a_call_sends_within_it() -> None:
+    events = Collected()
+    one, other = Tracer("n1", events, activity="task"), Tracer("n2", events)
+    sent: list[dict[str, str]] = []
+
+    async def spread() -> None:
+        sent.append(one.send("message"))
+
+    @one.event(at="begin")
+    async def push() -> asyncio.Task[None]:
+        return asyncio.create_task(spread())
+
+    async def program() -> None:
+        await (await push())
+        sent.append(one.send("message"))
+
+    asyncio.run(program())
+    for headers in sent:
+        other.receive(headers)
+    assert [event["receives"] for event in events if event["node"] == "n2"] == [
+        ["n1/1@1", "n1@1"],
+        ["n1@2"],
+    ]
+
+
+def test_a_call_is_recorded_at_its_beginning_or_its_end() -> None:
+    with pytest.raises(SettingError, match="at its begin or its end, not at 'middle'"):
+        Tracer("n", Collected()).event(at="middle")  # type: ignore[call-overload]
 
 
 def test_headers_are_pairs_or_a_mapping_of_text_or_bytes_in_any_case() -> None:

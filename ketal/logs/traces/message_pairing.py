@@ -57,6 +57,11 @@ def _glob(text: str) -> str:
     return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
 
 
+def text_at(event: Event, path: tuple[str, ...]) -> str | None:
+    """Return the value of a field of an event as text; None for what has no name."""
+    return _text(value_at(event, path))
+
+
 def _text(value: object) -> str | None:
     """Return a value as text; None for what has no name: null, lists, mappings."""
     if isinstance(value, bool):
@@ -137,7 +142,7 @@ class Messages:
 
     def name(self, event: Event) -> tuple[str, ...] | None:
         """Return the name of the message that an event is about; None without one."""
-        texts = [_text(value_at(event, path)) for path in self.id]
+        texts = [text_at(event, path) for path in self.id]
         return None if None in texts else tuple(texts)  # type: ignore[arg-type]
 
 
@@ -218,7 +223,7 @@ def paired(events: Iterable[Event], messages: Messages) -> Pairing:
 
 
 def _has(path: tuple[str, ...], event: Event) -> bool:
-    return _text(value_at(event, path)) is not None
+    return text_at(event, path) is not None
 
 
 class _Keys:

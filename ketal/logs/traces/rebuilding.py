@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-import msgspec
+from msgspec.structs import replace
 
 from ketal.errors import SettingError
 from ketal.logs.jsonl import Record
 from ketal.logs.traces.message_pairing import Messages, paired
-from ketal.model.event import Event
+from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
@@ -78,6 +78,8 @@ def rebuilt(
 ) -> Iterator[Record]:
     """Yield the records, each event with the clock that messages and order give it.
 
+    A receive names its send (`Event.receives`).
+
     The clocks that events have are not looked at. A receive that comes before its
     own send, by way of other messages, cannot be stamped and is rejected.
 
@@ -107,6 +109,7 @@ def rebuilt(
             executions.setdefault(execution, []).append(at)
     clocks: dict[int, dict[str, int]] = {}
     refused: dict[int, int] = {}
+    receives: dict[int, tuple[Dot, ...]] = {}
     for places in executions.values():
         events = [item for at in places if isinstance(item := held[at][1], Event)]
         pairing = paired(events, messages)
@@ -114,17 +117,22 @@ def rebuilt(
         counts.ambiguous += len(pairing.ambiguous)
         of_part, round_trips = clocks_of(events, pairing.sends)
         clocks |= {places[at]: clock for at, clock in of_part.items()}
+        for receive, send in pairing.sends.items():
+            if send in of_part:
+                node = events[send].node
+                receives[places[receive]] = (Dot(node, of_part[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
     for at, (execution, item, name, line) in enumerate(held):
         if at in refused:
-            send = held[refused[at]]
+            sent = held[refused[at]]
             reason = (
                 "the event receives a message that is sent after it, "
-                f"at {place_at(send[2], send[3])}, so no clock fits"
+                f"at {place_at(sent[2], sent[3])}, so no clock fits"
             )
             yield execution, _refused(name, line, reason, execution), name, line
         elif isinstance(item, Event):
-            yield execution, msgspec.structs.replace(item, clock=clocks[at]), name, line
+            stamped = replace(item, clock=clocks[at], receives=receives.get(at, ()))
+            yield execution, stamped, name, line
         else:
             yield execution, item, name, line
 

@@ -40,7 +40,7 @@ import msgspec
 
 from ketal.errors import StateError
 
-FORMAT = 10
+FORMAT = 11
 """The version of saved state: of records, of a snapshot, which is all of them in one piece, and of
 what a job saves around them."""
 OTHERS = b"job/"

@@ -47,6 +47,10 @@ def _is_data(kind: T.DataType) -> bool:
     return isinstance(kind, T.StringType | T.MapType | T.StructType | T.VariantType)
 
 
+def _is_texts(kind: T.DataType) -> bool:
+    return isinstance(kind, T.ArrayType) and _is_text(kind.elementType)
+
+
 def _or_null(fits: Callable[[T.DataType], bool]) -> Callable[[T.DataType], bool]:
     return lambda kind: isinstance(kind, T.NullType) or fits(kind)
 
@@ -64,6 +68,7 @@ EVENT_TYPES: _Types = {
     "time": (_or_null(_is_time), "a timestamp, a number or text"),
     "id": (_or_null(_is_name), "text or a whole number"),
     "data": (_or_null(_is_data), "a struct, a map, or JSON text"),
+    "receives": (_or_null(_is_texts), "an array of text"),
     **_PLACE_TYPES,
 }
 KAFKA_TYPES: _Types = {

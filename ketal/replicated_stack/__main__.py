@@ -1,0 +1,39 @@
+"""Runs the replicated stack: `python -m ketal.replicated_stack --bug NAME --seed 3 FOLDER`.
+
+The one rule: the folder has a log and a history for each process then, and nothing is judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ketal.replicated_stack import checker
+from ketal.replicated_stack.cluster import RunPlan, run
+from ketal.replicated_stack.node import Bug
+
+
+def main() -> None:
+    """Run it, and print what the checker says."""
+    parser = argparse.ArgumentParser(prog="python -m ketal.replicated_stack")
+    parser.add_argument("folder", type=Path, help="where the logs go; it is made")
+    parser.add_argument("--bug", choices=[bug.value for bug in Bug], default=Bug.NONE.value)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=14, help="what each node does")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for left in (*args.folder.glob("*.jsonl"), *args.folder.glob("*.history")):
+        left.unlink()
+    run(RunPlan(args.seed, Bug(args.bug), args.nodes, args.steps), args.folder)
+    faults = checker.faults_of(args.folder)
+    for bug, sentences in faults.items():
+        print(
+            f"{bug.value}: {sentences[0]}"
+            + (f" and {len(sentences) - 1} more" * (len(sentences) > 1))
+        )
+    print("something went wrong" if faults else "nothing went wrong")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What went wrong in a run, from what the nodes wrote down themselves: no clock is looked at.
+
+Each line of a history is what a node did, in its order: an operation that it applied, with the
+operations that this builds on; that it was turned on with these operations and elements; its state
+at the end. The stack is simple enough to be played again from that.
+
+The one rule: `faults_of` is what the patterns are compared with, and it knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ketal.replicated_stack.node import Bug
+
+History = list[dict[str, Any]]
+
+
+def histories(folder: Path) -> dict[str, History]:
+    """Return the histories of a run by the names of its processes."""
+    return {
+        path.stem: [json.loads(line) for line in path.read_text().splitlines()]
+        for path in sorted(folder.glob("*.history"))
+    }
+
+
+def faults_of(folder: Path) -> dict[Bug, list[str]]:
+    """Return what went wrong in a run: sentences, by the mistake that it shows."""
+    found: dict[Bug, list[str]] = {}
+    for name, history in histories(folder).items():
+        for bug, sentence in _faults(history):
+            found.setdefault(bug, []).append(f"{name}: {sentence}")
+    return found
+
+
+def diverged(folder: Path) -> bool:
+    """Return whether nodes that are on at the end have different stacks."""
+    ends = [history[-1] for history in histories(folder).values() if history]
+    states = {
+        json.dumps(end["elements"], sort_keys=True)
+        for end in ends
+        if end["what"] == "end" and end["on"]
+    }
+    return len(states) > 1
+
+
+def _faults(history: History) -> Iterator[tuple[Bug, str]]:
+    on, session = False, None
+    applied: set[str] = set()
+    elements: set[str] = set()
+    operations: dict[str, dict[str, Any]] = {}
+    for line in history:
+        match line["what"]:
+            case "on":
+                on, session = True, line["session"]
+                applied, elements = set(line["operations"]), set(line["elements"])
+            case "off":
+                on = False
+            case "acknowledge" if line["op"] not in applied:
+                yield Bug.EARLY_ACKNOWLEDGEMENT, f"acknowledged {line['op']}, not applied"
+            case "serve" if (len(line["operations"]), set(line["elements"])) != (
+                len(applied),
+                elements,
+            ):
+                yield Bug.STALE_COPY, f"served {len(line['operations'])} of {len(applied)}"
+            case "apply":
+                operation = line["operation"]
+                op = operation["op"]
+                operations[op] = operation
+                if line["by"] == "message" and not on:
+                    yield Bug.APPLIES_WHEN_OFF, f"applied {op} when off"
+                if line["by"] == "message" and on and line["session"] != session:
+                    yield Bug.OLD_SESSION, f"applied {op} of the session {line['session']}"
+                if not applied >= set(operation["after"]):
+                    yield Bug.EARLY_DELIVERY, f"applied {op} before what it builds on"
+                applied.add(op)
+                if operation["kind"] == "push":
+                    elements.add(op)
+                else:
+                    elements.discard(operation["value"])
+                if elements != set(line["elements"]):
+                    yield Bug.LOST_UPDATE, f"lost {', '.join(elements - set(line['elements']))}"
+                    elements = set(line["elements"])

@@ -1,0 +1,190 @@
+"""`ketal demo`: a bug in the replicated stack, found while it runs, and why.
+
+Processes run the stack; what they record goes over TCP to a monitor, which judges it as it comes.
+Then the violation is drawn and explained, and the same automaton is asked about the same events in
+1,000 other orders of arrival.
+
+The one rule: nothing that is shown was made beforehand.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ketal
+from ketal.explanation.explaining import JudgedLog
+from ketal.replicated_stack.cluster import RunPlan, run
+from ketal.replicated_stack.node import Bug
+from ketal.replicated_stack.tables import PATTERNS, arrived, events_of, session_pattern
+from ketal.trace import Collector
+
+RUNS_MAX = 50
+SHUFFLES = 1_000
+WIDTH = 80
+_SHOWN = {"ReplicatedStack.on": "on", "ReplicatedStack.off": "off",
+          "ReplicatedStack.push": "push", "ReplicatedStack.pop": "pop"}  # fmt: skip
+
+
+class Demo:
+    """The demonstration.
+
+    Parameters
+    ----------
+    seed : int
+        The first seed of the workload; of a run in which nothing went wrong the next one follows.
+    bug : Bug
+        What is wrong with the protocol.
+    folder : Path or None
+        Where logs and the page go; None: a new one for temporary files.
+    shuffles : int
+        How many orders of arrival are tried.
+    line : callable
+        Prints a line.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        bug: Bug,
+        folder: Path | None,
+        shuffles: int,
+        line: Callable[[str], None],
+    ) -> None:
+        self._seed, self._bug, self._shuffles = seed, bug, shuffles
+        self._folder = folder or Path(tempfile.mkdtemp(prefix="ketal-demo-"))
+        self._program = ketal.load(PATTERNS)
+        self._line = line
+        self._violations: list[Any] = []
+        self._events = 0
+
+    def run(self) -> bool:
+        """Run and judge the stack, until something goes wrong; return whether it did."""
+        self._line("A stack is replicated on 4 nodes: processes, which talk over TCP. The network")
+        self._line("loses, doubles and delays messages. A node is on for a session, and takes part")
+        self._line(f"in the messaging in it alone. A bug is planted: {self._bug.value}.")
+        folder = self._folder
+        for number in range(RUNS_MAX):
+            self._line("")
+            self._line(f"run {number + 1}, with the seed {self._seed + number}:")
+            folder = self._folder / f"run{number + 1}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for left in (*folder.glob("*.jsonl"), *folder.glob("*.history")):
+                left.unlink()
+            self._run_once(self._seed + number, folder)
+            if self._violations:
+                break
+            self._line(f"  {self._events} events, and nothing went wrong")
+        else:
+            return False
+        self._line(f"  {self._events} events, {len(self._violations)} found")
+        self._explain(folder)
+        self._shuffle(folder)
+        self._write_page(folder)
+        return True
+
+    def _run_once(self, seed: int, folder: Path) -> None:
+        self._violations, self._events = [], 0
+        handlers = {"violation": self._found, "match": self._found}
+        monitor = ketal.Monitor(self._program, on=handlers)
+        with Collector(_Watched(monitor, self._happened)) as collector:
+            run(RunPlan(seed, self._bug, collector=collector.address), folder)
+            collector.wait(timeout_s=10)
+            with collector.lock:
+                monitor.close()
+
+    def _happened(self, event: ketal.Event) -> None:
+        self._events += 1
+        call = _SHOWN.get(event.type)
+        if call is None:
+            return
+        value = event.data.get("value", "")
+        self._line(f"  {event.dot!s:<8} {call} {value}".rstrip())
+
+    def _found(self, verdict: Any) -> None:
+        self._violations.append(verdict)
+        for line in _wrapped(str(verdict), "  !! ", "     "):
+            self._line(line)
+
+    # --- afterwards ---
+
+    def _explain(self, folder: Path) -> None:
+        judged = JudgedLog(self._program, ketal.read_log(*sorted(folder.glob("*.jsonl"))))
+        found = [v for v in judged.verdicts if v.kind in ("violation", "match")]
+        explained = judged.explained(found[0])
+        assert explained is not None
+        self._line("")
+        self._line("Why:")
+        for text in (line.replace(f"{folder}/", "") for line in explained.lines()):
+            indent = " " * (2 + len(text) - len(text.lstrip()))
+            for line in _wrapped(text.strip(), indent, indent + "  "):
+                self._line(line)
+        self._line("")
+        self._line("The events around it, a column for each node, time downwards:")
+        for text in judged.diagram(explained):
+            self._line(f"  {text}"[:WIDTH])
+
+    def _shuffle(self, folder: Path) -> None:
+        events = events_of(folder)
+        causal = session_pattern(causal=True, causal_order=True)
+        arrival = session_pattern(causal=True, causal_order=False)
+        right = _violating(causal, events)
+        same, counts = 0, Counter[str]()
+        for number in range(self._shuffles):
+            order = arrived(events, random.Random(number))
+            said = _violating(arrival, order)
+            counts["false"] += bool(said - right)
+            counts["missed"] += bool(right - said)
+            counts["right"] += said == right
+            same += _violating(causal, order) == right
+        n = f"{self._shuffles:,}"
+        self._line("")
+        self._line(f"The same events, and the same automaton, in {n} other orders of arrival:")
+        self._line(f"  with order CausalOrder   the same answer in {same:,} of {n}")
+        self._line(
+            f"  with order arrival       the right answer in {counts['right']:,} of {n}: "
+            f"{counts['false']:,} with false"
+        )
+        self._line(f"                           alarms, {counts['missed']:,} that miss something")
+
+    def _write_page(self, folder: Path) -> None:
+        log = ketal.read_log(*sorted(folder.glob("*.jsonl")))
+        page = self._folder / "page.html"
+        ketal.view(log, self._program, title="The replicated stack").write(page)
+        self._line("")
+        self._line("The logs, and a page to look at the run in a browser:")
+        self._line(f"  {folder}")
+        self._line(f"  {page}")
+
+
+class _Watched:
+    """A monitor whose events are told as they come."""
+
+    def __init__(self, monitor: ketal.Monitor, tell: Callable[[ketal.Event], None]) -> None:
+        self._monitor, self._tell = monitor, tell
+
+    def feed(self, item: Any, *, place: str = "") -> object:
+        """Tell the event, then feed it."""
+        if isinstance(item, ketal.Event):
+            self._tell(item)
+        return self._monitor.feed(item, place=place)
+
+
+def _violating(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
+    violations = ketal.run(program, events).violations
+    return {(verdict.scope["node"], str(verdict.event)) for verdict in violations}
+
+
+def _wrapped(text: str, first: str, later: str) -> Iterator[str]:
+    """Yield text in lines of at most `WIDTH`, broken at spaces."""
+    line = first
+    for word in text.split(" "):
+        if len(line) + len(word) > WIDTH and line.strip():
+            yield line.rstrip()
+            line = later
+        line += f"{word} "
+    yield line.rstrip()

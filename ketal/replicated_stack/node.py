@@ -1,0 +1,287 @@
+"""The protocol of the replicated stack, as one process of it runs it.
+
+What is pushed and popped on a node is sent to the nodes that are on, and applied there once all
+that it builds on is applied. A node that is off takes no part in the messaging. To be turned on it
+asks node n1, which always is, for the state. Each time that it is on is a **session**; an operation
+is addressed to a session, and what comes for another one is not taken. Nodes that are on compare
+which operations they have, when one is turned on and at the end, and send what is missing.
+
+`Bug` is what can be switched on. The one rule: the protocol never looks at clocks.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ketal.replicated_stack.transport import Message, Transport
+from ketal.trace import Tracer
+
+FIRST = "n1"
+"""The node that is on from the beginning to the end, and serves the state."""
+
+
+class Bug(enum.Enum):
+    """A mistake in the protocol."""
+
+    NONE = "none"
+    EARLY_DELIVERY = "early-delivery"
+    """An operation is applied before those that it builds on."""
+    APPLIES_WHEN_OFF = "applies-when-off"
+    """A node that is off goes on applying what it is sent."""
+    OLD_SESSION = "old-session"
+    """What was addressed to an earlier session is applied in a later one."""
+    EARLY_ACKNOWLEDGEMENT = "early-acknowledgement"
+    """An operation is acknowledged before it is applied."""
+    LOST_UPDATE = "lost-update"
+    """Of two concurrent pushes the one that is applied later takes the other's place."""
+    STALE_COPY = "stale-copy"
+    """Who is turned on is served a copy of the stack that was made earlier."""
+
+
+class StackNode:
+    """One node of the replicated stack.
+
+    Parameters
+    ----------
+    tracer : Tracer
+        Records its events.
+    bug : Bug
+        What is wrong with it.
+    folder : Path
+        Where it writes its history, for the checker.
+    """
+
+    def __init__(self, tracer: Tracer, bug: Bug, folder: Path) -> None:
+        self.name = tracer.node
+        self.transport: Transport
+        self._node = self.name.partition("#")[0]
+        self._tracer, self._bug = tracer, bug
+        self._history = (folder / f"{self.name}.history").open("a", buffering=1)
+        self.is_on = False
+        self._session = ""
+        self._sessions = self._made = 0
+        self._view: dict[str, str] = {}
+        self._operations: dict[str, Message] = {}
+        self._elements: dict[str, tuple[int, Any]] = {}
+        self._waiting: list[Message] = []
+        self._needed: set[str] = set()
+        self._asked = False
+        self._copy: tuple[dict[str, Message], dict[str, tuple[int, Any]]] | None = None
+        call: Callable[..., Any] = tracer.event
+        self.on = call(self._on, type="ReplicatedStack.on", at="begin", arguments=False)
+        self.off = call(self._off, type="ReplicatedStack.off", at="begin")
+        self._push = call(self._operate, type="ReplicatedStack.push", at="begin")
+        self._pop = call(self._operate, type="ReplicatedStack.pop", at="begin")
+        self.top = call(self._top, type="ReplicatedStack.top")
+
+    def _note(self, what: str, **more: Any) -> None:
+        """Write down what the node does, for the checker; no clock is in it."""
+        self._history.write(json.dumps({"what": what, **more}) + "\n")
+
+    # --- what a program calls ---
+
+    def push(self, value: int) -> None:
+        """Push a value on the stack, here and on all nodes that are on."""
+        self._push(self._next(), "push", value, self._session)
+
+    def pop(self) -> None:
+        """Pop the top of the stack, here and on all nodes that are on."""
+        if self._elements:
+            self._pop(self._next(), "pop", self._highest(), self._session)
+
+    def _top(self) -> Any:
+        return self._elements[self._highest()][1] if self._elements else None
+
+    def turn_on(self) -> None:
+        """Be turned on: at once where this is the first node, else when the state is there."""
+        if self._node == FIRST:
+            self.on({}, {}, {})
+        elif not self._asked:
+            self._asked = True
+            self._send(FIRST, "ask")
+
+    def turn_off(self) -> None:
+        """Be turned off, and say so."""
+        view = list(self._view)
+        self.off()
+        for to in view:
+            self._send(to, "bye", session=self._session)
+
+    # --- the protocol ---
+
+    def _next(self) -> str:
+        self._made += 1
+        return f"{self.name}:{self._made}"
+
+    def _highest(self) -> str:
+        return max(self._elements, key=lambda op: (self._elements[op][0], op))
+
+    def _on(
+        self,
+        operations: dict[str, Message],
+        elements: dict[str, tuple[int, Any]],
+        view: dict[str, str],
+    ) -> None:
+        self._sessions += 1
+        self._session = f"{self.name}/{self._sessions}"
+        self.is_on, self._asked = True, False
+        self._operations, self._elements, self._view = operations, elements, view
+        self._view.pop(self._node, None)
+        self._waiting, self._needed = [], set()
+        self._note("on", session=self._session, operations=[*operations], elements=[*elements])
+        for op, operation in operations.items():
+            data = {"kind": operation["kind"], "session": self._session, "by": "state"}
+            self._tracer.record("apply", op=op, **data)
+        self.compare()
+
+    def _off(self) -> None:
+        self.is_on = False
+        self._view, self._waiting = {}, []
+        self._note("off")
+
+    def _operate(self, op: str, kind: str, value: Any, session: str) -> None:
+        height = 1 + max((o["height"] for o in self._operations.values()), default=0)
+        operation = {
+            "op": op, "kind": kind, "value": value, "height": height,
+            "after": [*self._operations],
+        }  # fmt: skip
+        self._apply(operation, "call")
+        for to, addressed in self._view.items():
+            self._send(to, "operation", operation=operation, session=addressed)
+
+    def compare(self, to: str | None = None) -> None:
+        """Say which operations are here, to one node or all that are on; they send the others."""
+        if self.is_on:
+            for other in [to] if to else self._view:
+                self._send(other, "compare", session=self._session, has=[*self._operations])
+
+    def _send(self, to: str, type: str, **content: Any) -> None:
+        shown = {"op": content["op"]} if "op" in content else {}
+        headers = self._tracer.send(type, to=to, **shown)
+        self.transport.send(to, {"type": type, "headers": headers, **content})
+
+    def handle(self, sender: str, message: Message) -> None:
+        """Take a message."""
+        type = message["type"]
+        if type == "operation":
+            self._take_operation(sender, message)
+        elif type == "state" and self._asked:
+            self._receive(message)
+            elements = {op: (height, value) for op, (height, value) in message["elements"].items()}
+            self.on(message["operations"], elements, message["view"])
+        elif type != "state" and self.is_on:
+            self._receive(message)
+            getattr(self, f"_take_{type}")(sender, message)
+
+    def _receive(self, message: Message) -> None:
+        self._tracer.receive(message["headers"], f"{message['type']} received")
+
+    def _take_ask(self, sender: str, message: Message) -> None:
+        operations, elements = self._operations, self._elements
+        if self._bug is Bug.STALE_COPY:
+            self._copy = self._copy or (dict(operations), dict(elements))
+            operations, elements = self._copy
+        view = {**self._view, self._node: self._session}
+        self._note("serve", operations=[*operations], elements=[*elements])
+        self._tracer.record("serve", to=sender, operations=len(operations))
+        self._send(sender, "state", operations=operations, elements=elements, view=view)
+
+    def _take_compare(self, sender: str, message: Message) -> None:
+        self._view[sender] = message["session"]
+        if self._bug is Bug.STALE_COPY:
+            return  # It is taken to have the state that it was served.
+        missing = [o for op, o in self._operations.items() if op not in message["has"]]
+        if missing:
+            self._send(sender, "missing", session=message["session"], operations=missing)
+
+    def _take_missing(self, sender: str, message: Message) -> None:
+        for operation in message["operations"] if message["session"] == self._session else ():
+            if operation["op"] not in self._operations:
+                self._apply(operation, "comparison")
+        self._apply_waiting()
+
+    def _take_bye(self, sender: str, message: Message) -> None:
+        if self._view.get(sender) == message["session"]:
+            del self._view[sender]
+
+    def _take_acknowledge(self, sender: str, message: Message) -> None:
+        self._note("acknowledged", op=message["op"])
+
+    # --- operations ---
+
+    def _take_operation(self, sender: str, message: Message) -> None:
+        operation = message["operation"]
+        if not self.is_on and self._bug is not Bug.APPLIES_WHEN_OFF:
+            return
+        other_session = self.is_on and message["session"] != self._session
+        if other_session and self._bug is not Bug.OLD_SESSION:
+            return
+        if self._bug is Bug.EARLY_ACKNOWLEDGEMENT:
+            self._acknowledge(sender, operation)
+        self._waiting.append({**message, "sender": sender})
+        self._apply_waiting()
+
+    def _acknowledge(self, sender: str, operation: Message) -> None:
+        self._note("acknowledge", op=operation["op"])
+        self._send(sender, "acknowledge", op=operation["op"])
+
+    def _ready(self, operation: Message) -> bool:
+        return self._bug is Bug.EARLY_DELIVERY or self._operations.keys() >= {*operation["after"]}
+
+    def _apply_waiting(self) -> None:
+        """Apply what waits for nothing any more."""
+        again = True
+        while again:
+            again = False
+            for message in [m for m in self._waiting if self._ready(m["operation"])]:
+                self._waiting.remove(message)
+                operation = message["operation"]
+                if operation["op"] not in self._operations:
+                    self._apply(operation, "message", message)
+                    again = True
+                if self._bug is not Bug.EARLY_ACKNOWLEDGEMENT:
+                    self._acknowledge(message["sender"], operation)
+
+    def _apply(self, operation: Message, by: str, message: Message | None = None) -> None:
+        op, before = operation["op"], len(self._elements)
+        self._operations[op] = operation
+        if operation["kind"] == "pop":
+            self._elements.pop(operation["value"], None)
+        else:
+            if self._bug is Bug.LOST_UPDATE and by == "message" and self._elements:
+                last = self._highest()
+                if last not in operation["after"]:
+                    del self._elements[last]
+            self._elements[op] = operation["height"], operation["value"]
+        data = {
+            "op": op, "kind": operation["kind"], "before": before, "size": len(self._elements),
+            "operations": len(self._operations), "by": by,
+            "session": self._session if self.is_on else None,
+            "addressed": None if message is None else message["session"],
+        }  # fmt: skip
+        if message is None:
+            self._tracer.record("apply", **data)
+        else:
+            for needed in operation["after"]:
+                if needed not in self._needed and self.is_on:
+                    self._needed.add(needed)
+                    self._tracer.record("needs", op=needed, session=self._session, by=op)
+            self._tracer.receive(message["headers"], "apply", **data)
+        self._note(
+            "apply", operation=operation, by=by, elements=[*self._elements],
+            session=None if message is None else message["session"],
+        )  # fmt: skip
+
+    def end(self) -> None:
+        """Write down the state that it has at the end."""
+        self._note("end", on=self.is_on, operations=[*self._operations], elements=self._elements)
+        self._history.close()
+
+    @property
+    def has(self) -> tuple[bool, list[str]]:
+        """Whether it is on, and which operations it has."""
+        return self.is_on, sorted(self._operations)

@@ -1,0 +1,172 @@
+"""What the patterns find in seeded runs, beside what the checker says went wrong.
+
+    python -m ketal.replicated_stack.tables --runs 200
+
+The one rule: a run is wrong if the checker says so, whatever bug is switched on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import ketal
+from ketal.replicated_stack import checker
+from ketal.replicated_stack.cluster import RunPlan, run
+from ketal.replicated_stack.node import Bug
+
+PATTERNS = Path(__file__).with_name("protocol.ketal")
+PATTERN_OF = {
+    Bug.EARLY_DELIVERY: "Dependencies",
+    Bug.APPLIES_WHEN_OFF: "Session",
+    Bug.OLD_SESSION: "OldSession",
+    Bug.EARLY_ACKNOWLEDGEMENT: "AcknowledgedFirst",
+    Bug.LOST_UPDATE: "LostUpdate",
+    Bug.STALE_COPY: "StaleCopy",
+}
+"""The pattern that finds each mistake."""
+ALSO = {Bug.EARLY_DELIVERY: "CausalDelivery", Bug.APPLIES_WHEN_OFF: "Session",
+        Bug.OLD_SESSION: "Session"}  # fmt: skip
+"""What may find it too, if not in every run."""
+SESSION_BUGS = (Bug.APPLIES_WHEN_OFF, Bug.OLD_SESSION)
+_SESSION = """
+pattern Session {{
+    order {order};
+    at every node receiving;
+    event On = call(* ReplicatedStack.on(..)) && localhost;
+    event Push = call(* ReplicatedStack.push(..));
+    event Pop = call(* ReplicatedStack.pop(..));
+    event Off = call(* ReplicatedStack.off(..)) && localhost;
+    A = On;
+    B = {pushed} || {popped};
+    C = {off};
+    check (A B* C)*;
+    on violation skip;
+}}
+"""
+
+
+def events_of(folder: Path) -> list[ketal.Event]:
+    """Return the events of a run that was recorded in a folder."""
+    log = ketal.read_log(*sorted(folder.glob("*.jsonl")))
+    return [item for item in log if isinstance(item, ketal.Event)]
+
+
+def arrived(events: Iterable[ketal.Event], rng: random.Random) -> list[ketal.Event]:
+    """Return events as they may arrive: those of a node in their order, of several in any."""
+    lines: dict[str, list[ketal.Event]] = {}
+    for event in sorted(events, key=lambda event: event.counter, reverse=True):
+        lines.setdefault(event.node, []).append(event)
+    nodes = [node for node, line in sorted(lines.items()) for _ in line]
+    rng.shuffle(nodes)
+    return [lines[node].pop() for node in nodes]
+
+
+def session_pattern(*, causal: bool, causal_order: bool) -> ketal.Program:
+    """Return the pattern of the paper's Fig. 12, with or without its operators."""
+    return ketal.compile(
+        _SESSION.format(
+            order="CausalOrder" if causal_order else "arrival",
+            pushed="Causal(Push, A)" if causal else "Push",
+            popped="Causal(Pop, A)" if causal else "Pop",
+            off="Causal(Off, all)" if causal else "Off",
+        )
+    )
+
+
+def found_in(program: ketal.Program, events: Sequence[ketal.Event]) -> set[str]:
+    """Return the names of the patterns that find something."""
+    result = ketal.run(program, events)
+    return {verdict.pattern for verdict in (*result.matches, *result.violations)}
+
+
+class Tables:
+    """The two tables of the example's README.
+
+    Parameters
+    ----------
+    runs : int
+        How many seeds each bug is run with.
+    first_seed : int
+        The first of them.
+    """
+
+    def __init__(self, runs: int, first_seed: int = 0) -> None:
+        self._seeds = range(first_seed, first_seed + runs)
+        self.bugs: dict[Bug, Counter[str]] = {bug: Counter() for bug in Bug}
+        self.operators: dict[tuple[bool, bool], Counter[str]] = {
+            (causal, order): Counter() for causal in (True, False) for order in (True, False)
+        }
+
+    def run(self) -> None:
+        """Run all seeds, and judge them."""
+        protocol = ketal.load(PATTERNS)
+        sessions = {
+            key: session_pattern(causal=key[0], causal_order=key[1]) for key in self.operators
+        }
+        for bug, counts in self.bugs.items():
+            for seed in self._seeds:
+                folder = Path(tempfile.mkdtemp(prefix="ketal-stack-"))
+                run(RunPlan(seed, bug), folder)
+                faults = set(checker.faults_of(folder))
+                wrong = {PATTERN_OF[one] for one in faults}
+                also = {ALSO[one] for one in faults & ALSO.keys()}
+                events = arrived(events_of(folder), random.Random(seed))
+                found = found_in(protocol, events)
+                counts["runs"] += 1
+                counts["wrong"] += bool(wrong)
+                counts["found"] += bool(wrong) and wrong <= found
+                counts["false"] += bool(found - wrong - also)
+                if bug is Bug.NONE or bug in SESSION_BUGS:
+                    for key, program in sessions.items():
+                        stray = not faults.isdisjoint(SESSION_BUGS)
+                        self._compare(key, stray, bool(found_in(program, events)))
+                shutil.rmtree(folder)
+
+    def _compare(self, key: tuple[bool, bool], wrong: bool, found: bool) -> None:
+        counts = self.operators[key]
+        counts["wrong" if wrong else "right"] += 1
+        counts["missed"] += wrong and not found
+        counts["false"] += found and not wrong
+
+    def text(self) -> str:
+        """Return the tables in Markdown."""
+        lines = [
+            "| bug | runs | wrong, says the checker | of these found | false alarms |",
+            "|---|---|---|---|---|",
+        ]
+        for bug, n in self.bugs.items():
+            lines.append(
+                f"| {bug.value} | {n['runs']} | {n['wrong']} | {n['found']} | {n['false']} |"
+            )
+        lines += [
+            "",
+            "| `Causal` | `CausalOrder` | false alarms, of the right runs | misses, of the wrong |",
+            "|---|---|---|---|",
+        ]
+        for (causal, order), n in self.operators.items():
+            lines.append(
+                f"| {'on' if causal else 'off'} | {'on' if order else 'off'} "
+                f"| {n['false']} of {n['right']} | {n['missed']} of {n['wrong']} |"
+            )
+        return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--runs", type=int, default=200, help="seeds of each bug (default: 200)")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
+    args = parser.parse_args()
+    tables = Tables(args.runs, args.seed)
+    tables.run()
+    print(tables.text())
+
+
+if __name__ == "__main__":
+    main()

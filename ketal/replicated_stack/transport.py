@@ -1,0 +1,134 @@
+"""Messages between the processes of the stack, over TCP and through faults.
+
+Each message is sent again until it is acknowledged, and handled once. Faults come in between:
+frames are lost, doubled, and late, so that they overtake each other.
+
+The one rule: what is sent to a process that lives is handled by it, some time, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+Message = dict[str, Any]
+RESEND_S = 0.025
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What the network does to frames.
+
+    Attributes
+    ----------
+    lost, doubled : float
+        The share of the frames.
+    late_s : float
+        How long a frame may be under way.
+    """
+
+    lost: float = 0.1
+    doubled: float = 0.1
+    late_s: float = 0.012
+
+
+class Transport:
+    """The messages of one process.
+
+    Parameters
+    ----------
+    name : str
+        The run of the process, as `n3#2`: a process that was started again has another.
+    listener : socket
+        Where it listens; it outlives the process.
+    ports : mapping of str to int
+        Where all listen.
+    faults : Faults
+        What happens to frames on their way.
+    rng : Random
+        Decides which.
+    handle : callable
+        Takes the sender's node and a message.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listener: socket.socket,
+        ports: Mapping[str, int],
+        faults: Faults,
+        rng: random.Random,
+        handle: Callable[[str, Message], None],
+    ) -> None:
+        self._name, self._node = name, name.partition("#")[0]
+        self._listener, self._ports = listener, ports
+        self._faults, self._rng = faults, rng
+        self._handle = handle
+        self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._unacknowledged: dict[str, asyncio.Task[None]] = {}
+        self._handled: set[str] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self.sent = 0
+
+    async def start(self) -> None:
+        """Take messages from now on."""
+        await asyncio.start_server(self._accept, sock=self._listener)
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was sent is acknowledged."""
+        return not self._unacknowledged
+
+    def send(self, to: str, message: Message) -> None:
+        """Send a message, until it is acknowledged."""
+        self.sent += 1
+        identifier = f"{self._name}:{self.sent}"
+        frame = {"id": identifier, "from": self._node, "message": message}
+        task = asyncio.create_task(self._resend(to, frame))
+        self._unacknowledged[identifier] = task
+
+    async def _resend(self, to: str, frame: Message) -> None:
+        while True:
+            self._put(to, frame)
+            await asyncio.sleep(RESEND_S)
+
+    def _put(self, to: str, frame: Message) -> None:
+        for _ in range(2 if self._rng.random() < self._faults.doubled else 1):
+            if self._rng.random() >= self._faults.lost:
+                late_s = self._rng.random() * self._faults.late_s
+                task = asyncio.create_task(self._write(to, frame, late_s))
+                self._under_way.add(task)
+                task.add_done_callback(self._under_way.discard)
+
+    async def _write(self, to: str, frame: Message, late_s: float) -> None:
+        await asyncio.sleep(late_s)
+        try:
+            if to not in self._writers:
+                _, self._writers[to] = await asyncio.open_connection("127.0.0.1", self._ports[to])
+            self._writers[to].write(json.dumps(frame).encode() + b"\n")
+            await self._writers[to].drain()
+        except OSError:
+            self._writers.pop(to, None)  # It was stopped; it is tried again.
+
+    async def _accept(self, reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):  # the end of the process
+            await self._read(reader)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        while line := await reader.readline():
+            frame = json.loads(line)
+            if "acknowledges" in frame:
+                task = self._unacknowledged.pop(frame["acknowledges"], None)
+                if task is not None:
+                    task.cancel()
+                continue
+            if frame["id"] not in self._handled:
+                self._handled.add(frame["id"])
+                self._handle(frame["from"], frame["message"])
+            self._put(frame["from"], {"acknowledges": frame["id"]})

@@ -1,0 +1,47 @@
+"""`ketal demo`: readable on 80 columns and without colour, offline, and what it says is so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ketal
+
+
+def demo(*words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "ketal", "demo", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=240, env=environment, check=False
+    )
+
+
+@pytest.mark.parametrize("bug", ["applies-when-off", "stale-copy"])
+def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
+    said = demo("--bug", bug, "--shuffles", "20", "--folder", str(tmp_path))
+    assert (said.returncode, said.stderr) == (0, "")
+    lines = said.stdout.splitlines()
+    assert max(map(len, lines)) <= 80 or str(tmp_path) in max(lines, key=len)
+    assert "\x1b" not in said.stdout
+    assert any(line.startswith("  !! ") for line in lines)
+    assert "Why:" in lines
+    drawn = lines.index("The events around it, a column for each node, time downwards:")
+    assert lines[drawn + 1].split()[0] == "n1"
+    assert "  with order CausalOrder   the same answer in 20 of 20" in lines
+    page = Path(lines[-1].strip())
+    assert page.read_text().startswith("<!doctype html>")
+    logs = sorted(Path(lines[-2].strip()).glob("*.jsonl"))
+    program = ketal.load(Path(ketal.__file__).parent / "replicated_stack" / "protocol.ketal")
+    found = ketal.run(program, ketal.read_log(*logs))
+    shown = sum(line.startswith("  !! ") for line in lines)
+    assert len(found.matches) + len(found.violations) == shown
+
+
+def test_a_bug_that_there_is_not() -> None:
+    said = demo("--bug", "none")
+    assert said.returncode == 2
+    assert "invalid choice: 'none'" in said.stderr

@@ -1,0 +1,131 @@
+"""The replicated stack as a program: its bugs, the checker, and what the patterns find."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.replicated_stack import checker
+from ketal.replicated_stack.cluster import RunPlan, run
+from ketal.replicated_stack.node import Bug
+from ketal.replicated_stack.tables import (
+    ALSO,
+    PATTERN_OF,
+    PATTERNS,
+    SESSION_BUGS,
+    Tables,
+    arrived,
+    events_of,
+    found_in,
+)
+from ketal.trace import Collector
+from tests.sampling import LONG
+
+RUNS = 200 if LONG else 5
+ALWAYS = (Bug.EARLY_ACKNOWLEDGEMENT, Bug.STALE_COPY, Bug.EARLY_DELIVERY)
+"""Bugs of which a handful of runs goes wrong for certain."""
+
+
+def test_what_goes_wrong_is_found_and_nothing_else() -> None:
+    tables = Tables(RUNS)
+    tables.run()
+    for counts in tables.bugs.values():
+        assert counts["runs"] == RUNS
+        assert (counts["found"], counts["false"]) == (counts["wrong"], 0)
+    assert tables.bugs[Bug.NONE]["wrong"] == 0
+    assert all(tables.bugs[bug]["wrong"] for bug in ALWAYS)
+    assert tables.operators[True, True]["false"] == 0
+    text = tables.text()
+    assert f"| none | {RUNS} | 0 | 0 | 0 |" in text
+    assert "| on | on | 0 of " in text
+
+
+def test_a_run_is_recorded_by_every_process_and_agrees_at_its_end(tmp_path: Path) -> None:
+    """The correct protocol, under faults and with processes that are started again."""
+    restarted = 0
+    for seed in range(6):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        run(RunPlan(seed), folder)
+        restarted += any(path.stem.endswith("#2") for path in folder.glob("*.history"))
+        events = events_of(folder)
+        assert {event.node.partition("#")[0] for event in events} == {"n1", "n2", "n3", "n4"}
+        assert not checker.faults_of(folder)
+        assert not checker.diverged(folder)
+        assert ketal.audit(ketal.read_log(*folder.glob("*.jsonl"))).faults == ()
+    assert restarted
+
+
+def test_the_answers_are_the_same_live_afterwards_and_in_every_order(tmp_path: Path) -> None:
+    program = ketal.load(PATTERNS)
+    live: set[str] = set()
+    handlers: dict[str, Any] = {kind: lambda verdict: live.add(verdict.id)
+                                for kind in ("violation", "match")}  # fmt: skip
+    monitor = ketal.Monitor(program, on=handlers)
+    with Collector(monitor) as collector:
+        run(RunPlan(3, Bug.EARLY_DELIVERY, collector=collector.address), tmp_path)
+        assert collector.wait(timeout_s=30)
+        with collector.lock:
+            monitor.close()
+    events = events_of(tmp_path)
+    expected = found(ketal.run(program, events))
+    assert live == expected != set()
+    rng = random.Random(3)
+    for _ in range(20):
+        shuffled = rng.sample(events, len(events))
+        for order in (shuffled, arrived(events, rng)):
+            assert found(ketal.run(program, order)) == expected
+
+
+def found(result: ketal.Verdicts) -> set[str]:
+    return {verdict.id for verdict in (*result.matches, *result.violations)}
+
+
+def test_every_bug_has_a_pattern_of_the_file() -> None:
+    assert PATTERN_OF.keys() == {*Bug} - {Bug.NONE}
+    assert {*PATTERN_OF.values(), *ALSO.values()} == {*ketal.load(PATTERNS).names}
+    assert set(SESSION_BUGS) <= PATTERN_OF.keys()
+
+
+# --- the checker, on histories that are written here ---
+
+PUSHED = {"op": "a:1", "kind": "push", "value": 3, "after": []}
+POPPED = {"op": "b:1", "kind": "pop", "value": "a:1", "after": ["a:1"]}
+
+
+def applied(operation: dict[str, Any], *elements: str, **more: Any) -> dict[str, Any]:
+    line = {"what": "apply", "operation": operation, "elements": elements, "by": "message"}
+    return {**line, "session": "n1/1", **more}
+
+
+ON = {"what": "on", "session": "n1/1", "operations": [], "elements": []}
+HISTORIES: dict[Bug, list[dict[str, Any]]] = {
+    Bug.NONE: [ON, applied(PUSHED, "a:1"), {"what": "acknowledge", "op": "a:1"}, applied(POPPED)],
+    Bug.EARLY_DELIVERY: [ON, applied(POPPED), applied(PUSHED, "a:1")],
+    Bug.APPLIES_WHEN_OFF: [ON, {"what": "off"}, applied(PUSHED, "a:1")],
+    Bug.OLD_SESSION: [ON, applied(PUSHED, "a:1", session="n1/0")],
+    Bug.EARLY_ACKNOWLEDGEMENT: [ON, {"what": "acknowledge", "op": "a:1"}, applied(PUSHED, "a:1")],
+    Bug.LOST_UPDATE: [ON, applied(PUSHED)],
+    Bug.STALE_COPY: [ON, applied(PUSHED, "a:1"),
+                     {"what": "serve", "operations": [], "elements": []}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", HISTORIES)
+def test_the_checker_names_what_went_wrong(bug: Bug, tmp_path: Path) -> None:
+    lines = [json.dumps(line) for line in HISTORIES[bug]]
+    (tmp_path / "n1.history").write_text("\n".join(lines))
+    assert list(checker.faults_of(tmp_path)) == [bug] * (bug is not Bug.NONE)
+
+
+def test_nodes_that_differ_at_the_end_have_diverged(tmp_path: Path) -> None:
+    for name, elements in (("n1", {"a:1": [1, 3]}), ("n2", {})):
+        end = {"what": "end", "on": True, "operations": [], "elements": elements}
+        (tmp_path / f"{name}.history").write_text(json.dumps(end))
+    assert checker.diverged(tmp_path)
+    assert found_in(ketal.load(PATTERNS), []) == set()
