@@ -23,6 +23,7 @@ ANY = {
     "Tracer.event": "what a function takes and gives",
     "Tracer.joined": "a task of any result",
     "KafkaSink.__init__": "a producer, of any class",
+    "TopicCollector.__init__": "a consumer, of any class",
     "TracedThread.__init__": "a target that takes and gives what it does",
     **dict.fromkeys(
         (f"TracedQueue.{name}" for name in ("__init__", "get", "get_nowait", "put", "put_nowait")),

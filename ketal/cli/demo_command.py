@@ -42,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="orders of arrival that are tried afterwards (default: 1000)",
     )  # fmt: skip
     parser.add_argument(
+        "--kafka", action="store_true",
+        help="stream the events through a Kafka broker (pip install 'ketal[stream,spark,java]')",
+    )  # fmt: skip
+    parser.add_argument(
         "--folder", metavar="FOLDER", help="where logs and the page go; default: a temporary one"
     )
 
@@ -58,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
             output.line(text)
             output.flush()
 
-        demo = Demo(args.seed, Bug(args.bug), folder, args.shuffles, line)
+        demo = Demo(args.seed, Bug(args.bug), folder, args.shuffles, line, kafka=args.kafka)
         if demo.run():
             return FINE
     complain("nothing went wrong; another --seed may show it")

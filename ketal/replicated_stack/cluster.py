@@ -20,7 +20,7 @@ from typing import Any
 
 from ketal.replicated_stack.node import FIRST, Bug, StackNode
 from ketal.replicated_stack.transport import Faults, Transport
-from ketal.trace import SocketSink, Tracer
+from ketal.trace import JsonLines, KafkaSink, SocketSink, Tracer
 
 ROUNDS_MAX = 40
 """Rounds of comparing at the end; nodes with a bug may never agree."""
@@ -45,7 +45,7 @@ class RunPlan:
         What the network does.
     restarts : bool
         Whether a node may be stopped in the midst of its work, and started again.
-    collector : tuple of (str, int) or None
+    collector : tuple of (str, int), Topic or None
         Where events are sent to besides, as they happen.
     pause_s : float
         How long a node waits between two steps, at most.
@@ -57,25 +57,43 @@ class RunPlan:
     steps: int = 14
     faults: Faults = field(default_factory=Faults)
     restarts: bool = True
-    collector: tuple[str, int] | None = None
+    collector: tuple[str, int] | Topic | None = None
     pause_s: float = 0.006
 
 
+@dataclass(frozen=True)
+class Topic:
+    """A topic of Kafka to which events are sent.
+
+    Attributes
+    ----------
+    bootstrap_servers, name : str
+        Where it is.
+    """
+
+    bootstrap_servers: str
+    name: str
+
+
 class _Both:
-    """A sink that writes to a file and to a collector."""
+    """A sink that writes to a file, and to a collector or a topic."""
 
-    def __init__(self, path: Path, address: tuple[str, int]) -> None:
-        from ketal.trace.sinks import JsonLines
-
-        self._file, self._socket = JsonLines(path), SocketSink(*address)
+    def __init__(self, path: Path, collector: tuple[str, int] | Topic) -> None:
+        self._file = JsonLines(path)
         self.incarnation = self._file.incarnation
+        self._other: Any
+        if isinstance(collector, Topic):
+            from ketal.streaming.kafka.event_topics import producer_of
+
+            producer = producer_of(collector.bootstrap_servers)
+            self._other, self.close = KafkaSink(producer, collector.name), producer.close
+        else:
+            self._other = SocketSink(*collector)
+            self.close = self._other.close
 
     def write(self, event: Mapping[str, Any]) -> None:
         self._file.write(event)
-        self._socket.write(event)
-
-    def close(self) -> None:
-        self._socket.close()
+        self._other.write(event)
 
 
 def run(plan: RunPlan, folder: Path) -> None:
@@ -167,20 +185,24 @@ def _process(
     node = StackNode(tracer, plan.bug, folder)
     rng = random.Random(f"{plan.seed} {tracer.node}")
     node.transport = Transport(tracer.node, listener, ports, plan.faults, rng, node.handle)
-    asyncio.run(_work(node, plan, random.Random(f"{plan.seed} {tracer.node} work"), pipe, stops_at))
+    work = random.Random(f"{plan.seed} {tracer.node} work")
+    stopped = asyncio.run(_work(node, plan, work, pipe, stops_at))
     if plan.collector is not None:
-        sink.close()
+        sink.close()  # What was recorded is sent: the program is stopped, its tracer is not.
+    if stopped:
+        os._exit(1)
 
 
 async def _work(
     node: StackNode, plan: RunPlan, rng: random.Random, pipe: Connection, stops_at: int | None
-) -> None:
+) -> bool:
+    """Work, and answer the parent's questions; return whether it was stopped in the midst."""
     await node.transport.start()
     if node.name == f"n{plan.nodes}":
         await asyncio.sleep(plan.pause_s * plan.steps / 3)  # It joins late.
     for step in range(plan.steps):
         if step == stops_at:
-            os._exit(1)
+            return True
         _step(node, rng)
         await asyncio.sleep(rng.random() * plan.pause_s)
     if not node.is_on:
@@ -191,6 +213,7 @@ async def _work(
             node.compare()
         pipe.send((node.transport.idle, node.transport.sent, node.has))
     node.end()
+    return False
 
 
 async def _next(pipe: Connection) -> Any:

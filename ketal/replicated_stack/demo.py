@@ -18,13 +18,15 @@ from typing import Any
 
 import ketal
 from ketal.explanation.explaining import JudgedLog
-from ketal.replicated_stack.cluster import RunPlan, run
+from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import PATTERNS, arrived, events_of, session_pattern
-from ketal.trace import Collector
+from ketal.trace import Collector, TopicCollector
+from ketal.trace.sinks import Feeding
 
 RUNS_MAX = 50
-SHUFFLES = 1_000
+WAIT_S = 30.0
+"""How long events may be under way when the processes have ended."""
 WIDTH = 80
 _SHOWN = {"ReplicatedStack.on": "on", "ReplicatedStack.off": "off",
           "ReplicatedStack.push": "push", "ReplicatedStack.pop": "pop"}  # fmt: skip
@@ -43,6 +45,8 @@ class Demo:
         Where logs and the page go; None: a new one for temporary files.
     shuffles : int
         How many orders of arrival are tried.
+    kafka : bool
+        Whether events go by way of a real Kafka broker, which is started for it.
     line : callable
         Prints a line.
     """
@@ -54,7 +58,11 @@ class Demo:
         folder: Path | None,
         shuffles: int,
         line: Callable[[str], None],
+        *,
+        kafka: bool = False,
     ) -> None:
+        self._kafka = kafka
+        self._servers = ""
         self._seed, self._bug, self._shuffles = seed, bug, shuffles
         self._folder = folder or Path(tempfile.mkdtemp(prefix="ketal-demo-"))
         self._program = ketal.load(PATTERNS)
@@ -64,6 +72,16 @@ class Demo:
 
     def run(self) -> bool:
         """Run and judge the stack, until something goes wrong; return whether it did."""
+        if not self._kafka:
+            return self._run()
+        from ketal.streaming.broker.server import Broker
+
+        self._line("A Kafka broker is started.")
+        with Broker(self._folder / "kafka", notify=self._line) as broker:
+            self._servers = broker.bootstrap_servers
+            return self._run()
+
+    def _run(self) -> bool:
         self._line("A stack is replicated on 4 nodes: processes, which talk over TCP. The network")
         self._line("loses, doubles and delays messages. A node is on for a session, and takes part")
         self._line(f"in the messaging in it alone. A bug is planted: {self._bug.value}.")
@@ -91,11 +109,23 @@ class Demo:
         self._violations, self._events = [], 0
         handlers = {"violation": self._found, "match": self._found}
         monitor = ketal.Monitor(self._program, on=handlers)
-        with Collector(_Watched(monitor, self._happened)) as collector:
-            run(RunPlan(seed, self._bug, collector=collector.address), folder)
-            collector.wait(timeout_s=10)
-            with collector.lock:
-                monitor.close()
+        watched = _Watched(monitor, self._happened)
+        if self._kafka:
+            self._run_over_kafka(seed, folder, watched)
+        else:
+            with Collector(watched) as collector:
+                run(RunPlan(seed, self._bug, collector=collector.address), folder)
+                collector.wait(timeout_s=WAIT_S)
+        monitor.close()
+
+    def _run_over_kafka(self, seed: int, folder: Path, watched: Feeding) -> None:
+        from ketal.streaming.kafka.event_topics import consumer_of, make_topic
+
+        topic = Topic(self._servers, f"ketal-demo-{seed}")
+        make_topic(self._servers, topic.name, partitions=4)
+        with TopicCollector(consumer_of(self._servers, topic.name), watched) as collector:
+            run(RunPlan(seed, self._bug, collector=topic), folder)
+            collector.wait(len(events_of(folder)), timeout_s=WAIT_S)
 
     def _happened(self, event: ketal.Event) -> None:
         self._events += 1

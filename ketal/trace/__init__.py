@@ -12,7 +12,7 @@ _HOMES = {
     "Tracer": "tracer", "JsonLines": "sinks", "KafkaSink": "sinks", "TracedQueue": "queues",
     "TracedThread": "threads", "TracedSocket": "sockets", "TracedStreams": "asyncio_streams",
     "Collector": "collecting", "SocketSink": "socket_sink", "AsgiMiddleware": "http",
-    "LogHandler": "log_handler",
+    "LogHandler": "log_handler", "TopicCollector": "topic_collecting",
 }  # fmt: skip
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ketal.trace.socket_sink import SocketSink
     from ketal.trace.sockets import TracedSocket
     from ketal.trace.threads import TracedThread
+    from ketal.trace.topic_collecting import TopicCollector
     from ketal.trace.tracer import Tracer
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "KafkaSink",
     "LogHandler",
     "SocketSink",
+    "TopicCollector",
     "TracedQueue",
     "TracedSocket",
     "TracedStreams",

@@ -188,7 +188,7 @@ class Tracer:
 
     # --- events ---
 
-    def record(self, type: str, **data: object) -> None:
+    def record(self, type: str, /, **data: object) -> None:
         """Record an event of the running activity.
 
         Parameters
@@ -345,7 +345,7 @@ class Tracer:
 
     # --- messages ---
 
-    def send(self, type: str = "send", **data: object) -> dict[str, str]:
+    def send(self, type: str = "send", /, **data: object) -> dict[str, str]:
         """Record that a message is sent; return the headers that are to travel with it.
 
         Parameters

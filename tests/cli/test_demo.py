@@ -41,6 +41,16 @@ def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
     assert len(found.matches) + len(found.violations) == shown
 
 
+def test_the_events_may_go_by_way_of_kafka(tmp_path: Path) -> None:
+    said = demo("--kafka", "--bug", "stale-copy", "--shuffles", "3", "--folder", str(tmp_path))
+    assert said.returncode == 0, said.stderr
+    lines = said.stdout.splitlines()
+    assert lines[0] == "A Kafka broker is started."
+    logs = sorted(Path(lines[-2].strip()).glob("*.jsonl"))
+    events = sum(len(log.read_bytes().splitlines()) for log in logs)
+    assert any(line.startswith(f"  {events} events, ") for line in lines)
+
+
 def test_a_bug_that_there_is_not() -> None:
     said = demo("--bug", "none")
     assert said.returncode == 2

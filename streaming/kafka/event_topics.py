@@ -1,0 +1,32 @@
+"""Clients for a topic of events that tracers write: for programs that have none of their own.
+
+The one rule: what was handed over is with the broker once the producer is closed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+
+def make_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    """Make a topic, and wait until it is there."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+
+
+def producer_of(bootstrap_servers: str) -> Any:
+    """Return a producer, as `KafkaSink` takes it."""
+    return KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all")
+
+
+def consumer_of(bootstrap_servers: str, topic: str) -> Any:
+    """Return a consumer of all of a topic, as `TopicCollector` takes it."""
+    return KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap_servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        group_id=None,
+    )
