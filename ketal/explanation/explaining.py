@@ -29,7 +29,7 @@ from ketal.explanation.reasons import (
 from ketal.explanation.step_reasons import StepReasons
 from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
-from ketal.model.event import Dot, Event, checked_log
+from ketal.model.event import Dot, Event, checked_log, happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
@@ -498,12 +498,27 @@ class JudgedLog:
             verdict,
             event,
             scope=offer.scope,
+            learned_by=self._learned_by(run, offer),
             execution=run.execution,
             statements=tuple(statements),
             extension=extension,
             # Those that had come furthest first.
             runs=tuple(sorted(runs, key=lambda one: -len(one.taken))),
         )
+
+    def _learned_by(self, run: ObservedRun, offer: Offer) -> PlacedEvent | None:
+        """Return the event with which the node of a copy learned of another node's event."""
+        event, deployment = offer.seen.event, run.compiled.pattern.deployment
+        if deployment is None or deployment.everything or event.node == offer.node:
+            return None
+        own = (
+            one
+            for one in run.events
+            if one.node == offer.node
+            and (event.dot in one.receives if deployment.receiving else happened_before(event, one))
+        )
+        first = min(own, key=lambda one: one.counter, default=None)
+        return None if first is None else self._placed(run, first)
 
     def _of_run(
         self, run: ObservedRun, reasons: StepReasons, live: LiveRun, event: PlacedEvent

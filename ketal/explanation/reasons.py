@@ -249,6 +249,9 @@ class Explanation:
         The event of a violation, or the one that was asked for.
     scope : mapping or None
         The scope in which the event was offered.
+    learned_by : PlacedEvent or None
+        Of another node's event, under `at every node`, the event of the copy's node that knows of
+        it first; with `receiving`, the one that received its message.
     execution : str
         The execution's name where a log holds several, else empty.
     statements : tuple of str
@@ -295,6 +298,7 @@ class Explanation:
     verdict: Verdict | None = None
     event: PlacedEvent | None = None
     scope: FrozenMapping | None = None
+    learned_by: PlacedEvent | None = None
     execution: str = ""
     statements: tuple[str, ...] = ()
     extension: tuple[PlacedEvent, ...] = ()
@@ -314,6 +318,8 @@ class Explanation:
             out["scope"] = self.scope.copy()
         if self.event is not None:
             out["event"] = self.event.to_dict()
+        if self.learned_by is not None:
+            out["learned_by"] = self.learned_by.to_dict()
         if self.statements:
             out["statements"] = list(self.statements)
         for name in ("extension", "steps", "pairs", "runs", "near"):
@@ -333,6 +339,12 @@ class Explanation:
             yield f"{' '.join(of)}: {self.event or 'no match'}"
         if self.verdict is not None and self.event is not None and self.event.place:
             yield f"  at {self.event.place}"
+        if self.learned_by is not None:
+            received = (
+                self.event is not None and self.event.event.dot in self.learned_by.event.receives
+            )
+            how = "received its message" if received else "learned of it"
+            yield f"  {self.learned_by.event.node} {how} with {self.learned_by}"
         for statement in self.statements:
             yield f"  {statement}"
         if self.extension:

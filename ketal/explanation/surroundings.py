@@ -62,6 +62,8 @@ def marked_events(explanation: Explanation) -> list[Marked]:
     if explanation.event is not None:
         name = "" if explanation.verdict is None else explanation.verdict.kind
         marked.append((name, explanation.event.event))
+    if explanation.learned_by is not None:
+        marked.append(("learned", explanation.learned_by.event))
     return marked
 
 

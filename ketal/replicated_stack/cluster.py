@@ -49,6 +49,8 @@ class RunPlan:
         Where events are sent to besides, as they happen.
     pause_s : float
         How long a node waits between two steps, at most.
+    off : float
+        The share of the steps that turn a node off.
     """
 
     seed: int
@@ -59,6 +61,7 @@ class RunPlan:
     restarts: bool = True
     collector: tuple[str, int] | Topic | None = None
     pause_s: float = 0.006
+    off: float = 0.08
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ async def _work(
     for step in range(plan.steps):
         if step == stops_at:
             return True
-        _step(node, rng)
+        _step(node, plan, rng)
         await asyncio.sleep(rng.random() * plan.pause_s)
     if not node.is_on:
         node.turn_on()
@@ -222,7 +225,7 @@ async def _next(pipe: Connection) -> Any:
     return pipe.recv()
 
 
-def _step(node: StackNode, rng: random.Random) -> None:
+def _step(node: StackNode, plan: RunPlan, rng: random.Random) -> None:
     choice = rng.random()
     if not node.is_on:
         node.turn_on()
@@ -232,5 +235,5 @@ def _step(node: StackNode, rng: random.Random) -> None:
         node.pop()
     elif choice < 0.8:
         node.top()
-    elif choice < 0.88 and not node.name.startswith(FIRST):
+    elif choice < 0.8 + plan.off and not node.name.startswith(FIRST):
         node.turn_off()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
     assert any(line.startswith("  !! ") for line in lines)
     assert "Why:" in lines
     drawn = lines.index("The events around it, a column for each node, time downwards:")
-    assert lines[drawn + 1].split()[0] == "n1"
+    assert re.fullmatch(r"  (n\d(#\d)? *)+", lines[drawn + 1])
     assert "  with order CausalOrder   the same answer in 20 of 20" in lines
     page = Path(lines[-1].strip())
     assert page.read_text().startswith("<!doctype html>")
