@@ -12,15 +12,16 @@ import os
 import random
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import ketal
 from ketal.replicated_stack.node import FIRST, Bug, StackNode
 from ketal.replicated_stack.transport import Faults, Transport
-from ketal.trace import JsonLines, KafkaSink, SocketSink, Tracer
+from ketal.trace import Collector, JsonLines, KafkaSink, SocketSink, Tracer
 
 ROUNDS_MAX = 40
 """Rounds of comparing at the end; nodes with a bug may never agree."""
@@ -51,6 +52,9 @@ class RunPlan:
         How long a node waits between two steps, at most.
     off : float
         The share of the steps that turn a node off.
+    embedded : Path or None
+        A pattern file. Each process has a monitor of its own for it, which its peers' events come
+        to by TCP; the ids of what it finds are in `NODE.verdicts` at the end.
     """
 
     seed: int
@@ -62,6 +66,7 @@ class RunPlan:
     collector: tuple[str, int] | Topic | None = None
     pause_s: float = 0.006
     off: float = 0.08
+    embedded: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -78,25 +83,61 @@ class Topic:
     name: str
 
 
-class _Both:
-    """A sink that writes to a file, and to a collector or a topic."""
+class _Sinks:
+    """A sink that writes to a file, to collectors and to a topic."""
 
-    def __init__(self, path: Path, collector: tuple[str, int] | Topic) -> None:
-        self._file = JsonLines(path)
-        self.incarnation = self._file.incarnation
-        self._other: Any
-        if isinstance(collector, Topic):
-            from ketal.streaming.kafka.event_topics import producer_of
+    def __init__(self, path: Path, others: Iterable[tuple[str, int] | Topic]) -> None:
+        file = JsonLines(path)
+        self.incarnation = file.incarnation
+        self._sinks: list[Any] = [file]
+        self._closed: list[Any] = []
+        for other in others:
+            if isinstance(other, Topic):
+                from ketal.streaming.kafka.event_topics import producer_of
 
-            producer = producer_of(collector.bootstrap_servers)
-            self._other, self.close = KafkaSink(producer, collector.name), producer.close
-        else:
-            self._other = SocketSink(*collector)
-            self.close = self._other.close
+                producer = producer_of(other.bootstrap_servers)
+                self._sinks.append(KafkaSink(producer, other.name))
+                self._closed.append(producer)
+            else:
+                self._sinks.append(SocketSink(*other))
+                self._closed.append(self._sinks[-1])
 
     def write(self, event: Mapping[str, Any]) -> None:
-        self._file.write(event)
-        self._other.write(event)
+        for sink in self._sinks:
+            sink.write(event)
+
+    def close(self) -> None:
+        """Send what was not sent yet."""
+        for one in self._closed:
+            one.close()
+
+
+class _EmbeddedMonitor:
+    """The monitor of a process, with what it has found.
+
+    Parameters
+    ----------
+    patterns : Path
+        The patterns.
+    port : int
+        Where the events of its peers come.
+    """
+
+    def __init__(self, patterns: Path, port: int) -> None:
+        self._found: list[str] = []
+        handlers = dict.fromkeys(("violation", "match"), self._keep)
+        self._monitor = ketal.Monitor(ketal.load(patterns), on=handlers)
+        self.collector = Collector(self._monitor, port=port)
+
+    def _keep(self, verdict: Any) -> None:
+        self._found.append(verdict.id)
+
+    def end(self, path: Path) -> None:
+        """Wait for what is under way, and write the ids of what was found."""
+        self.collector.wait()
+        self.collector.close()
+        self._monitor.close()
+        path.write_text("".join(f"{name}\n" for name in sorted(self._found)))
 
 
 def run(plan: RunPlan, folder: Path) -> None:
@@ -105,12 +146,13 @@ def run(plan: RunPlan, folder: Path) -> None:
     context.set_forkserver_preload([__name__])
     listeners = {f"n{number}": _listener() for number in range(1, plan.nodes + 1)}
     ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
+    monitors = _free_ports(listeners) if plan.embedded is not None else {}
     pipes: dict[str, Connection] = {}
     processes: dict[str, Any] = {}
 
     def start(name: str, stops_at: int | None) -> None:
         ours, theirs = context.Pipe()
-        arguments = (plan, name, listeners[name], ports, folder, theirs, stops_at)
+        arguments = (plan, name, listeners[name], ports, monitors, folder, theirs, stops_at)
         processes[name] = context.Process(target=_process, args=arguments, daemon=True)
         processes[name].start()
         theirs.close()
@@ -122,16 +164,22 @@ def run(plan: RunPlan, folder: Path) -> None:
     try:
         for name in ports:
             start(name, stops_at if name == stopped else None)
+        _ask(pipes, "ready?")
+        for pipe in pipes.values():
+            pipe.send("work")
         for name in ports:
             try:
                 pipes[name].recv()
             except EOFError:
                 processes[name].join()
                 start(name, None)
+                _ask({name: pipes[name]}, "ready?")
+                pipes[name].send("work")
                 pipes[name].recv()
         _settle(pipes)
+        _ask(pipes, "end")
         for pipe in pipes.values():
-            pipe.send("end")
+            pipe.send("all have ended")
         for process in processes.values():
             process.join()
     finally:
@@ -146,6 +194,14 @@ def _listener() -> socket.socket:
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     return listener
+
+
+def _free_ports(names: Iterable[str]) -> dict[str, int]:
+    held = {name: _listener() for name in names}
+    ports = {name: listener.getsockname()[1] for name, listener in held.items()}
+    for listener in held.values():
+        listener.close()
+    return ports
 
 
 def _settle(pipes: Mapping[str, Connection]) -> None:
@@ -178,22 +234,28 @@ def _process(
     name: str,
     listener: socket.socket,
     ports: Mapping[str, int],
+    monitors: Mapping[str, int],
     folder: Path,
     pipe: Connection,
     stops_at: int | None,
 ) -> None:
-    path = folder / f"{name}.jsonl"
-    sink: Any = path if plan.collector is None else _Both(path, plan.collector)
-    tracer = Tracer(name, sink)
+    others: list[Any] = [] if plan.collector is None else [plan.collector]
+    others += [("127.0.0.1", port) for other, port in monitors.items() if other != name]
+    sink = _Sinks(folder / f"{name}.jsonl", others)
+    own = None if plan.embedded is None else _EmbeddedMonitor(plan.embedded, monitors[name])
+    tracer = Tracer(name, sink, monitor=None if own is None else own.collector)
     node = StackNode(tracer, plan.bug, folder)
     rng = random.Random(f"{plan.seed} {tracer.node}")
     node.transport = Transport(tracer.node, listener, ports, plan.faults, rng, node.handle)
     work = random.Random(f"{plan.seed} {tracer.node} work")
     stopped = asyncio.run(_work(node, plan, work, pipe, stops_at))
-    if plan.collector is not None:
-        sink.close()  # What was recorded is sent: the program is stopped, its tracer is not.
+    sink.close()  # What was recorded is sent: the program is stopped, its tracer is not.
     if stopped:
         os._exit(1)
+    pipe.send("sent")
+    pipe.recv()
+    if own is not None:
+        own.end(folder / f"{name}.verdicts")
 
 
 async def _work(
@@ -201,6 +263,9 @@ async def _work(
 ) -> bool:
     """Work, and answer the parent's questions; return whether it was stopped in the midst."""
     await node.transport.start()
+    await _next(pipe)
+    pipe.send("ready")
+    await _next(pipe)
     if node.name == f"n{plan.nodes}":
         await asyncio.sleep(plan.pause_s * plan.steps / 3)  # It joins late.
     for step in range(plan.steps):

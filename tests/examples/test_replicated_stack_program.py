@@ -82,6 +82,14 @@ def test_the_answers_are_the_same_live_afterwards_and_in_every_order(tmp_path: P
             assert found(ketal.run(program, order)) == expected
 
 
+def test_a_monitor_in_each_process_finds_the_same(tmp_path: Path) -> None:
+    run(RunPlan(5, Bug.EARLY_DELIVERY, restarts=False, embedded=PATTERNS), tmp_path)
+    expected = found(ketal.run(ketal.load(PATTERNS), events_of(tmp_path)))
+    assert expected
+    for name in ("n1", "n2", "n3", "n4"):
+        assert set((tmp_path / f"{name}.verdicts").read_text().split()) == expected
+
+
 def found(result: ketal.Verdicts) -> set[str]:
     return {verdict.id for verdict in (*result.matches, *result.violations)}
 
