@@ -10,6 +10,8 @@ its join, and from a put to the get of the same message.
 from __future__ import annotations
 
 import asyncio
+import json
+import multiprocessing
 import queue
 import random
 import threading
@@ -17,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ketal.trace import TracedQueue, TracedThread, Tracer
@@ -218,4 +221,72 @@ def run_tasks(root: Plan, tracer: Tracer) -> Account:
         await asyncio.gather(*tasks.values())
 
     asyncio.run(main())
+    return account
+
+
+def run_processes(root: Plan, folder: Path) -> tuple[Account, list[Mapping[str, Any]]]:
+    """Run a program of processes, each forked from the one that starts it.
+
+    Each writes its own account into a file; nobody is told of the end of a process, so a join is
+    no edge here.
+    """
+    context = multiprocessing.get_context("fork")
+    shared = [context.Queue() for _ in range(2)]
+
+    def activity(own: Plan, tracer: Tracer) -> None:
+        queues = [TracedQueue(queue, tracer, f"q{n}") for n, queue in enumerate(shared)]
+        children = []
+        with (folder / f"{own.number}.account").open("w") as file:
+            print("begin", tracer.node, file=file)
+            for at, (kind, what) in enumerate(own.operations):
+                if kind == "event":
+                    tracer.record("event")
+                    print("event", file=file)
+                elif kind == "put":
+                    print("put", f"{own.number}:{at}", file=file)
+                    queues[what].put(f"{own.number}:{at}")
+                elif kind == "get":
+                    try:
+                        message = queues[what].get(timeout=0.02)
+                    except queue.Empty:
+                        continue
+                    print("get", message, file=file)
+                elif kind == "start":
+                    print("start", what.number, file=file, flush=True)
+                    children.append(context.Process(target=activity, args=(what, tracer)))
+                    children[-1].start()
+        for child in children:
+            child.join()
+
+    def first() -> None:
+        activity(root, Tracer("n", folder / "n.jsonl"))
+        for one in shared:
+            one.cancel_join_thread()
+
+    process = context.Process(target=first)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    for one in shared:
+        one.close()
+    events = [json.loads(line) for line in (folder / "n.jsonl").read_text().splitlines()]
+    return _accounted(folder), events
+
+
+def _accounted(folder: Path) -> Account:
+    """Return the account of processes from their files."""
+    account, put, got = Account(), {}, []
+    for path in sorted(folder.glob("*.account"), key=lambda path: int(path.stem)):
+        number = int(path.stem)
+        (_, line), *operations = map(str.split, path.read_text().splitlines())
+        account.begin(number, line)
+        for kind, *what in operations:
+            node = account.operation(number, event=kind != "start")
+            if kind == "start":
+                account.edges.append((node, (int(what[0]), 0)))
+            elif kind == "put":
+                put[what[0]] = node
+            elif kind == "get":
+                got.append((what[0], node))
+    account.edges += [(put[message], node) for message, node in got]
     return account

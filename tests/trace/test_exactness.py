@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ketal.trace import TracedThread, Tracer
 from tests.sampling import drawn
-from tests.trace.programs import Account, Plan, check, plan, run_tasks, run_threads
+from tests.trace.programs import Account, Plan, check, plan, run_processes, run_tasks, run_threads
 
 
 class Collected(list[Mapping[str, Any]]):
@@ -43,6 +45,25 @@ def test_the_clocks_of_a_program_say_what_happened(
     assert 100 < lines <= activities
     assert messages > 20
     assert concurrent > 100
+
+
+def test_the_clocks_of_processes_say_what_happened(tmp_path: Path) -> None:
+    lines = messages = concurrent = 0
+    folders = (tmp_path / str(number) for number in itertools.count())
+
+    @drawn(12, 300)
+    def holds(rng: random.Random) -> None:
+        nonlocal lines, messages, concurrent
+        folder = next(folders)
+        folder.mkdir()
+        account, events = run_processes(plan(rng), folder)
+        concurrent += check(account, events)
+        lines += len({event["node"] for event in events})
+        messages += sum("receives" in event for event in events)
+
+    assert lines > 20
+    assert messages > 3
+    assert concurrent > 20
 
 
 def test_one_clock_for_several_threads_orders_all_that_they_do() -> None:
