@@ -13,7 +13,6 @@ import json
 import random
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +72,7 @@ class Transport:
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._unacknowledged: dict[str, asyncio.Task[None]] = {}
         self._handled: set[str] = set()
+        self._readers: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[None]] = set()
         self.sent = 0
 
@@ -116,9 +116,9 @@ class Transport:
         except OSError:
             self._writers.pop(to, None)  # It was stopped; it is tried again.
 
-    async def _accept(self, reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.CancelledError):  # the end of the process
-            await self._read(reader)
+    def _accept(self, reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        # A coroutine here would be complained of when it is cancelled at the end.
+        self._readers.append(asyncio.create_task(self._read(reader)))
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
