@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain
 from ketal.cli.output_lines import opened
+from ketal.errors import SettingError
 
 _EXAMPLE = """\
 example:
@@ -52,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
+    if args.shuffles < 0:
+        raise SettingError(f"--shuffles is how many orders are tried, not {args.shuffles}")
     from ketal.replicated_stack.demo import Demo
     from ketal.replicated_stack.node import Bug
 

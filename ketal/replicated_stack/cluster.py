@@ -10,6 +10,7 @@ import asyncio
 import multiprocessing
 import os
 import random
+import signal
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -239,6 +240,7 @@ def _process(
     pipe: Connection,
     stops_at: int | None,
 ) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this one.
     others: list[Any] = [] if plan.collector is None else [plan.collector]
     others += [("127.0.0.1", port) for other, port in monitors.items() if other != name]
     sink = _Sinks(folder / f"{name}.jsonl", others)

@@ -103,7 +103,8 @@ class Demo:
             return False
         self._line(f"  {self._events} events, {len(self._violations)} found")
         self._explain(folder)
-        self._shuffle(folder)
+        if self._shuffles:
+            self._shuffle(folder)
         self._write_page(folder)
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,26 @@ def test_the_events_may_go_by_way_of_kafka(tmp_path: Path) -> None:
     logs = sorted(Path(lines[-2].strip()).glob("*.jsonl"))
     events = sum(len(log.read_bytes().splitlines()) for log in logs)
     assert any(line.startswith(f"  {events} events, ") for line in lines)
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ketal", "demo", "--folder", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        while "on" not in process.stdout.readline().split():
+            pass
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_number_of_shuffles_that_cannot_be() -> None:
+    said = demo("--shuffles", "-1")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "--shuffles is how many orders are tried, not -1" in said.stderr
 
 
 def test_a_bug_that_there_is_not() -> None:
