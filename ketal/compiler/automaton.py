@@ -23,8 +23,9 @@ from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
 from ketal.compiler.comparisons import ComparisonSite, SiteReading, comparisons
-from ketal.compiler.named_values import NamedValue, named_values
+from ketal.compiler.named_values import TYPE, NamedValue, named_values
 from ketal.compiler.predicate_codegen import (
+    VALUES_CACHED_MAX,
     Mask,
     Relational,
     compile_equality,
@@ -40,8 +41,11 @@ from ketal.compiler.predicates import (
     Formula,
     conjunction,
     disjunction,
+    evaluate,
     free_of_run,
+    of_field,
     simplify,
+    variables,
 )
 from ketal.errors import Diagnostic, PatternText
 from ketal.model import syntax
@@ -398,9 +402,41 @@ class CompiledPattern:
 
     @functools.cached_property
     def named_values(self) -> tuple[NamedValue, ...]:
-        """What the pattern names that events are to have."""
+        """What the pattern names that events are to have.
+
+        Attributes and nodes are known by events whose type the pattern asks for.
+        """
+        known = [conjunction([name.known_by, self.type_guard]) for name in self._named_values]
+        named = zip(self._named_values, known, strict=True)
+        return tuple(replace(name, known_by=known_by) for name, known_by in named)
+
+    @functools.cached_property
+    def _named_values(self) -> tuple[NamedValue, ...]:
         events = [event for event, _ in self.events]
         return named_values(self.pattern, events, self.automaton.atoms)
+
+    @functools.cached_property
+    def type_guard(self) -> Formula:
+        """The mask of an event with a type that the pattern names or some event of it may have."""
+        named = [name.known_by for name in self._named_values if name.what == "type"]
+        guards = [self.alphabet_guard, *self.event_guards.values(), *self.step_guards.values()]
+        of_type = (of_field(guard, self.automaton.atoms, TYPE) for guard in guards)
+        return disjunction([*named, *of_type])
+
+    @functools.cached_property
+    def names_type(self) -> Callable[[Event], bool]:
+        """Whether the type of an event satisfies `type_guard`."""
+        bits = sum(1 << number for number in variables(self.type_guard))
+        satisfies = functools.lru_cache(VALUES_CACHED_MAX)(
+            functools.partial(evaluate, self.type_guard)
+        )
+        return lambda event: satisfies(self.mask(event) & bits)
+
+    @functools.cached_property
+    def counts_every_type(self) -> bool:
+        """Whether events of all types are counted: a program's own guard, or a `call`, may fail."""
+        own = any(a.shape == "registered" and not a.relational for a in self.automaton.atoms)
+        return own or self.unknown_types is not None
 
     @functools.cached_property
     def comparisons(self) -> tuple[tuple[ComparisonSite, ...], tuple[SiteReading, ...]]:

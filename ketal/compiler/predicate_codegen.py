@@ -10,7 +10,7 @@ constants by name, and every name in it is made here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall
@@ -181,42 +181,57 @@ def _of_kind(name: str, kind: str) -> str:
     }[kind]
 
 
-TYPES_CACHED_MAX = 10_000
+VALUES_CACHED_MAX = 10_000
+"""Types, and nodes, of which it is known what they satisfy."""
 
 
 def compile_mask(atoms: list[Atom], limits: Limits, registered: Mapping[str, GuardCall]) -> Mask:
     """Compile the local atoms (localhost apart) to one function: event → bit mask.
 
-    What depends on the type alone is looked up by it, in a bounded table.
+    What depends on the type alone, or on the node alone, is looked up by it, in a bounded table.
     """
-    typed = _CodeWriter(limits, registered)
-    other = _CodeWriter(limits, registered)
-    typed_body: list[str] = []
-    other_body: list[str] = []
+    by_value: dict[str, list[tuple[int, Atom]]] = {"type": [], "node": []}
+    others: list[tuple[int, Atom]] = []
     for number, atom in enumerate(atoms):
         if atom.relational or atom.shape == "localhost":
             continue
-        of_type = subject(atom) == syntax.Field("type")
-        writer, body = (typed, typed_body) if of_type else (other, other_body)
-        body.append(f"if {writer.test(atom)}: mask |= {1 << number}")
-    typed.prologue.insert(0, "mask = 0")
-    by_type = typed.function("by_type(event)", [*typed_body, "return mask"])
-    known: dict[str, int] = {}
+        of = subject(atom)
+        named = of.name if isinstance(of, syntax.Field) else ""
+        by_value.get(named, others).append((number, atom))
+    writer = _CodeWriter(limits, registered)
+    lookups, names = list[str](), list[str]()
+    for field, own in by_value.items():
+        if own:
+            known: dict[str, int] = {}
+            of_value = _mask_function(_CodeWriter(limits, registered), own, ["mask = 0"])
+            get = writer.constant(known.get)
+            learn = writer.constant(_learning(field, of_value, known))
+            names.append(f"{field}_mask")
+            lookups.append(f"{field}_mask = {get}(event.{field})")
+            lookups.append(f"if {field}_mask is None: {field}_mask = {learn}(event)")
+    return _mask_function(writer, others, [*lookups, f"mask = {' | '.join(names) or '0'}"])
+
+
+def _mask_function(
+    writer: _CodeWriter, atoms: Iterable[tuple[int, Atom]], begin: list[str]
+) -> Mask:
+    """Compile atoms with their numbers to a function: event → bit mask."""
+    tests = [f"if {writer.test(atom)}: mask |= {1 << number}" for number, atom in atoms]
+    writer.prologue[:0] = begin
+    mask: Mask = writer.function("mask(event)", [*tests, "return mask"])
+    return mask
+
+
+def _learning(field: str, mask: Mask, known: dict[str, int]) -> Mask:
+    """Return a function that puts the mask of an event into the table of a field's values."""
 
     def learn(event: Event) -> int:
-        if len(known) >= TYPES_CACHED_MAX:
+        if len(known) >= VALUES_CACHED_MAX:
             known.clear()
-        mask: int = by_type(event)
-        known[event.type] = mask
-        return mask
+        of_value = known[getattr(event, field)] = mask(event)
+        return of_value
 
-    get, new = other.constant(known.get), other.constant(learn)
-    other.prologue[:0] = [
-        f"mask = {get}(event.type)",
-        f"if mask is None: mask = {new}(event)",
-    ]
-    mask: Mask = other.function("mask(event)", [*other_body, "return mask"])
-    return mask
+    return learn
 
 
 Relational = Callable[[Event, Mapping[str, Event]], bool]

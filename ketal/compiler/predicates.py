@@ -153,6 +153,16 @@ def free_of_run(formula: Formula, atoms: Sequence[Atom]) -> Formula:
     return conjunction(parts) if formula[0] == "and" else disjunction(parts)
 
 
+def of_field(formula: Formula, atoms: Sequence[Atom], field: syntax.Field) -> Formula:
+    """Return what a local guard asks of one field of an event: other literals become true."""
+    if isinstance(formula, bool):
+        return formula
+    if formula[0] == "var":
+        return formula if subject(atoms[formula[1]]) == field else True
+    parts = [of_field(f, atoms, field) for f in formula[1]]
+    return conjunction(parts) if formula[0] == "and" else disjunction(parts)
+
+
 def variables(formula: Formula) -> frozenset[int]:
     """Return the variables of a formula."""
     if isinstance(formula, bool):

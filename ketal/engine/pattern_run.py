@@ -62,7 +62,7 @@ class PatternRun:
     """
 
     __slots__ = (
-        "_mask", "_scoped", "_unknown_types", "_verdicts",
+        "_every_type", "_mask", "_scoped", "_unknown_types", "_verdicts",
         "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
         "losses", "machine", "met", "scopes",
     )  # fmt: skip
@@ -101,6 +101,7 @@ class PatternRun:
         self._mask = machine.compiled.mask
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
+        self._every_type = deployment is not None or compiled.counts_every_type
 
     def _guard_failed(self) -> None:
         self.counts.guard_failures += 1
@@ -142,6 +143,15 @@ class PatternRun:
             if verdicts:
                 out.append((number, verdicts))
         return out
+
+    def concerned_by(self, event: Event) -> bool:
+        """Return whether an event with the type of this one may change anything here.
+
+        If not, it is not in the alphabet, and no guard that is counted is true of it. A run with
+        copies learns by every event what its node knows; one that missed an event, where that
+        stood.
+        """
+        return self._every_type or self.losses.some or self.compiled.names_type(event)
 
     def count(self, events: Iterable[Event]) -> None:
         """Count events which other runs of the pattern are offered, in every order (`mode`)."""
@@ -361,16 +371,3 @@ class PatternRun:
 def one(processed: list[tuple[int, list[RunVerdict]]]) -> list[RunVerdict]:
     """Return the verdicts of a batch of one event."""
     return processed[0][1] if processed else []
-
-
-def process_by_all(
-    runs: Sequence[PatternRun], events: Sequence[Event]
-) -> list[tuple[int, list[RunVerdict]]]:
-    """Process released events by several runs; return the verdicts as `PatternRun.process` does."""
-    if len(runs) == 1:
-        return runs[0].process(events)
-    by_number: dict[int, list[RunVerdict]] = {}
-    for run in runs:
-        for number, verdicts in run.process(events):
-            by_number.setdefault(number, []).extend(verdicts)
-    return sorted(by_number.items())

@@ -20,6 +20,7 @@ import msgspec
 
 from ketal.engine.copies import NEVER_US
 from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.type_dispatch import TypeDispatch
 from ketal.model import syntax
 from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import Limits
@@ -157,6 +158,7 @@ class LogRelease:
         known: dict[str, int] = {}
         closed = self._admission.closed
         events = canonical(self._events)
+        dispatch = TypeDispatch(self._runs)
         timed = [r for r in self._runs if r.compiled.causal and r.compiled.ends_windows_early]
         least_us = _least_times_us(events) if timed else ()
         for place, event in enumerate(events):
@@ -172,13 +174,15 @@ class LogRelease:
                         self._impossible += self._ahead(event, known)
                         break
             refusing = self._admission.refusing(event) if closed else ()
-            for number, run in enumerate(self._runs):
+            for number in refusing:
+                if number not in arrival:
+                    self._runs[number].counts.strangers += 1
+            concerned = dispatch.concerned(event)
+            for number in sorted({*concerned, *arrival}) if arrival else concerned:
                 if number in arrival:
                     yield from arrival[number].pop(event.dot, ())
-                elif number in refusing:
-                    run.counts.strangers += 1
-                else:
-                    yield from one(run.process((event,)))
+                elif number not in refusing:
+                    yield from one(self._runs[number].process((event,)))
         self._judged = len(events)
         self._referred = len(self._events), known
         for number, run in enumerate(self._runs):

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ketal.engine.losses import ANY, Losses
-from ketal.engine.pattern_run import PatternRun, process_by_all
+from ketal.engine.pattern_run import PatternRun
+from ketal.engine.type_dispatch import TypeDispatch
 from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
@@ -157,6 +158,7 @@ class PatternQueue:
 
     def __init__(self, runs: list[PatternRun], limits: Limits) -> None:
         self.runs = runs
+        self._dispatch = TypeDispatch(runs)
         self.withheld: set[Dot] = set()
         self.refused: dict[Dot, None] = {}
         self._limits = limits
@@ -224,7 +226,7 @@ class PatternQueue:
 
     def _offer(self, events: Sequence[Event]) -> list[Verdict]:
         """Offer events in turn to the runs."""
-        by_event = process_by_all(self.runs, events)
+        by_event = self._dispatch.process(events)
         return [verdict for _, verdicts in by_event for verdict in verdicts]
 
     def _miss_event(self, event: Event) -> None:

@@ -10,12 +10,13 @@ The one rule: an event of a run's topology is offered to it once, or recorded as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.pattern_run import PatternRun, one, process_by_all
+from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.type_dispatch import TypeDispatch
 from ketal.errors import NotAvailableError
 from ketal.model.event import Control, Dot, Event
 from ketal.model.limits import Limits
@@ -64,9 +65,6 @@ class StreamRelease:
     retiring : StreamRelease or None
         That of the patterns that changed under the stream (`ketal.runtime.retirement`): it is
         offered the same, before the runs of this one.
-    offer : callable
-        Passes events that `together` counted to the runs and the queues; returns the number of
-        each event that has verdicts, and these.
 
     Raises
     ------
@@ -88,9 +86,11 @@ class StreamRelease:
             refuse_unavailable(run.compiled)
         self.runs = runs
         self._admission = admission
-        self._direct = [r for r in runs if not r.compiled.causal or r.compiled.order_free]
+        self._direct = TypeDispatch(
+            [run for run in runs if not run.compiled.causal or run.compiled.order_free]
+        )
         self.queues = Queues(
-            [run for run in runs if run not in self._direct],
+            [run for run in runs if run not in self._direct.runs],
             limits,
             name,
             free=self._free(),
@@ -98,9 +98,6 @@ class StreamRelease:
         )
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
-        self.offer: Callable[[Sequence[Event]], Any] = self._offer_each
-        if len(self._direct) == 1 and not self.queues:
-            self.offer = self._direct[0].process
 
     def together(self, batch: Sequence[Any], begin: int) -> int:
         """Return how many records from a place on may be identified before one is offered.
@@ -115,19 +112,25 @@ class StreamRelease:
 
     def _free(self) -> list[PatternRun]:
         """Return the runs under CausalOrder that need no order."""
-        return [run for run in self._direct if run.compiled.causal]
+        return [run for run in self._direct.runs if run.compiled.causal]
 
     # --- events ---
 
-    def _offer_each(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
-        """Pass events to the runs and then to the queues; return what `offer` returns."""
-        by_number: dict[int, list[Verdict]] = {}
-        for number, verdicts in process_by_all(self._direct, events):
-            by_number[number] = [*verdicts]
-        if self.queues:
-            for number, event in enumerate(events):
-                if queued := self.queues.push(event):
-                    by_number.setdefault(number, []).extend(queued)
+    def offer(self, events: Sequence[Event]) -> list[tuple[int, Any]]:
+        """Pass events that `together` counted to the runs and the queues.
+
+        Returns
+        -------
+        list of (int, list of Verdict)
+            The number of each event that has verdicts, and these.
+        """
+        processed: list[tuple[int, Any]] = self._direct.process(events)
+        if not self.queues:
+            return processed
+        by_number: dict[int, list[Verdict]] = dict(processed)
+        for number, event in enumerate(events):
+            if queued := self.queues.push(event):
+                by_number.setdefault(number, []).extend(queued)
         return sorted(by_number.items())
 
     def take(
@@ -175,16 +178,19 @@ class StreamRelease:
         if self.queues.missing:
             out += self.queues.push_clock(event)
         if late is not None:
-            for run in self._direct:
+            for run in self._direct.runs:
                 if run.compiled.causal and run not in refusing:
                     run.miss_event(event)
             # Its dependants must not wait for it, though no pattern is offered it.
             return [*out, late, *self.queues.push(event, withheld=True, refusing=refusing)]
         for run in refusing:
             run.counts.strangers += 1
-        for run in self._direct:
-            if run not in refusing:
-                out += one(run.process((known,)))
+        if refusing:
+            for run in self._direct.runs:
+                if run not in refusing:
+                    out += one(run.process((known,)))
+        else:
+            out += one(self._direct.process((known,)))
         if self.queues:
             out += self.queues.push(event, refusing=refusing)
         return out
@@ -216,7 +222,9 @@ class StreamRelease:
             self.retiring.restore_clocks(event, saved=saved)
         if self._admission.reads_clocks:
             free = self._free()
-            self._direct = [run for run in self._direct if not run.compiled.causal]
+            self._direct = TypeDispatch(
+                [run for run in self._direct.runs if not run.compiled.causal]
+            )
             seen = None if saved else self._admission.intake.seen(event)
             self.queues.restore_clocks(membership.restorer, free, seen)
 
@@ -241,7 +249,7 @@ class StreamRelease:
         """Advance the queues and the windows to a watermark that is higher than the last."""
         out: list[Verdict] = [] if self.retiring is None else self.retiring.advance(watermark_us)
         out += self.queues.advance(watermark_us)
-        for run in self._direct:
+        for run in self._direct.runs:
             out += run.advance(watermark_us)
         return out
 

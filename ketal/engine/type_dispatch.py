@@ -1,0 +1,72 @@
+"""Runs of several patterns over the same events: each is offered those whose type concerns it.
+
+Most patterns of a large program name few types. Which runs an event concerns is known by its type,
+in a table, so an event costs as many steps as there are patterns that may take it, not as many as
+there are patterns (Aguilera et al., "Matching events in a content-based subscription system",
+PODC 1999, with the type as the one test).
+
+The one rule: an event that a run is not offered would have changed nothing in it, counts included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from ketal.compiler.predicate_codegen import VALUES_CACHED_MAX
+from ketal.engine.pattern_run import PatternRun
+from ketal.model.event import Event
+from ketal.model.verdicts import RunVerdict
+
+
+class TypeDispatch:
+    """The runs that are offered the same events.
+
+    Parameters
+    ----------
+    runs : sequence of PatternRun
+        Of several patterns, in the order in which their verdicts on one event come.
+    """
+
+    def __init__(self, runs: Sequence[PatternRun]) -> None:
+        self.runs = runs
+        self._with_losses = 0
+        self._concerned: dict[str, tuple[int, ...]] = {}
+
+    def concerned(self, event: Event) -> tuple[int, ...]:
+        """Return the numbers of the runs that events of the type of this one concern."""
+        numbers = self._concerned.get(event.type)
+        if numbers is None:
+            if len(self._concerned) >= VALUES_CACHED_MAX:
+                self._concerned.clear()
+            numbers = tuple([n for n, run in enumerate(self.runs) if run.concerned_by(event)])
+            self._concerned[event.type] = numbers
+        return numbers
+
+    def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
+        """Process released events in turn; return the verdicts as `PatternRun.process` does."""
+        if len(self.runs) == 1:
+            return self.runs[0].process(events)
+        with_losses = sum([run.losses.some for run in self.runs])
+        if with_losses != self._with_losses:
+            self._with_losses = with_losses
+            self._concerned.clear()
+        places: dict[str, list[int]] = {}
+        for place, event in enumerate(events):
+            if (of_type := places.get(event.type)) is None:
+                of_type = places[event.type] = []
+            of_type.append(place)
+        types_of: dict[int, list[str]] = {}
+        for of, at in places.items():
+            for number in self.concerned(events[at[0]]):
+                types_of.setdefault(number, []).append(of)
+        offered: dict[tuple[str, ...], tuple[list[int], list[Event]]] = {}
+        by_place: dict[int, list[RunVerdict]] = {}
+        for number, types in sorted(types_of.items()):
+            part = offered.get(key := tuple(types))
+            if part is None:
+                merged = sorted(chain.from_iterable([places[of] for of in types]))
+                part = offered[key] = merged, [events[place] for place in merged]
+            for at_number, verdicts in self.runs[number].process(part[1]):
+                by_place.setdefault(part[0][at_number], []).extend(verdicts)
+        return sorted(by_place.items())
