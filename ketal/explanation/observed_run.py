@@ -220,6 +220,10 @@ class ObservedRun(PatternRun):
         self._trails: dict[ScopeName, Trails] = {}
         self._offered: dict[ScopeName, list[Seen]] = {}
 
+    def concerned_by(self, event: Event) -> bool:
+        """Return True: an event that changes nothing is observed, too."""
+        return True
+
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
         """Process released events in turn; return their verdicts."""
         out = []

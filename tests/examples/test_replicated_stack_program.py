@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,28 +67,45 @@ def test_the_answers_are_the_same_live_afterwards_and_in_every_order(tmp_path: P
     live: set[str] = set()
     handlers: dict[str, Any] = {kind: lambda verdict: live.add(verdict.id)
                                 for kind in ("violation", "match")}  # fmt: skip
-    monitor = ketal.Monitor(program, on=handlers)
-    with Collector(monitor) as collector:
-        run(RunPlan(3, Bug.EARLY_DELIVERY, collector=collector.address), tmp_path)
-        assert collector.wait(timeout_s=30)
-        with collector.lock:
-            monitor.close()
-    events = events_of(tmp_path)
-    expected = found(ketal.run(program, events))
-    assert live == expected != set()
+
+    def recorded(seed: int, folder: Path) -> bool:
+        monitor = ketal.Monitor(program, on=handlers)
+        with Collector(monitor) as collector:
+            run(RunPlan(seed, Bug.EARLY_DELIVERY, collector=collector.address), folder)
+            assert collector.wait(timeout_s=30)
+            with collector.lock:
+                monitor.close()
+        assert live == found(ketal.run(program, events_of(folder)))
+        return bool(live)
+
+    folder = _first_that(recorded, tmp_path)
+    events = events_of(folder)
     rng = random.Random(3)
     for _ in range(20):
         shuffled = rng.sample(events, len(events))
         for order in (shuffled, arrived(events, rng)):
-            assert found(ketal.run(program, order)) == expected
+            assert found(ketal.run(program, order)) == live
 
 
 def test_a_monitor_in_each_process_finds_the_same(tmp_path: Path) -> None:
-    run(RunPlan(5, Bug.EARLY_DELIVERY, restarts=False, embedded=PATTERNS), tmp_path)
-    expected = found(ketal.run(ketal.load(PATTERNS), events_of(tmp_path)))
-    assert expected
-    for name in ("n1", "n2", "n3", "n4"):
-        assert set((tmp_path / f"{name}.verdicts").read_text().split()) == expected
+    def recorded(seed: int, folder: Path) -> bool:
+        run(RunPlan(seed, Bug.EARLY_DELIVERY, restarts=False, embedded=PATTERNS), folder)
+        expected = found(ketal.run(ketal.load(PATTERNS), events_of(folder)))
+        for name in ("n1", "n2", "n3", "n4"):
+            assert set((folder / f"{name}.verdicts").read_text().split()) == expected
+        return bool(expected)
+
+    _first_that(recorded, tmp_path)
+
+
+def _first_that(recorded: Callable[[int, Path], bool], parent: Path) -> Path:
+    """Return the folder of the first run in which the bug shows: that depends on the machine."""
+    for seed in range(20):
+        folder = parent / str(seed)
+        folder.mkdir()
+        if recorded(seed, folder):
+            return folder
+    raise AssertionError("the bug showed in none of 20 runs")
 
 
 def found(result: ketal.Verdicts) -> set[str]:
