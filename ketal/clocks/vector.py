@@ -12,13 +12,14 @@ obvious form; a test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from ketal.clocks.scheme import Clock, StampIsHeader, not_a_stamp
 from ketal.errors import EventError
 
 COUNTER_MAX = 2**63 - 1
-
-Clock = Mapping[str, int]
 
 
 def checked(node: str, clock: Mapping[str, int]) -> dict[str, int]:
@@ -91,3 +92,50 @@ def latest(clocks: Mapping[tuple[str, int], Clock]) -> Iterator[tuple[str, int]]
         yield last
         clock = clocks[last]
         left = [(node, counter) for node, counter in others if clock.get(node, 0) < counter]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A node and its clock: an absent entry is 0."""
+
+    node: str
+    clock: Clock
+
+
+class VectorClocks(StampIsHeader[Vector, Vector]):
+    """Vector clocks."""
+
+    name = "vector"
+    decides = True
+    source = 'Baquero, "Causality is Graphically Simple", Fig. 4'
+
+    def replicas(self, nodes: Sequence[str]) -> dict[str, Vector]:
+        """Return clocks of zeros."""
+        return {node: Vector(node, {}) for node in nodes}
+
+    def event(
+        self, replica: Vector, received: Iterable[Vector] = (), *, time_us: int = 0
+    ) -> tuple[Vector, Vector]:
+        """Stamp an event by the point-wise maximum, the own entry one more."""
+        clock = dict(join([replica.clock, *(message.clock for message in received)]))
+        clock[replica.node] = clock.get(replica.node, 0) + 1
+        after = Vector(replica.node, clock)
+        return after, after
+
+    def precedes(self, a: Vector, b: Vector) -> bool:
+        """Return whether a → b, by one look-up."""
+        return happened_before(a.node, a.clock, b.node, b.clock)
+
+    def clock_of(self, stamp: Vector) -> Clock:
+        """Return the clock."""
+        return stamp.clock
+
+    def written(self, stamp: Vector) -> dict[str, int]:
+        """Return the clock as an object."""
+        return dict(sorted(stamp.clock.items()))
+
+    def read(self, value: Any, node: str) -> Vector:
+        """Return the stamp of a clock that is an object."""
+        if not isinstance(value, dict):
+            raise not_a_stamp(self.name, 'an object: {"a": 1, "b": 2}', value)
+        return Vector(node, checked(node, value))

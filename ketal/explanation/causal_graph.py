@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ketal.clocks import vector
+from ketal.clocks.scheme import Clock
 from ketal.errors import EventError
 from ketal.model.event import Dot, Event, happened_before
 
@@ -134,7 +135,7 @@ class CausalGraph:
     def _received(self, event: Event) -> Iterator[Event]:
         before = self.previous(event)
         old = {} if before is None else before.clock
-        new: dict[tuple[str, int], vector.Clock] = {}
+        new: dict[tuple[str, int], Clock] = {}
         for node, counter in event.clock.items():
             if node != event.node and counter > old.get(node, 0):
                 last = self.last_upto(node, counter)

@@ -1,0 +1,65 @@
+"""Hybrid logical clocks: physical time, and a counter where it does not tell events apart.
+
+A stamp is the greatest physical time that the event knows of, and a counter of the events that know
+of no greater one. It is at most as far from physical time as the clocks of the nodes differ. a → b
+implies the lesser stamp for a; of two nodes' events a lesser stamp proves nothing.
+
+Kulkarni, Demirbas, Madappa, Avva and Leone, "Logical Physical Clocks", OPODIS 2014, Fig. 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
+
+
+@dataclass(frozen=True, slots=True)
+class HybridStamp:
+    """The greatest known physical time, in µs, and a counter of the events that share it."""
+
+    node: str
+    time_us: int
+    counter: int
+
+
+class HybridClocks(StampIsHeader[HybridStamp, HybridStamp]):
+    """Hybrid logical clocks."""
+
+    name = "hlc"
+    decides = False
+    source = 'Kulkarni et al., "Logical Physical Clocks", OPODIS 2014, Fig. 5'
+
+    def replicas(self, nodes: Sequence[str]) -> dict[str, HybridStamp]:
+        """Return clocks at the epoch."""
+        return {node: HybridStamp(node, 0, 0) for node in nodes}
+
+    def event(
+        self, replica: HybridStamp, received: Iterable[HybridStamp] = (), *, time_us: int = 0
+    ) -> tuple[HybridStamp, HybridStamp]:
+        """Stamp an event by the greatest of physical time and what is known."""
+        time, counter = max((known.time_us, known.counter) for known in [replica, *received])
+        later = (time_us, 0) if time_us > time else (time, counter + 1)
+        after = HybridStamp(replica.node, *later)
+        return after, after
+
+    def precedes(self, a: HybridStamp, b: HybridStamp) -> bool:
+        """Return whether a's time, and then its counter, is less."""
+        return (a.time_us, a.counter) < (b.time_us, b.counter)
+
+    def proves(self, a: HybridStamp, b: HybridStamp) -> bool:
+        """Return whether both are of one node."""
+        return a.node == b.node
+
+    def written(self, stamp: HybridStamp) -> list[int]:
+        """Return time and counter."""
+        return [stamp.time_us, stamp.counter]
+
+    def read(self, value: Any, node: str) -> HybridStamp:
+        """Return the stamp of a time and a counter."""
+        if not isinstance(value, list) or len(value) != 2:
+            raise not_a_stamp(self.name, "a time in µs and a counter: [1700000000000000, 0]", value)
+        time_us, counter = (counter_of(number, "an entry") for number in value)
+        return HybridStamp(node, time_us, counter)

@@ -1,0 +1,287 @@
+"""Interval tree clocks: identities that are split and joined without a register of nodes.
+
+The identities of all nodes together are the interval [0, 1). A replica owns a part of it, a tree:
+0 (nothing), 1 (all) or (left, right), halves of halves. What it knows is a function from the
+interval to counters, a tree too: n, or (n, left, right), n more than each half says. An event adds
+somewhere within the own part, which no other replica owns; `fork` splits the part, `join` puts
+parts together. a → b iff a's function is nowhere greater than b's, and they are not equal.
+
+Almeida, Baquero and Fonte, "Interval Tree Clocks: A Logical Clock for Dynamic Systems", OPODIS
+2008, sections 4 and 5; the names `fork`, `event`, `join`, `peek`, `fill` and `grow` are theirs.
+
+The one rule: trees are in normal form: no (0, 0), (1, 1) or (n, m, m), and of two halves one has
+the base 0. Two trees are then equal iff what they mean is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
+
+Identity: TypeAlias = "int | tuple[Identity, Identity]"
+"""Which part of the interval is owned: 0, 1, or of its halves."""
+Events: TypeAlias = "int | tuple[int, Events, Events]"
+"""How many events are known, over the interval."""
+
+DEPTH_MAX = 200
+"""Levels of a tree that is read: forks of forks."""
+_DEEPER = 1_000_000
+"""What new leaves cost when a tree grows, so that an increment is preferred."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalTreeClock:
+    """What a replica has: its part of the interval, and what it knows.
+
+    Attributes
+    ----------
+    identity : int or tuple
+        The part of the interval in which it may register events; 0 of a stamp, which may not.
+    events : int or tuple
+        What it knows.
+    """
+
+    identity: Identity
+    events: Events
+
+
+SEED = IntervalTreeClock(1, 0)
+"""The replica from which all others are forked."""
+
+
+def fork(clock: IntervalTreeClock) -> tuple[IntervalTreeClock, IntervalTreeClock]:
+    """Return two replicas that know the same, each with a part of the identity."""
+    first, second = _split(clock.identity)
+    return IntervalTreeClock(first, clock.events), IntervalTreeClock(second, clock.events)
+
+
+def peek(clock: IntervalTreeClock) -> IntervalTreeClock:
+    """Return what a replica knows, without an identity: a stamp, or what a message carries."""
+    return IntervalTreeClock(0, clock.events)
+
+
+def event(clock: IntervalTreeClock) -> IntervalTreeClock:
+    """Return the replica after an event.
+
+    Raises
+    ------
+    ValueError
+        If it owns no part of the interval.
+    """
+    if clock.identity == 0:
+        raise ValueError("an anonymous interval tree clock registers no event")
+    filled = _fill(clock.identity, clock.events)
+    if filled != clock.events:
+        return IntervalTreeClock(clock.identity, filled)
+    return IntervalTreeClock(clock.identity, _grow(clock.identity, clock.events)[0])
+
+
+def join(a: IntervalTreeClock, b: IntervalTreeClock) -> IntervalTreeClock:
+    """Return a replica that has both identities and knows what one of them knows.
+
+    Raises
+    ------
+    ValueError
+        If the identities overlap.
+    """
+    return IntervalTreeClock(_sum(a.identity, b.identity), _joined(a.events, b.events))
+
+
+def leq(a: Events, b: Events) -> bool:
+    """Return whether `a` is nowhere greater than `b`."""
+    if isinstance(a, int):
+        return a <= (b if isinstance(b, int) else b[0])
+    n, left, right = a
+    if isinstance(b, int):
+        return n <= b and leq(_lift(left, n), b) and leq(_lift(right, n), b)
+    m, others_left, others_right = b
+    return (
+        n <= m
+        and leq(_lift(left, n), _lift(others_left, m))
+        and leq(_lift(right, n), _lift(others_right, m))
+    )
+
+
+def _split(identity: Identity) -> tuple[Identity, Identity]:
+    if identity == 0:
+        return 0, 0
+    if isinstance(identity, int):
+        return (1, 0), (0, 1)
+    left, right = identity
+    if left == 0:
+        first, second = _split(right)
+        return (0, first), (0, second)
+    if right == 0:
+        first, second = _split(left)
+        return (first, 0), (second, 0)
+    return (left, 0), (0, right)
+
+
+def _sum(a: Identity, b: Identity) -> Identity:
+    if a == 0:
+        return b
+    if b == 0:
+        return a
+    if isinstance(a, int) or isinstance(b, int):
+        raise ValueError("two interval tree clocks with overlapping identities cannot be joined")
+    return _identity(_sum(a[0], b[0]), _sum(a[1], b[1]))
+
+
+def _identity(left: Identity, right: Identity) -> Identity:
+    """Return the normal form of two halves of an identity."""
+    return left if isinstance(left, int) and left == right else (left, right)
+
+
+def _base(events: Events) -> int:
+    """Return the least value, in normal form."""
+    return events if isinstance(events, int) else events[0]
+
+
+def _top(events: Events) -> int:
+    """Return the greatest value."""
+    if isinstance(events, int):
+        return events
+    return events[0] + max(_top(events[1]), _top(events[2]))
+
+
+def _lift(events: Events, by: int) -> Events:
+    if isinstance(events, int):
+        return events + by
+    return events[0] + by, events[1], events[2]
+
+
+def _events(n: int, left: Events, right: Events) -> Events:
+    """Return the normal form of a base and two halves, each in normal form."""
+    if isinstance(left, int) and left == right:
+        return n + left
+    least = min(_base(left), _base(right))
+    return n + least, _lift(left, -least), _lift(right, -least)
+
+
+def _joined(a: Events, b: Events) -> Events:
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    n, left, right = (a, 0, 0) if isinstance(a, int) else a
+    m, others_left, others_right = (b, 0, 0) if isinstance(b, int) else b
+    if n > m:
+        return _joined((m, others_left, others_right), (n, left, right))
+    up = m - n
+    return _events(
+        n, _joined(left, _lift(others_left, up)), _joined(right, _lift(others_right, up))
+    )
+
+
+def _fill(identity: Identity, events: Events) -> Events:
+    """Return the events, raised within the identity where that makes the tree simpler."""
+    if identity == 0 or isinstance(events, int):
+        return events
+    if isinstance(identity, int):
+        return _top(events)
+    n, left, right = events
+    if identity[0] == 1:
+        right = _fill(identity[1], right)
+        return _events(n, max(_top(left), _base(right)), right)
+    if identity[1] == 1:
+        left = _fill(identity[0], left)
+        return _events(n, left, max(_top(right), _base(left)))
+    return _events(n, _fill(identity[0], left), _fill(identity[1], right))
+
+
+def _grow(identity: Identity, events: Events) -> tuple[Events, int]:
+    """Return the events with one more within the identity, and what that costs."""
+    if isinstance(events, int):
+        if identity == 1:
+            return events + 1, 0
+        grown, cost = _grow(identity, (events, 0, 0))
+        return grown, cost + _DEEPER
+    assert isinstance(identity, tuple), "_fill has been applied"
+    n, left, right = events
+    if identity[0] == 0:
+        grown, cost = _grow(identity[1], right)
+        return (n, left, grown), cost + 1
+    if identity[1] == 0:
+        grown, cost = _grow(identity[0], left)
+        return (n, grown, right), cost + 1
+    grown, cost = _grow(identity[0], left)
+    other, others_cost = _grow(identity[1], right)
+    if cost < others_cost:
+        return (n, grown, right), cost + 1
+    return (n, left, other), others_cost + 1
+
+
+class IntervalTreeClocks(StampIsHeader[IntervalTreeClock, IntervalTreeClock]):
+    """Interval tree clocks, nodes being forked from one seed, halves first.
+
+    A stamp has no identity (`peek`), so it does not grow by that.
+    """
+
+    name = "itc"
+    decides = True
+    source = 'Almeida, Baquero and Fonte, "Interval Tree Clocks", OPODIS 2008'
+
+    def replicas(self, nodes: Sequence[str]) -> dict[str, IntervalTreeClock]:
+        """Return replicas that are forked evenly."""
+        out: dict[str, IntervalTreeClock] = {}
+        waiting = [(SEED, tuple(nodes))] if nodes else []
+        while waiting:
+            clock, names = waiting.pop()
+            if len(names) == 1:
+                out[names[0]] = clock
+            else:
+                half = (len(names) + 1) // 2
+                first, second = fork(clock)
+                waiting += [(second, names[half:]), (first, names[:half])]
+        return out
+
+    def event(
+        self,
+        replica: IntervalTreeClock,
+        received: Iterable[IntervalTreeClock] = (),
+        *,
+        time_us: int = 0,
+    ) -> tuple[IntervalTreeClock, IntervalTreeClock]:
+        """Stamp an event by what the replica knows after it."""
+        for message in received:
+            replica = join(replica, message)
+        replica = event(replica)
+        return replica, peek(replica)
+
+    def precedes(self, a: IntervalTreeClock, b: IntervalTreeClock) -> bool:
+        """Return whether what a knows is less than what b knows."""
+        return a.events != b.events and leq(a.events, b.events)
+
+    def written(self, stamp: IntervalTreeClock) -> Any:
+        """Return the tree of events as lists: `[1, 2, [0, 1, 0]]`."""
+        return _lists(stamp.events)
+
+    def read(self, value: Any, node: str) -> IntervalTreeClock:
+        """Return the stamp of a tree of lists."""
+        return IntervalTreeClock(0, _read_events(value, value, DEPTH_MAX))
+
+
+def _lists(events: Events) -> Any:
+    return events if isinstance(events, int) else [events[0], *map(_lists, events[1:])]
+
+
+def _read_events(value: Any, whole: Any, depth: int) -> Events:
+    if isinstance(value, list) and len(value) == 3 and depth:
+        base = counter_of(value[0], "a base of an interval tree clock")
+        left, right = (_read_events(half, whole, depth - 1) for half in value[1:])
+        return _events(base, left, right)
+    if isinstance(value, int):
+        return counter_of(value, "a leaf of an interval tree clock")
+    raise not_a_stamp("itc", f"n, or [n, left, right] ({DEPTH_MAX} levels at most)", whole)
+
+
+def literal(clock: IntervalTreeClock) -> str:
+    """Return a clock in the paper's literal form: `((1, 0), (1, 2, 0))`."""
+    return f"({_literal(clock.identity)}, {_literal(clock.events)})"
+
+
+def _literal(tree: Identity | Events) -> str:
+    if isinstance(tree, int):
+        return str(tree)
+    return f"({', '.join(map(_literal, tree))})"

@@ -1,0 +1,34 @@
+"""Lamport's clocks: one counter, which all nodes share.
+
+It is incremented at each event, and is the maximum of what is known first where a message is
+received. a → b implies the lesser counter for a; equal counters prove that events are concurrent.
+
+Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978. Baquero,
+"Causality is Graphically Simple", Fig. 10.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ketal.clocks.plausible import PlausibleClocks, PlausibleStamp
+from ketal.clocks.scheme import counter_of
+
+
+class LamportClocks(PlausibleClocks):
+    """Lamport's clocks: all nodes share the one entry."""
+
+    name = "lamport"
+    decides = False
+    source = 'Lamport, "Time, Clocks, and the Ordering of Events", 1978'
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def written(self, stamp: PlausibleStamp) -> Any:
+        """Return the counter."""
+        return stamp.entries[0]
+
+    def read(self, value: Any, node: str) -> PlausibleStamp:
+        """Return the stamp of a counter."""
+        return PlausibleStamp(node, 0, (counter_of(value, "a Lamport clock", 1),))

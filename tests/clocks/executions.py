@@ -1,0 +1,62 @@
+"""Random executions, and which of their events happened before which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from ketal.clocks.scheme import Happening
+
+
+@dataclass
+class SampleRun:
+    """Events in a linear extension: the node of each, and whose messages it receives."""
+
+    nodes: list[str] = field(default_factory=list)
+    causes: list[tuple[int, ...]] = field(default_factory=list)
+    times_us: list[int] = field(default_factory=list)
+
+    def happenings(self) -> list[Happening]:
+        """Return the events as schemes stamp them."""
+        times = self.times_us or [0] * len(self.nodes)
+        return [
+            Happening(node=node, receives=causes, time_us=time_us)
+            for node, causes, time_us in zip(self.nodes, self.causes, times, strict=True)
+        ]
+
+    def pasts(self) -> list[set[int]]:
+        """Return for each event which ones happened before it, by following every path."""
+        last: dict[str, int] = {}
+        pasts: list[set[int]] = []
+        for number, (node, causes) in enumerate(zip(self.nodes, self.causes, strict=True)):
+            direct = [*causes, *([last[node]] if node in last else [])]
+            pasts.append(set(direct).union(*(pasts[cause] for cause in direct)))
+            last[node] = number
+        return pasts
+
+    def clocks(self) -> list[tuple[str, dict[str, int]]]:
+        """Return node and vector clock of each event, counted from the pasts."""
+        out = []
+        for number, past in enumerate(self.pasts()):
+            clock: dict[str, int] = {}
+            for one in (*past, number):
+                clock[self.nodes[one]] = clock.get(self.nodes[one], 0) + 1
+            out.append((self.nodes[number], clock))
+        return out
+
+
+@st.composite
+def sample_runs(draw: st.DrawFn, nodes_max: int = 8, steps_max: int = 60) -> SampleRun:
+    """Draw executions of nodes whose clocks differ by up to 5 ms."""
+    run = SampleRun()
+    names = [f"n{number}" for number in range(draw(st.integers(1, nodes_max)))]
+    skew = {name: draw(st.integers(0, 5_000)) for name in names}
+    for step in range(draw(st.integers(1, steps_max))):
+        node = draw(st.sampled_from(names))
+        others = [number for number, of in enumerate(run.nodes) if of != node]
+        received = draw(st.lists(st.sampled_from(others), max_size=2)) if others else []
+        run.nodes.append(node)
+        run.causes.append(tuple(dict.fromkeys(received)))
+        run.times_us.append(step * draw(st.integers(0, 2_000)) // 2 + skew[node])
+    return run

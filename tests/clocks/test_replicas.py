@@ -1,0 +1,77 @@
+"""Replicas that fork and join, and stores that keep siblings, against causal histories."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.clocks.interval_tree import SEED, IntervalTreeClock, event, fork, join, leq, peek
+from ketal.clocks.version_vectors import StoreReplica
+from tests.sampling import sample
+
+History = frozenset[int]
+
+
+@given(data=st.data())
+def test_interval_tree_clocks_of_replicas_that_come_and_go(data: st.DataObject) -> None:
+    """Their order is that of causal histories: Almeida et al., section 3."""
+    replicas: list[tuple[IntervalTreeClock, History]] = [(SEED, frozenset())]
+    stamps: list[tuple[IntervalTreeClock, History]] = []
+    for step in range(data.draw(st.integers(0, sample(60, 200)))):
+        at = data.draw(st.integers(0, len(replicas) - 1))
+        clock, history = replicas[at]
+        match data.draw(st.sampled_from(["event", "fork", "join", "receive"])):
+            case "event":
+                replicas[at] = event(clock), history | {step}
+                stamps.append((peek(replicas[at][0]), replicas[at][1]))
+            case "fork" if len(replicas) < 8:
+                first, second = fork(clock)
+                replicas[at] = first, history
+                replicas.append((second, history))
+            case "join" if len(replicas) > 1:
+                del replicas[at]
+                into = data.draw(st.integers(0, len(replicas) - 1))
+                other, known = replicas[into]
+                replicas[into] = join(other, clock), known | history
+            case "receive" if stamps:
+                message, known = data.draw(st.sampled_from(stamps))
+                replicas[at] = event(join(clock, message)), history | known | {step}
+                stamps.append((peek(replicas[at][0]), replicas[at][1]))
+    whole = SEED.identity
+    merged = replicas[0][0]
+    for clock, _ in replicas[1:]:
+        merged = join(merged, clock)
+    assert merged.identity == whole
+    for a, knows in stamps:
+        for b, others in stamps:
+            assert leq(a.events, b.events) == (knows <= others)
+
+
+@given(data=st.data())
+def test_a_store_keeps_the_siblings_that_histories_keep(data: st.DataObject) -> None:
+    """Dotted version vectors lose no update and make no false conflict."""
+    servers = [StoreReplica(name) for name in "stu"]
+    expected: list[dict[int, History]] = [{} for _ in servers]  # of each sibling, what it knows
+    reads: list[tuple[dict[str, int], History]] = [({}, frozenset())]
+    for step in range(data.draw(st.integers(0, sample(40, 200)))):
+        at = data.draw(st.integers(0, 2))
+        match data.draw(st.sampled_from(["get", "put", "sync"])):
+            case "get":
+                values, context = servers[at].get()
+                assert set(values) == set(expected[at])
+                reads.append((context, frozenset().union(*expected[at].values())))
+            case "put":
+                context, known = data.draw(st.sampled_from(reads))
+                servers[at] = servers[at].put(step, context)
+                kept = {v: history for v, history in expected[at].items() if v not in known}
+                expected[at] = {**kept, step: known | {step}}
+            case "sync":
+                other = data.draw(st.integers(0, 2))
+                servers[at] = servers[at].sync(servers[other])
+                every = {**expected[at], **expected[other]}
+                expected[at] = {
+                    v: history
+                    for v, history in every.items()
+                    if not any(v in others for w, others in every.items() if w != v)
+                }
+        assert {version.value for version in servers[at].siblings} == set(expected[at])

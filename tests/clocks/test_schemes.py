@@ -1,0 +1,168 @@
+"""Each timestamping scheme against the definition of happened-before, on random executions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.clocks.hybrid import HybridClocks
+from ketal.clocks.plausible import PlausibleClocks
+from ketal.clocks.scheme import Scheme, StampOrder
+from ketal.clocks.schemes import SCHEMES, scheme_named
+from ketal.clocks.stamping import direct_causes, vector_clocks
+from ketal.errors import EventError, SettingError
+from tests.clocks.executions import SampleRun, sample_runs
+
+EXACT = [name for name in SCHEMES if scheme_named(name).decides]
+INEXACT = [name for name in SCHEMES if not scheme_named(name).decides]
+
+
+def _stamps(scheme: Scheme[Any], run: SampleRun) -> list[Any]:
+    return scheme.stamped(run.happenings())
+
+
+def _truth(pasts: list[set[int]], a: int, b: int) -> StampOrder:
+    if a in pasts[b]:
+        return StampOrder.BEFORE
+    return StampOrder.AFTER if b in pasts[a] else StampOrder.CONCURRENT
+
+
+def _compared(scheme: Scheme[Any], run: SampleRun) -> Counter[tuple[StampOrder, StampOrder]]:
+    """Return how often which answer was given of which relation."""
+    stamps, pasts = _stamps(scheme, run), run.pasts()
+    order = scheme.order(stamps)
+    return Counter(
+        (_truth(pasts, a, b), scheme.relation(order, stamps[a], stamps[b]))
+        for a in range(len(stamps))
+        for b in range(len(stamps))
+        if a != b
+    )
+
+
+@pytest.mark.parametrize("name", EXACT)
+@given(run=sample_runs())
+def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
+    for truth, answer in _compared(scheme_named(name), run):
+        assert answer is truth
+
+
+@pytest.mark.parametrize("scheme", [*map(scheme_named, INEXACT), PlausibleClocks(2)])
+@given(run=sample_runs())
+def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
+    for truth, answer in _compared(scheme, run):
+        assert answer in (truth, StampOrder.UNKNOWN)
+
+
+@pytest.mark.parametrize("name", INEXACT)
+@given(run=sample_runs())
+def test_an_inexact_scheme_orders_what_happened_before(name: str, run: SampleRun) -> None:
+    scheme, pasts = scheme_named(name), run.pasts()
+    stamps = _stamps(scheme, run)
+    order = scheme.order(stamps)
+    for b, past in enumerate(pasts):
+        for a in past:
+            assert order(stamps[a], stamps[b])
+            assert not order(stamps[b], stamps[a])
+
+
+@given(run=sample_runs(nodes_max=4))
+def test_a_plausible_clock_with_an_entry_for_each_node_orders_no_concurrent_events(
+    run: SampleRun,
+) -> None:
+    scheme, pasts = PlausibleClocks(4), run.pasts()
+    stamps = _stamps(scheme, run)
+    for a in range(len(stamps)):
+        for b in range(len(stamps)):
+            assert scheme.precedes(stamps[a], stamps[b]) == (a in pasts[b])
+
+
+def test_nodes_that_share_an_entry_are_ordered_falsely() -> None:
+    """ "Events that might occur concurrently in the left and right nodes will appear ordered." """
+    run = SampleRun(["left", "middle", "right", "right"], [(), (), (), ()])
+    scheme = PlausibleClocks(2)
+    left, middle, right, second = _stamps(scheme, run)
+    assert scheme.compare(left, right) is StampOrder.CONCURRENT
+    assert scheme.compare(left, second) is StampOrder.UNKNOWN
+    assert scheme.precedes(left, second)
+    assert scheme.compare(left, middle) is StampOrder.CONCURRENT
+    assert scheme.compare(right, second) is StampOrder.BEFORE
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@given(run=sample_runs(steps_max=20))
+def test_a_stamp_is_read_as_it_was_written(name: str, run: SampleRun) -> None:
+    scheme = scheme_named(name)
+    for node, stamp in zip(run.nodes, _stamps(scheme, run), strict=True):
+        assert scheme.read(scheme.written(stamp), node) == stamp
+        assert scheme.decode(scheme.encode(stamp), node) == stamp
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@given(value=JSON | st.fixed_dictionaries({"dot": JSON, "past": JSON}), data=st.binary())
+def test_what_is_no_stamp_is_an_error(name: str, value: Any, data: bytes) -> None:
+    scheme = scheme_named(name)
+    for read in (partial(scheme.read, value, "n"), partial(scheme.decode, data, "n")):
+        if isinstance(stamp := _stamp_or_error(read), EventError):
+            assert stamp.reason.startswith("clock: ")
+        else:
+            assert scheme.read(scheme.written(stamp), "n") == stamp
+
+
+def _stamp_or_error(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except EventError as error:
+        return error
+
+
+@pytest.mark.parametrize("name", EXACT)
+@given(run=sample_runs(steps_max=30))
+def test_vector_clocks_are_made_of_the_stamps_of_an_exact_scheme(name: str, run: SampleRun) -> None:
+    scheme = scheme_named(name)
+    of_node: dict[str, list[Any]] = {}
+    for node, stamp in zip(run.nodes, _stamps(scheme, run), strict=True):
+        of_node.setdefault(node, []).append(stamp)
+    expected: dict[str, list[dict[str, int]]] = {}
+    for node, clock in run.clocks():
+        expected.setdefault(node, []).append(clock)
+    assert vector_clocks(scheme, of_node) == expected
+
+
+@given(run=sample_runs(), data=st.data())
+def test_the_causes_of_an_excerpt_keep_its_order(run: SampleRun, data: st.DataObject) -> None:
+    clocks, pasts = run.clocks(), run.pasts()
+    kept = [number for number in range(len(clocks)) if data.draw(st.booleans())]
+    causes = direct_causes([clocks[number] for number in kept])
+    excerpt = SampleRun([run.nodes[number] for number in kept], causes)
+    expected = [{at for at, a in enumerate(kept) if a in pasts[b]} for b in kept]
+    assert excerpt.pasts() == expected
+
+
+@given(run=sample_runs())
+def test_a_hybrid_clock_is_no_further_from_physical_time_than_the_nodes_are(
+    run: SampleRun,
+) -> None:
+    """Kulkarni et al., Theorem 2 and Corollary 1: l is the greatest time that is known of."""
+    pasts = run.pasts()
+    for number, stamp in enumerate(_stamps(HybridClocks(), run)):
+        known = [run.times_us[one] for one in (*pasts[number], number)]
+        assert stamp.time_us == max(0, *known)
+        assert stamp.counter <= len(known)
+
+
+def test_a_scheme_of_no_name_is_an_error() -> None:
+    with pytest.raises(SettingError, match="no clock scheme 'ict'; did you mean itc"):
+        scheme_named("ict")
