@@ -93,6 +93,12 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         "id=msg.id,send=type:send,receive=type:recv",
     )
     group.add_argument(
+        "--clock",
+        metavar="SCHEME",
+        help="the timestamping scheme of the clocks: itc, dvv, history, ..., lamport "
+        "(docs/clocks.md; default: vector)",
+    )
+    group.add_argument(
         "--config", metavar="FILE", help="a TOML file with these in [source], limits in [limits]"
     )
 
@@ -108,6 +114,7 @@ def reading_options(args: argparse.Namespace) -> list[str]:
         "time_unit",
         "time_format",
         "rebuild",
+        "clock",
     ]
     return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
 
@@ -196,6 +203,7 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
         "time_unit": args.time_unit,
         "time_format": args.time_format,
         "rebuild": args.rebuild,
+        "clock": args.clock,
         "nodes": None if args.nodes is None else parse_nodes(args.nodes),
     }
     changed = {name: value for name, value in given.items() if value is not None}

@@ -257,6 +257,10 @@ class IntervalTreeClocks(StampIsHeader[IntervalTreeClock, IntervalTreeClock]):
         """Return the tree of events as lists: `[1, 2, [0, 1, 0]]`."""
         return _lists(stamp.events)
 
+    def text(self, stamp: IntervalTreeClock) -> str:
+        """Return the tree of events in the paper's literal form."""
+        return _literal(stamp.events)
+
     def read(self, value: Any, node: str) -> IntervalTreeClock:
         """Return the stamp of a tree of lists."""
         return IntervalTreeClock(0, _read_events(value, value, DEPTH_MAX))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
+from ketal.errors import SettingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class PlausibleClocks(StampIsHeader[PlausibleStamp, PlausibleStamp]):
     ----------
     size : int
         The number of entries.
+
+    Raises
+    ------
+    SettingError
+        If there is none.
     """
 
     name = "plausible"
@@ -43,7 +49,7 @@ class PlausibleClocks(StampIsHeader[PlausibleStamp, PlausibleStamp]):
 
     def __init__(self, size: int = 4) -> None:
         if size < 1:
-            raise ValueError("a plausible clock has one entry at least")
+            raise SettingError("a plausible clock has one entry at least")
         self.size = size
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, PlausibleStamp]:
@@ -79,7 +85,8 @@ class PlausibleClocks(StampIsHeader[PlausibleStamp, PlausibleStamp]):
         """Return the stamp of a list of numbers."""
         form = "the number of the node's entry, and the entries: [0, 2, 3]"
         if not isinstance(value, list) or len(value) != self.size + 1:
-            raise not_a_stamp(self.name, f"{form} (of {self.size} entries)", value)
+            sized = f"{form} (of {self.size} entries; plausible:N is of N)"
+            raise not_a_stamp(self.name, sized, value)
         entry, *entries = (counter_of(number, "an entry") for number in value)
         if entry >= self.size or not entries[entry]:
             raise not_a_stamp(self.name, form, value)

@@ -78,6 +78,11 @@ class Scheme(ABC, Generic[S]):
     decides: ClassVar[bool]
     source: ClassVar[str]
 
+    @property
+    def states_clocks(self) -> bool:
+        """Whether a stamp states the vector clock of its event by itself."""
+        return type(self).clock_of is not Scheme.clock_of
+
     @abstractmethod
     def stamped(self, events: Sequence[Happening]) -> list[S]:
         """Return the stamps of an execution.
@@ -138,6 +143,10 @@ class Scheme(ABC, Generic[S]):
         EventError
             If the value is no stamp of the scheme.
         """
+
+    def text(self, stamp: S) -> str:
+        """Return a stamp as people write it."""
+        return msgspec.json.encode(self.written(stamp)).decode()
 
     def encode(self, stamp: S) -> bytes:
         """Return a stamp in bytes; what its size is measured by."""

@@ -188,12 +188,19 @@ def write_jsonl(
     encode = msgspec.json.Encoder().encode
     written = 0
     for event in events:
-        file.write(encode(_object(event)) + b"\n")
+        file.write(encode(object_of(event)) + b"\n")
         written += 1
     return written
 
 
-def _object(event: Event | Control | Draft) -> dict[str, Any]:
+def object_of(event: Event | Control | Draft) -> dict[str, Any]:
+    """Return the JSON object of an event, as `write_jsonl` writes it.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
     if isinstance(event, Control):
         fields = {"node": event.node, "time": event.time, "members": event.members or None}
         if event.kind == "view":

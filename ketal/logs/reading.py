@@ -15,11 +15,12 @@ from typing import Any, BinaryIO
 
 from ketal.errors import SettingError, wrong_type
 from ketal.logs import jsonl, shiviz, tabular
+from ketal.logs.clock_translation import UndecidedPairs, translated
 from ketal.logs.in_memory import RowOrigin, Rows
 from ketal.logs.jsonl import Record
 from ketal.logs.receipts import with_receipts
 from ketal.logs.shape import Shape
-from ketal.logs.source import INCARNATION, MESSAGE, Source
+from ketal.logs.source import INCARNATION, MESSAGE, VECTOR, Source
 from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import TRACES, read_traces
 from ketal.logs.traces.message_pairing import Messages
@@ -55,6 +56,9 @@ class Log:
     ----------
     rebuilding : Rebuilding or None
         What the last whole iteration counted; None where clocks are not rebuilt.
+    undecided : UndecidedPairs or None
+        Of clocks that do not decide happened-before, the pairs of events that the last whole
+        iteration counted. None where clocks decide.
 
     Examples
     --------
@@ -79,6 +83,7 @@ class Log:
         self._limits = limits
         self._by_dot: dict[str, dict[tuple[str, int], Event]] | None = None
         self.rebuilding = rebuilding
+        self.undecided: UndecidedPairs | None = None
         self.share_read: Callable[[], float | None] = lambda: None
 
     @classmethod
@@ -252,7 +257,9 @@ class Log:
 
     def _only(self, name: str) -> Log:
         records = self.records
-        return Log(lambda: (r for r in records() if r[0] == name), limits=self._limits)
+        part = Log(lambda: (r for r in records() if r[0] == name), limits=self._limits)
+        part.undecided = self.undecided
+        return part
 
 
 def read_log(
@@ -265,6 +272,7 @@ def read_log(
     time_unit: str = "s",
     time_format: str | None = None,
     rebuild: str | None = None,
+    clock: str = VECTOR,
     limits: Limits = DEFAULT,
 ) -> Log:
     r"""Return the log that files or rows in memory hold; reading happens on iteration.
@@ -303,6 +311,10 @@ def read_log(
         What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
         clocks are rebuilt from that and each node's order in the log, for events
         that have none, or wrong ones.
+    clock : str
+        The timestamping scheme of the clocks (docs/clocks.md): of those that are no vector clocks,
+        as `itc`, vector clocks are made when all is read. Where a scheme does not decide
+        happened-before, as `lamport`, `undecided` of the log counts the pairs that it leaves open.
     limits : Limits
         `line_bytes_max`, `clock_entries_max`, `log_bytes_max` and those of
         regular expressions.
@@ -345,6 +357,7 @@ def read_log(
         time_unit=time_unit,
         time_format=time_format,
         rebuild=rebuild,
+        clock=clock,
     )
     return open_source(source, paths, limits)
 
@@ -385,11 +398,16 @@ def open_source(
     elif messages is not None:
         read = Log.of_batches(batches).records
         log = Log(lambda: rebuilt(read(), messages, limits, missing), missing, limits=limits)
-    elif MESSAGE in source.fields:
-        read, of = Log.of_batches(batches).records, source.fields[MESSAGE]
-        log = Log(lambda: with_receipts(read(), of, limits), limits=limits)
     else:
         log = Log.of_batches(batches, limits=limits)
+        if (scheme := source.scheme) is not None and not scheme.states_clocks:
+            stamped, pairs = log.records, None if scheme.decides else UndecidedPairs(source.clock)
+            log = Log(lambda: translated(stamped(), scheme, limits, pairs), limits=limits)
+            log.undecided = pairs
+        if MESSAGE in source.fields:
+            clocked, of = log, source.fields[MESSAGE]
+            log = Log(lambda: with_receipts(clocked.records(), of, limits), limits=limits)
+            log.undecided = clocked.undecided
     if len(files) == len(origins):
         log.share_read = partial(_share_read, files)
     return log

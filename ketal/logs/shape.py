@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from ketal.clocks import vector
+from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.source import INCARNATION, MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
 from ketal.logs.times import TimeReading
@@ -29,6 +30,7 @@ from ketal.model.limits import DEFAULT, Limits
 
 Item = Event | Control
 """The item of a well-formed record."""
+
 
 KAFKA = "\0kafka"
 """The key under which a record holds its message's key, headers and timestamp (`decoded`'s
@@ -101,6 +103,12 @@ class Shape:
         self._hints = {} if kafka else _MISSING_HINT
         self._nodes_option = "`nodes` of the source" if kafka else "--nodes A,B,C"
         self._nodes = source.nodes
+        self._scheme = source.scheme
+        if kafka and self._scheme is not None and not self._scheme.states_clocks:
+            raise SettingError(
+                f"vector clocks are made of {source.clock} clocks when a log is read whole, and a "
+                "stream has no end"
+            )
         self._clockless = source.rebuild is not None
         if source.time_format is not None and "time" not in texts:
             raise SettingError(
@@ -117,7 +125,7 @@ class Shape:
         ends = [path[0] for _, path in self._own if len(path) == 1]
         self._flat = len(set(ends)) == len(self._own)
         own_times = source.time_unit == "s" and source.time_format is None
-        own_clocks = not self._clockless and self._nodes is None
+        own_clocks = not self._clockless and self._nodes is None and self._scheme is None
         self.plain = texts == PLAIN and own_times and own_clocks
         """Whether a record of this shape is an Event as `Event` spells it."""
 
@@ -166,6 +174,8 @@ class Shape:
                     fault.draft = self._draft(own, None, record)
                 raise fault
         identifier = _identifier(own.get("id"))
+        if self._scheme is not None:
+            return self._stamped(self._scheme, own, record)
         data: dict[str, Any] | None = None
         try:
             clock = self._clock(own["clock"])
@@ -183,6 +193,31 @@ class Shape:
         except EventError as fault:
             fault.draft = self._draft(own, data, record)
             raise
+
+    def _stamped(self, scheme: Scheme[Any], own: dict[str, Any], record: dict[str, Any]) -> Event:
+        """Return the event of a record whose clock is another scheme's."""
+        event = clean_event(
+            node=own["node"],
+            type=own["type"],
+            clock={str(own["node"]): 1},
+            time=self._time(own.get("time")),
+            data=self._data_of(own, record),
+            id=_identifier(own.get("id")),
+        )
+        value, receives = own["clock"], _receives(own.get("receives"))
+        if value.__class__ is str:
+            # A cell, or a group of a regular expression, is text.
+            with suppress(msgspec.DecodeError):
+                value = msgspec.json.decode(value)
+        try:
+            stamp = scheme.read(value, event.node)
+        except RecursionError:
+            raise EventError(f"clock: the {scheme.name} clock is nested too deeply") from None
+        clock = scheme.clock_of(stamp)
+        if clock is not None:
+            return with_clock(event, self._checked_size(dict(clock)), receives)
+        fields = {name: getattr(event, name) for name in Event.__struct_fields__}
+        return StampedEvent(**fields, stamp=stamp, named=receives)
 
     def _draft(
         self, own: dict[str, Any], data: dict[str, Any] | None, record: dict[str, Any]
@@ -277,11 +312,48 @@ class Shape:
                 f"the clock names its nodes itself; {self._nodes_option} is for clocks that are "
                 "lists"
             )
+        return self._checked_size(clock)
+
+    def _checked_size(self, clock: dict[str, Any]) -> dict[str, Any]:
         if len(clock) > self._entries_max:
             raise EventError(
                 f"the clock has {len(clock)} entries; clock_entries_max is {self._entries_max}"
             )
         return clock
+
+
+class StampedEvent(Event, frozen=True):
+    """An event with the stamp of a scheme, while its vector clock is not known.
+
+    Attributes
+    ----------
+    stamp : object
+        The stamp.
+    named : object
+        What the record names as received, which the clock has to know.
+    """
+
+    stamp: Any = None
+    named: Any = ()
+
+
+def with_clock(event: Event, clock: dict[str, int], receives: Any) -> Event:
+    """Return an event with its vector clock.
+
+    Raises
+    ------
+    EventError
+        If it receives what the clock does not know.
+    """
+    return clean_event(
+        node=event.node,
+        type=event.type,
+        clock=clock,
+        time=event.time,
+        data=event.data,
+        id=event.id,
+        receives=receives,
+    )
 
 
 def _of_message(path: str) -> Path:

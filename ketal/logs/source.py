@@ -16,6 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ketal.clocks.scheme import Scheme
+from ketal.clocks.schemes import scheme_named
+from ketal.clocks.vector import VectorClocks
 from ketal.errors import SettingError
 from ketal.logs.times import TIME_UNITS, check_time_format
 from ketal.model.limits import DEFAULT, Limits
@@ -30,6 +33,8 @@ FIELDS = (*OWN_FIELDS, INCARNATION, MESSAGE)
 """The fields for which a path may be given: in a record, and of a message's id in its event."""
 TIMESTAMP = "kafka.timestamp"
 """The path of the time that Kafka has for a message."""
+VECTOR = VectorClocks.name
+"""The scheme that events have."""
 MESSAGES_EXAMPLE = "id=msg.id,send=type:send,receive=type:recv"
 TABLES = (
     "pattern",
@@ -123,6 +128,8 @@ class Source:
     rebuild : str or None
         What pairs sends and receives, as `id=msg.id,send=type:send,receive=type:recv`:
         clocks are rebuilt from messages and each node's order.
+    clock : str
+        The timestamping scheme of the log's clocks (`ketal.clocks.schemes`).
     topics, keyed_by
         For Kafka; files have no use for them.
 
@@ -140,6 +147,7 @@ class Source:
     time_unit: str = "s"
     time_format: str | None = None
     rebuild: str | None = None
+    clock: str = VECTOR
     topics: Sequence[str] = ()
     keyed_by: str | None = None
 
@@ -166,6 +174,7 @@ class Source:
             check_time_format(self.time_format)
         self._check_fields()
         self._check_nodes()
+        self._check_clock()
         if self.format in ("otlp", "zipkin"):
             for name in ("fields", "nodes", "time_format", "rebuild"):
                 if getattr(self, name):
@@ -190,6 +199,26 @@ class Source:
             )
         if self.time_format is not None and self.fields.get("time") == TIMESTAMP:
             raise SettingError(f"{TIMESTAMP} is a number, and time_format is for times as text")
+
+    def _check_clock(self) -> None:
+        if not isinstance(self.clock, str):
+            raise SettingError(f"clock must be the name of a scheme, not {self.clock!r}")
+        scheme_named(self.clock)
+        if self.clock == VECTOR:
+            return
+        if self.nodes is not None:
+            raise SettingError(
+                f"nodes is for vector clocks that are lists, and clock is {self.clock}"
+            )
+        if self.rebuild is not None:
+            raise SettingError("clock says how clocks are read, and rebuild makes new ones")
+        if self.format in ("otlp", "zipkin"):
+            raise SettingError(f"clock is for logs of events, and {self.format} has no clocks")
+
+    @property
+    def scheme(self) -> Scheme[Any] | None:
+        """The scheme whose stamps are read; None for vector clocks."""
+        return None if self.clock == VECTOR else scheme_named(self.clock)
 
     def _check_nodes(self) -> None:
         if self.nodes is None:

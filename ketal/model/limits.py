@@ -104,6 +104,12 @@ class Limits:
         "consistent cuts that `ketal cuts` visits one by one, where an execution has no parts",
     )
     drawn_cuts_max: int = _limit(200, "cuts", "consistent cuts of a lattice that is drawn")
+    stamp_pairs_max: int = _limit(
+        100_000, "pairs", "pairs of events by which timestamping schemes are compared"
+    )
+    stamped_events_max: int = _limit(
+        500, "events", "events of one diagram with the stamps of a scheme"
+    )
     explained_runs_max: int = _limit(
         100, "runs", "runs of a scope whose reasons are given for one event by `ketal explain`"
     )

@@ -1,0 +1,215 @@
+"""The timestamping schemes on a log: what their stamps cost, and what they answer.
+
+Every scheme stamps the same events (`ketal.logs.restamping`). Its answer about a pair of events is
+right if it is that of the vector clocks, wrong if it is another one, unknown if it is none. A
+scheme whose lesser stamps are no proof orders concurrent events all the same: whoever takes "less"
+for "before" is wrong about these false orders.
+
+The one rule: every scheme is asked about the same pairs.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from ketal.clocks.scheme import Scheme, StampOrder
+from ketal.errors import SettingError
+from ketal.logs.restamping import StampedExecution, restamped
+from ketal.model.event import Event, happened_before
+from ketal.model.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemeReport:
+    """What a scheme costs and answers on an execution.
+
+    Attributes
+    ----------
+    scheme : str
+        Its name.
+    bytes_median, bytes_max : float, int
+        The size of a stamp in bytes.
+    stamp_us, compare_us : float
+        Processor time, in microseconds, to stamp an event and to order two stamps.
+    right, wrong, unknown : int
+        Pairs of events about which the stamps answer so.
+    false_orders : int
+        Pairs of concurrent events whose stamps are ordered.
+    """
+
+    scheme: str
+    bytes_median: float
+    bytes_max: int
+    stamp_us: float
+    compare_us: float
+    right: int
+    wrong: int
+    unknown: int
+    false_orders: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeComparison:
+    """The schemes on an execution.
+
+    Attributes
+    ----------
+    execution : str
+        The execution's name; empty where a log is not divided.
+    events : int
+        Its events.
+    pairs : int
+        The pairs of events that the schemes were asked about.
+    of_pairs : int
+        All pairs of events.
+    reports : tuple of SchemeReport
+        A report each.
+    """
+
+    execution: str
+    events: int
+    pairs: int
+    of_pairs: int
+    reports: tuple[SchemeReport, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        named = {"execution": self.execution} if self.execution else {}
+        reports = [report.to_dict() for report in self.reports]
+        counts = {"events": self.events, "pairs": self.pairs, "of_pairs": self.of_pairs}
+        return {**named, **counts, "schemes": reports}
+
+    def lines(self) -> Iterator[str]:
+        """Yield it as text: a table."""
+        if self.execution:
+            yield f"execution {self.execution}"
+        sample = "" if self.pairs == self.of_pairs else f" of {self.of_pairs:,}, drawn at random"
+        yield f"{self.events:,} events, {self.pairs:,} pairs{sample}"
+        table = [_HEADS, *map(self._cells, self.reports)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for row in table:
+            first, *rest = (cell for cell in row)
+            cells = [first.ljust(widths[0])]
+            cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+            yield "  ".join(cells)
+
+    def _cells(self, report: SchemeReport) -> tuple[str, ...]:
+        shares = (report.right, report.wrong, report.unknown, report.false_orders)
+        return (
+            report.scheme,
+            f"{report.bytes_median:,.0f}",
+            f"{report.bytes_max:,}",
+            f"{report.stamp_us:,.1f}",
+            f"{report.compare_us:,.1f}",
+            *(_share(count, self.pairs) for count in shares),
+        )
+
+
+_HEADS = (
+    "scheme", "bytes: median", "max", "stamp us", "compare us", "right", "wrong", "unknown",
+    "false orders",
+)  # fmt: skip
+
+
+def _share(count: int, of: int) -> str:
+    """Return a share in per cent; what is not zero is not shown as none, nor what lacks as all."""
+    if not of or count in (0, of):
+        return "100 %" if of and count == of else "0"
+    return f"{min(max(100 * count / of, 0.1), 99.9):.1f} %"
+
+
+def compare_schemes(
+    events: Sequence[Event], schemes: Sequence[Scheme[Any]], limits: Limits, name: str = ""
+) -> SchemeComparison:
+    """Stamp an execution by each of some schemes, and compare what they answer.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The events of an execution, each once.
+    schemes : sequence of Scheme
+        The schemes.
+    limits : Limits
+        Of more pairs than `stamp_pairs_max` so many are drawn, the same in each call.
+    name : str
+        The execution's name.
+
+    Raises
+    ------
+    SettingError
+        If there are fewer than two events.
+    """
+    if len(events) < 2:
+        raise SettingError("schemes are compared by pairs of events, and the log has no two events")
+    of_pairs = len(events) * (len(events) - 1) // 2
+    pairs = _pairs(len(events), min(of_pairs, limits.stamp_pairs_max))
+    reports = tuple(_report(scheme, events, pairs) for scheme in schemes)
+    return SchemeComparison(name, len(events), len(pairs), of_pairs, reports)
+
+
+def _pairs(events: int, count: int) -> list[tuple[int, int]]:
+    if count == events * (events - 1) // 2:
+        return list(combinations(range(events), 2))
+    rng, drawn = random.Random(0), dict[tuple[int, int], None]()
+    while len(drawn) < count:
+        first, second = sorted(rng.sample(range(events), 2))
+        drawn[first, second] = None
+    return list(drawn)
+
+
+def _report(
+    scheme: Scheme[Any], events: Sequence[Event], pairs: Sequence[tuple[int, int]]
+) -> SchemeReport:
+    begin = time.process_time()
+    stamped = restamped(events, scheme)
+    stamp_us = (time.process_time() - begin) * 1e6 / len(events)
+    sizes = [len(scheme.encode(stamp)) for stamp in stamped.stamps]
+    order = scheme.order(stamped.stamps)
+    begin = time.process_time()
+    for first, second in pairs:
+        order(stamped.stamps[first], stamped.stamps[second])
+    compare_us = (time.process_time() - begin) * 1e6 / len(pairs)
+    right, wrong, unknown, false_orders = _answers(stamped, order, pairs)
+    return SchemeReport(
+        scheme=scheme.name,
+        bytes_median=median(sizes),
+        bytes_max=max(sizes),
+        stamp_us=round(stamp_us, 3),
+        compare_us=round(compare_us, 3),
+        right=right,
+        wrong=wrong,
+        unknown=unknown,
+        false_orders=false_orders,
+    )
+
+
+def _answers(
+    stamped: StampedExecution,
+    order: Callable[[Any, Any], bool],
+    pairs: Sequence[tuple[int, int]],
+) -> tuple[int, int, int, int]:
+    """Return how many answers are right, wrong and unknown, and the false orders."""
+    right = wrong = unknown = false_orders = 0
+    for first, second in pairs:
+        a, b = stamped.stamps[first], stamped.stamps[second]
+        # The events are in a linear extension.
+        before = happened_before(stamped.events[first], stamped.events[second])
+        answer = stamped.scheme.relation(order, a, b)
+        if answer is StampOrder.UNKNOWN:
+            unknown += 1
+        elif answer is (StampOrder.BEFORE if before else StampOrder.CONCURRENT):
+            right += 1
+        else:
+            wrong += 1
+        false_orders += not before and (order(a, b) or order(b, a))
+    return right, wrong, unknown, false_orders

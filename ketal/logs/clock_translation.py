@@ -1,0 +1,161 @@
+"""Vector clocks for the events of a log that another scheme stamped: `--clock SCHEME`.
+
+A scheme that decides happened-before tells of each event which of each node's events came before
+it; these are the first ones of the node, and their numbers are its vector clock. Stamps name no
+events, so those that the log has are counted: an event that is missing from it is not missed.
+
+A scheme that does not decide tells which events *may* have come before. The clocks that are made of
+it order all of these, and the log names the scheme in `undecided`, so that who asks whether one
+event happened before another gets an answer of three values.
+
+The one rule: two events are ordered as their stamps are. An event whose stamp contradicts its
+node's order is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Any
+
+from ketal.clocks.scheme import Scheme
+from ketal.clocks.stamping import vector_clocks
+from ketal.errors import EventError, SettingError
+from ketal.logs.jsonl import Record, rejected
+from ketal.logs.shape import StampedEvent, with_clock
+from ketal.model.limits import Limits
+
+
+@dataclass
+class UndecidedPairs:
+    """How many pairs of a log's events its clocks do not order for certain.
+
+    Attributes
+    ----------
+    scheme : str
+        The scheme, one that does not decide happened-before.
+    pairs : int
+        The pairs of events.
+    unknown : int
+        Those of which the one may have happened before the other, or not.
+    """
+
+    scheme: str
+    pairs: int = 0
+    unknown: int = 0
+
+
+def translated(
+    records: Iterable[Record],
+    scheme: Scheme[Any],
+    limits: Limits,
+    undecided: UndecidedPairs | None = None,
+) -> Iterator[Record]:
+    """Yield the records, each event with its vector clock.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        The log, its events with their stamps.
+    scheme : Scheme
+        What stamped them.
+    limits : Limits
+        `events_max` bounds the records in memory.
+    undecided : UndecidedPairs, optional
+        Where the pairs are counted, anew.
+
+    Raises
+    ------
+    SettingError
+        If there are more records than `events_max`.
+    """
+    held: list[Record] = []
+    executions: dict[str, dict[str, list[int]]] = {}
+    for record in records:
+        if len(held) >= limits.events_max:
+            raise SettingError(
+                f"the log has more than {limits.events_max} records (limit events_max), and to "
+                f"make vector clocks of {scheme.name} clocks holds them all"
+            )
+        if isinstance(event := record[1], StampedEvent):
+            of_node = executions.setdefault(record[0], {}).setdefault(event.node, [])
+            of_node.append(len(held))
+        held.append(record)
+    clocks: dict[int, dict[str, int]] = {}
+    if undecided is not None:
+        undecided.pairs = undecided.unknown = 0
+    for execution in executions.values():
+        translation = _Translation(scheme, held, execution)
+        clocks |= translation.clocks()
+        if undecided is not None:
+            undecided.pairs += translation.pairs
+            undecided.unknown += translation.unknown
+    for number, (name, item, file, line) in enumerate(held):
+        if not isinstance(item, StampedEvent):
+            yield name, item, file, line
+            continue
+        try:
+            if number not in clocks:
+                raise EventError(
+                    f"clock: its {scheme.name} stamp is not ordered with that of another event of "
+                    f"{item.node}, and the events of a node are ordered"
+                )
+            yield name, with_clock(item, clocks[number], item.named), file, line
+        except EventError as fault:
+            yield rejected(fault, file, line, name)
+
+
+class _Translation:
+    """The stamps of one execution: records by their numbers, those of a node together."""
+
+    def __init__(
+        self, scheme: Scheme[Any], held: list[Record], execution: dict[str, list[int]]
+    ) -> None:
+        self._scheme = scheme
+        self._stamps = {
+            number: held[number][1].stamp  # type: ignore[union-attr]
+            for numbers in execution.values()
+            for number in numbers
+        }
+        self._before = scheme.order(self._stamps.values())
+        self._same = {node: self._in_order(numbers) for node, numbers in sorted(execution.items())}
+        self.pairs = self.unknown = 0
+
+    def _in_order(self, numbers: list[int]) -> list[list[int]]:
+        """Return the records of a node's events in its order, equal stamps together.
+
+        What is not ordered with the one before it is left out.
+        """
+
+        def compared(a: int, b: int) -> int:
+            if self._before(self._stamps[a], self._stamps[b]):
+                return -1
+            return 1 if self._before(self._stamps[b], self._stamps[a]) else 0
+
+        same: list[list[int]] = []
+        for number in sorted(numbers, key=cmp_to_key(compared)):
+            stamp = self._stamps[number]
+            last = self._stamps[same[-1][0]] if same else None
+            if last is None or self._before(last, stamp):
+                same.append([number])
+            elif last == stamp:
+                same[-1].append(number)
+        return same
+
+    def clocks(self) -> dict[int, dict[str, int]]:
+        """Return the clock of each record; count the pairs."""
+        stamps = {
+            node: [self._stamps[numbers[0]] for numbers in same]
+            for node, same in self._same.items()
+        }
+        out: dict[int, dict[str, int]] = {}
+        events = 0
+        for node, clocks in vector_clocks(self._scheme, stamps).items():
+            events += len(clocks)
+            for numbers, clock in zip(self._same[node], clocks, strict=True):
+                # Within a node the order is known.
+                self.unknown += sum(clock.values()) - clock[node]
+                out |= dict.fromkeys(numbers, clock)
+        self.pairs = events * (events - 1) // 2
+        return out

@@ -1,0 +1,93 @@
+"""The events of an execution, stamped anew by another timestamping scheme.
+
+Which messages an event must have received follows from the clocks
+(`ketal.clocks.stamping.direct_causes`); a scheme then stamps the events one after the other, in a
+linear extension, as their nodes would have. The attribute `station` of an event is the station that
+mediated it, for the schemes for mobile hosts.
+
+The one rule: the order of the events that are stamped is that of their clocks; events that are left
+out are not counted by the stamps, and order the others all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.clocks.scheme import Happening, Scheme
+from ketal.clocks.stamping import direct_causes
+from ketal.model.event import Dot, Draft, Event, canonical_key, received
+
+STATION = "station"
+"""The attribute that names the station of an event."""
+
+
+@dataclass(frozen=True)
+class StampedExecution:
+    """The events of an execution with the stamps of a scheme.
+
+    Attributes
+    ----------
+    scheme : Scheme
+        The scheme.
+    events : tuple of Event
+        The events in canonical order.
+    happenings : tuple of Happening
+        The same as the scheme stamped them.
+    stamps : tuple
+        The stamp of each.
+    """
+
+    scheme: Scheme[Any]
+    events: tuple[Event, ...]
+    happenings: tuple[Happening, ...]
+    stamps: tuple[Any, ...]
+
+    def drafts(self) -> list[Draft]:
+        """Return the events with their stamps as clocks, to be written.
+
+        What an event receives is renamed as the stamps count: the nth event of a node is its nth
+        one that was stamped.
+        """
+        counts: dict[str, int] = {}
+        names: dict[Dot, Dot] = {}
+        for event in self.events:
+            counts[event.node] = counts.get(event.node, 0) + 1
+            names[event.dot] = Dot(event.node, counts[event.node])
+        return [
+            Draft(
+                event.node,
+                event.type,
+                self.scheme.written(stamp),
+                event.time,  # type: ignore[arg-type]  # it is a number once the event is made
+                event.data,
+                event.id,
+                tuple(names[dot] for dot in received(event) if dot in names),
+            )
+            for event, stamp in zip(self.events, self.stamps, strict=True)
+        ]
+
+
+def restamped(events: Iterable[Event], scheme: Scheme[Any]) -> StampedExecution:
+    """Stamp the events of an execution by a scheme.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Events of one execution, each once; all, or some of it.
+    scheme : Scheme
+        The scheme.
+    """
+    ordered = tuple(sorted(events, key=canonical_key))
+    causes = direct_causes([(event.node, event.clock) for event in ordered])
+    happenings = tuple(
+        Happening(
+            node=event.node,
+            receives=sends,
+            time_us=max(event.time_us or 0, 0),
+            station=str(event.data.get(STATION, "")),
+        )
+        for event, sends in zip(ordered, causes, strict=True)
+    )
+    return StampedExecution(scheme, ordered, happenings, tuple(scheme.stamped(happenings)))
