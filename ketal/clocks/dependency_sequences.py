@@ -1,0 +1,221 @@
+"""Dependency sequences: of each event the events that it knows, by stations, in ranges.
+
+They are causal histories, in which an event is named by its station and its number there: for each
+station the set of the numbers that are known. Such a set is written in one of three encodings,
+which say the same: ⟨{2,4,5,6,7,9}⟩ as a *set*, ⟨2,2,4,7,9,9⟩ as *pairs*, the first and last of each
+range of consecutive numbers, ⟨010111101⟩ as *bits*, the digit of number 1 first. Stamps hold pairs.
+
+The one rule: every cause has its number in the stamp, so two stamps answer by themselves. a → b iff
+b's history has a's label.
+
+What a stamp costs depends on how the hosts of a station interleave. One that is alone at its
+stations costs a pair for each station; of hosts that know nothing of each other and take turns each
+number is a range of its own, so that a stamp grows with the run. (Then a set costs half as much as
+pairs; and bits less than either, an eighth of a byte a number where they are written as bits.) A
+message and a handoff carry the whole stamp.
+
+Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997; Baquero and Moura,
+"Improving Causality Logging in Mobile Computing Networks", section III, Definition III.1.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from ketal.clocks.scheme import counter_of, not_a_stamp
+from ketal.clocks.stations import Label, Station, StationScheme
+from ketal.errors import EventError
+
+Pairs = tuple[int, ...]
+"""A set of numbers from 1 on: first and last of each range, in order, a gap between any two."""
+
+Encoding = Literal["pairs", "sets", "bits"]
+
+
+def pairs_of_set(numbers: Iterable[int]) -> Pairs:
+    """Return the pairs of a set.
+
+    Examples
+    --------
+    >>> pairs_of_set({2, 4, 5, 6, 7, 9})
+    (2, 2, 4, 7, 9, 9)
+    """
+    return _merged((number, number) for number in numbers)
+
+
+def set_of_pairs(pairs: Pairs) -> frozenset[int]:
+    """Return the set of pairs."""
+    return frozenset(number for first, last in _ranges(pairs) for number in range(first, last + 1))
+
+
+def bits_of_pairs(pairs: Pairs) -> str:
+    """Return the bits of pairs; as many as the greatest number.
+
+    Examples
+    --------
+    >>> bits_of_pairs((2, 2, 4, 7, 9, 9))
+    '010111101'
+    """
+    out, at = [], 0
+    for first, last in _ranges(pairs):
+        out += ["0" * (first - at - 1), "1" * (last - first + 1)]
+        at = last
+    return "".join(out)
+
+
+def pairs_of_bits(bits: str) -> Pairs:
+    """Return the pairs of bits."""
+    return tuple(bound for run in re.finditer("1+", bits) for bound in (run.start() + 1, run.end()))
+
+
+def _ranges(pairs: Pairs) -> Iterable[tuple[int, int]]:
+    return zip(pairs[::2], pairs[1::2], strict=True)
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> Pairs:
+    """Return the pairs of all numbers in ranges, which may overlap."""
+    out: list[int] = []
+    for first, last in sorted(ranges):
+        if out and first <= out[-1] + 1:
+            out[-1] = max(out[-1], last)
+        else:
+            out += [first, last]
+    return tuple(out)
+
+
+def has(pairs: Pairs, number: int) -> bool:
+    """Return whether a number is in the set of pairs."""
+    # A bound is in it; between two bounds are the numbers of a range, or of a gap.
+    at = bisect_left(pairs, number)
+    return at < len(pairs) and (at % 2 == 1 or pairs[at] == number)
+
+
+@dataclass(frozen=True, slots=True)
+class DependencySequences:
+    """The history of an event, as the numbers of the events of each station.
+
+    Attributes
+    ----------
+    host : str
+        The host.
+    station : str
+        The station; the last number of its sequence is the event's own.
+    history : mapping of str to tuple of int
+        For each station of which an event is known the pairs of the numbers of those that are.
+    """
+
+    host: str
+    station: str
+    history: Mapping[str, Pairs]
+
+    @property
+    def label(self) -> Label:
+        """The station and the number of the event there."""
+        return self.station, self.history[self.station][-1]
+
+
+class DependencyClocks(StationScheme[DependencySequences, Mapping[str, Pairs]]):
+    """Dependency sequences.
+
+    Parameters
+    ----------
+    encoding : {"pairs", "sets", "bits"}
+        How stamps are written.
+    """
+
+    name = "dependency"
+    decides = True
+    source = 'Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997'
+
+    def __init__(self, encoding: Encoding = "pairs") -> None:
+        self.encoding = encoding
+
+    def registered(
+        self,
+        station: Station[DependencySequences],
+        host: str,
+        previous: Mapping[str, Pairs] | None,
+        received: Sequence[Mapping[str, Pairs]],
+    ) -> DependencySequences:
+        """Stamp an event by the union of what is known and its own number."""
+        index = len(station.log) + 1
+        known = received if previous is None else [previous, *received]
+        names = dict.fromkeys(name for history in known for name in history)
+        history = {
+            name: _merged(bounds for one in known for bounds in _ranges(one.get(name, ())))
+            for name in names
+        }
+        own = _ranges(history.get(station.name, ()))
+        history[station.name] = _merged([*own, (index, index)])
+        return DependencySequences(host, station.name, history)
+
+    def header(self, stamp: DependencySequences) -> Mapping[str, Pairs]:
+        """Return the sequences."""
+        return stamp.history
+
+    def order(
+        self, stamps: Iterable[DependencySequences]
+    ) -> Callable[[DependencySequences, DependencySequences], bool]:
+        """Return whether the second knows the first: two stamps tell by themselves."""
+
+        def before(a: DependencySequences, b: DependencySequences) -> bool:
+            station, index = a.label
+            return has(b.history.get(station, ()), index) and a.label != b.label
+
+        return before
+
+    def written(self, stamp: DependencySequences) -> list[Any]:
+        """Return the station, and the sequences in the scheme's encoding."""
+        histories = sorted(stamp.history.items())
+        return [stamp.station, {name: self._encoded(pairs) for name, pairs in histories}]
+
+    def read(self, value: Any, node: str) -> DependencySequences:
+        """Return the stamp of a station and sequences in the scheme's encoding."""
+        match value:
+            case [str(station), dict(given)] if station and station in given:
+                history = {
+                    name: self._decoded(one, name)
+                    for name, one in given.items()
+                    if isinstance(name, str)
+                }
+                if len(history) == len(given):
+                    return DependencySequences(node, station, history)
+        example = {name: self._encoded(pairs) for name, pairs in _EXAMPLE.items()}
+        form = f"a station, and for each station {_FORMS[self.encoding]}: {['s1', example]}"
+        raise not_a_stamp(self.name, form.replace("'", '"'), value)
+
+    def _encoded(self, pairs: Pairs) -> list[int] | str:
+        if self.encoding == "bits":
+            return bits_of_pairs(pairs)
+        return sorted(set_of_pairs(pairs)) if self.encoding == "sets" else list(pairs)
+
+    def _decoded(self, value: Any, station: str) -> Pairs:
+        if self.encoding == "bits":
+            if isinstance(value, str) and re.fullmatch("[01]*1", value):
+                return pairs_of_bits(value)
+        elif isinstance(value, list) and value:
+            what = f"a number of an event of {station!r}"
+            numbers = tuple(counter_of(number, what, 1) for number in value)
+            if self.encoding == "sets":
+                return pairs_of_set(numbers)
+            if len(numbers) % 2 == 0 and all(
+                b >= a if at % 2 == 0 else b > a + 1 for at, (a, b) in enumerate(pairwise(numbers))
+            ):
+                return numbers
+        shown = f"{value!r:.60}"
+        raise EventError(
+            f"clock: the events of {station!r} must be {_FORMS[self.encoding]}, not {shown}"
+        )
+
+
+_FORMS: dict[Encoding, str] = {
+    "pairs": "the first and last numbers of its ranges, in order, with gaps between them",
+    "sets": "a list of numbers",
+    "bits": "a text of 0 and 1 that ends in 1",
+}
+_EXAMPLE: Mapping[str, Pairs] = {"s1": (1, 2, 4, 4), "s2": (2, 2)}

@@ -1,0 +1,160 @@
+"""Hierarchical clocks: a clock of the station, and which events of the station are known in truth.
+
+The clock of the station (`station_vectors`) orders all events of a station. A bit vector corrects
+it: bit n is whether the event is, or is known to come after, the station's event n, along links
+within the station (a host's next event, a message between two of its hosts). It is the one part of
+the event's causal history that its station can know by itself; the parts at other stations are
+theirs, and what they know is asked of them.
+
+**What a clock and bits do not say** is from which event of another station something is known. A
+message whose send the station may know already changes neither: the two executions of
+`interleaving` in which A receives D's send or C's have equal bits too. Nor does a handoff. So a
+stamp has the labels of the *remote* causes: the sends at other stations, and the host's last event
+where that was at another one. Of a message within the station the bits have all there is to say,
+provided that they are of all known events; of "the local causal predecessors in the same MH", as
+the paper has it in one place, they would lose each such message. (Its Fig. 6, an event with two
+direct causes, "does not show up in these models" only if hosts of one station send nothing to each
+other: a receive has two.)
+
+The one rule: bits for what is within the station, labels for what comes from without.
+
+A stamp costs an entry of the clock for each station, a bit for each event of its station so far,
+and a label for each remote cause: with n events at the station n/8 bytes, and a character a bit
+where it is written as text. A message and a handoff carry the clock and one label; the bits stay.
+By two stamps alone *not before* is answered, where the clock does not reach, and *before* of two
+events of one station along links within it; everything else by recursion over the log, at as many
+stations as the past has.
+
+Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997 (after Gahlot and
+Singhal, 1993); Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks",
+section IV, Fig. 5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ketal.clocks.scheme import not_a_stamp
+from ketal.clocks.station_vectors import Carried, StationStamp, clock_read, may_know, next_clock
+from ketal.clocks.stations import Label, Station, StationScheme, clocks_by_links, label_of
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchicalStamp(StationStamp):
+    """The clock of a station at an event, and what of the event's past a station can know.
+
+    Attributes
+    ----------
+    local : int
+        The bit vector: bit n - 1 is the station's event n; the highest is the event's own.
+    remote : tuple of (str, int)
+        The direct causes at other stations.
+    """
+
+    local: int
+    remote: tuple[Label, ...]
+
+
+class HierarchicalClocks(StationScheme[HierarchicalStamp, Carried]):
+    """Hierarchical clocks, with the labels of remote causes."""
+
+    name = "hierarchical"
+    decides = True
+    source = 'Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997'
+
+    def registered(
+        self,
+        station: Station[HierarchicalStamp],
+        host: str,
+        previous: Carried | None,
+        received: Sequence[Carried],
+    ) -> HierarchicalStamp:
+        """Stamp an event by the station's next clock, the bits of local causes, remote labels."""
+        known = received if previous is None else [previous, *received]
+        local = 1 << len(station.log)
+        remote = []
+        for name, index in dict.fromkeys(one.label for one in known):
+            if name == station.name:
+                local |= station.log[index - 1].local
+            else:
+                remote.append((name, index))
+        clock = next_clock(station, [one.clock for one in known])
+        return HierarchicalStamp(host, station.name, clock, local, tuple(remote))
+
+    def header(self, stamp: HierarchicalStamp) -> Carried:
+        """Return the label and the clock; bits are of use in their station only."""
+        return Carried(stamp.label, stamp.clock)
+
+    def order(
+        self, stamps: Iterable[HierarchicalStamp]
+    ) -> Callable[[HierarchicalStamp, HierarchicalStamp], bool]:
+        """Return the order of these events; by clocks and bits as far as they go, else the log.
+
+        Raises
+        ------
+        EventError
+            If the log is not whole: if it has not the cause of an event.
+        """
+        clocks = clocks_by_links(stamps, _causes)
+
+        def before(a: HierarchicalStamp, b: HierarchicalStamp) -> bool:
+            if not may_know(a, b):
+                return False
+            station, index = a.label
+            if station == b.station and b.local >> (index - 1) & 1:
+                return True
+            return clocks[b.label].get(a.host, 0) >= clocks[a.label][a.host]
+
+        return before
+
+    def written(self, stamp: HierarchicalStamp) -> list[Any]:
+        """Return the station, its clock, the bits as the paper prints them, the remote causes."""
+        return self._form(stamp, digits(stamp.local))
+
+    def read(self, value: Any, node: str) -> HierarchicalStamp:
+        """Return the stamp of a station, a clock, bits and labels."""
+        match value:
+            case [str(station), dict(entries), str() | bytes() as given, list(labels)]:
+                bits = given if isinstance(given, str) else digits(int.from_bytes(given, "little"))
+                clock = clock_read(entries, station)
+                if clock and clock[station] == len(bits) and re.fullmatch("[01]*1", bits):
+                    remote = tuple(label_of(label, "a remote cause") for label in labels)
+                    return HierarchicalStamp(node, station, clock, int(bits[::-1], 2), remote)
+        form = (
+            "a station, its clock, a bit for each of its events, the remote causes: "
+            '["s1", {"s1": 3, "s2": 1}, "101", [["s2", 1]]]'
+        )
+        raise not_a_stamp(self.name, form, value)
+
+    def encode(self, stamp: HierarchicalStamp) -> bytes:
+        """Return a stamp in bytes, the bits as bits."""
+        packed = stamp.local.to_bytes((stamp.local.bit_length() + 7) // 8, "little")
+        return msgspec.msgpack.encode(self._form(stamp, packed))
+
+    def _form(self, stamp: HierarchicalStamp, bits: str | bytes) -> list[Any]:
+        remote = [list(label) for label in stamp.remote]
+        return [stamp.station, dict(sorted(stamp.clock.items())), bits, remote]
+
+
+def digits(local: int) -> str:
+    """Return a bit vector as it is printed: the digit of event 1 first."""
+    return f"{local:b}"[::-1]
+
+
+def _causes(stamp: HierarchicalStamp, log: Mapping[Label, HierarchicalStamp]) -> Iterator[Label]:
+    """Yield the remote causes, and those local ones of which none of the others knows.
+
+    The last bit that is set is one; what it knows is left out, and so on. Its stamp is looked up
+    after the label was yielded, so that who iterates has seen whether the log has it.
+    """
+    yield from stamp.remote
+    rest = stamp.local ^ 1 << stamp.clock[stamp.station] - 1
+    while rest:
+        label = stamp.station, rest.bit_length()
+        yield label
+        rest &= ~log[label].local

@@ -1,0 +1,183 @@
+"""Mobile hosts and the support stations that mediate their events.
+
+A *host* (a node of the execution) has each of its events mediated by the *station* that it is at;
+the station numbers the events that it mediates, those of all its hosts, from 1 on, and logs them. A
+host moves between two events: that is a *handoff*, at which its old station gives the new one what
+it keeps of the host. An event without a station has its host as its station, so that an execution
+without stations is one in which nobody moves and every host has a station to itself. Events that
+are neither send nor receive are numbered like these (the paper leaves them out, to spare the
+channel between host and station, and says that numbering them is all it takes).
+
+A clock belongs to a station, not to a host. The order of a station's numbers is one that nobody
+can rely on, as it interleaves hosts that may know nothing of each other; what schemes add to it
+says which of the events of a station are ordered.
+
+The one rule: a handoff is a message from the last event of a host to its next one. So what a
+station is given of a moving host is what a message of its last event carries, and the same
+link from event to event stands for both.
+
+Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", section II; after
+Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from ketal.clocks.scheme import Clock, H, Happening, S, Scheme, counter_of
+from ketal.clocks.vector import join
+from ketal.errors import EventError
+
+Label = tuple[str, int]
+"""The name of an event: its station, and its number there."""
+
+
+class Numbered(Protocol):
+    """A stamp that has the vector clock of its event's station."""
+
+    @property
+    def host(self) -> str:
+        """The host."""
+
+    @property
+    def label(self) -> Label:
+        """The station and the number of the event there."""
+
+    @property
+    def clock(self) -> Clock:
+        """Of each station the last event that this one's station may know of."""
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+@dataclass(frozen=True, slots=True)
+class Station(Generic[S]):
+    """A support station.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    log : list of S
+        The stamps of the events that it mediated, in its order: event 1 first.
+    """
+
+    name: str
+    log: list[S] = field(default_factory=list)
+
+
+class StationScheme(Scheme[S], Generic[S, H]):
+    """A scheme in which stations stamp the events of the hosts that are at them.
+
+    `S` is the type of its stamps, `H` that of what a message carries, and a handoff.
+    """
+
+    @abstractmethod
+    def registered(
+        self, station: Station[S], host: str, previous: H | None, received: Sequence[H]
+    ) -> S:
+        """Return the stamp of the next event that a station mediates.
+
+        Parameters
+        ----------
+        station : Station
+            The station, and its log as far as it goes.
+        host : str
+            Where the event happened.
+        previous : H or None
+            What the station keeps of the host's last event: its own, or given to it at the handoff.
+            None of a host's first event.
+        received : sequence of H
+            What the messages carry that the event receives.
+        """
+
+    @abstractmethod
+    def header(self, stamp: S) -> H:
+        """Return what an event's messages carry to the stations of their receivers.
+
+        At a handoff the new station is given it too, of the last event of the host.
+        """
+
+    def stamped(self, events: Sequence[Happening]) -> list[S]:
+        """Return the stamps of an execution: each event sends to those that receive it."""
+        stations: dict[str, Station[S]] = {}
+        last: dict[str, H] = {}
+        headers: list[H] = []
+        stamps: list[S] = []
+        for event in events:
+            name = station_of(event)
+            station = stations.setdefault(name, Station(name))
+            received = [headers[send] for send in event.receives]
+            stamp = self.registered(station, event.node, last.get(event.node), received)
+            station.log.append(stamp)
+            stamps.append(stamp)
+            headers.append(self.header(stamp))
+            last[event.node] = headers[-1]
+        return stamps
+
+
+def station_of(event: Happening) -> str:
+    """Return the station that mediated an event: where none is given, the node itself."""
+    return event.station or event.node
+
+
+def clocks_by_links(
+    stamps: Iterable[N], causes: Callable[[N, Mapping[Label, N]], Iterable[Label]]
+) -> dict[Label, Clock]:
+    """Return the exact vector clocks, host to counter, of events that name their direct causes.
+
+    This is the recursion over the log: what an event knows is what its causes know. Each event is
+    visited once, after its causes, whose station clocks have the lesser sum.
+
+    Parameters
+    ----------
+    stamps : iterable of N
+        The stamps of a whole execution; equal ones are one event.
+    causes : callable
+        Returns the labels of the direct causes of an event, given its stamp and the log by labels.
+
+    Raises
+    ------
+    EventError
+        If a cause is missing from the log or cannot be one, or two events have one label.
+    """
+    log: dict[Label, N] = {}
+    for stamp in stamps:
+        if log.setdefault(stamp.label, stamp) != stamp:
+            raise EventError(f"clock: two events are {_shown(stamp.label)}; their stamps differ")
+    clocks: dict[Label, Clock] = {}
+    for stamp in sorted(log.values(), key=lambda one: sum(one.clock.values())):
+        known: list[Clock] = []
+        for cause in causes(stamp, log):
+            if cause not in clocks:
+                why = "knows as much as it" if cause in log else "is missing from the log"
+                raise EventError(
+                    f"clock: a cause of {_shown(stamp.label)} is {_shown(cause)}, which {why}"
+                )
+            known.append(clocks[cause])
+        clock = dict(join(known))
+        clock[stamp.host] = clock.get(stamp.host, 0) + 1
+        clocks[stamp.label] = clock
+    return clocks
+
+
+def _shown(label: Label) -> str:
+    return f"event {label[1]} of station {label[0]!r}"
+
+
+def label_of(value: Any, what: str) -> Label:
+    """Return the label that was written as a list.
+
+    Raises
+    ------
+    EventError
+        If it is none.
+    """
+    match value:
+        case [str(station), index] if station:
+            return station, counter_of(index, f"the number of {what} at its station", 1)
+    raise EventError(f'clock: {what} must be a station and a number, ["s1", 2], not {value!r}')

@@ -1,0 +1,355 @@
+"""Schemes for mobile hosts against happened-before, on executions of hosts that move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.clocks.dependency_sequences import DependencyClocks, set_of_pairs
+from ketal.clocks.hierarchical import HierarchicalClocks, HierarchicalStamp, digits
+from ketal.clocks.interleaving import InterleavingClocks, InterleavingStamp
+from ketal.clocks.scheme import Happening, Scheme, StampOrder
+from ketal.clocks.schemes import scheme_named
+from ketal.clocks.stamping import vector_clocks
+from ketal.clocks.station_vectors import Carried, StationClocks, StationStamp
+from ketal.clocks.stations import Label
+from ketal.errors import EventError
+from tests.clocks.executions import SampleRun, sample_runs
+from tests.sampling import sample
+
+EXACT = ["dependency", "hierarchical", "interleaving"]
+ALL = [*EXACT, "station"]
+
+
+@dataclass
+class MobileRun:
+    """An execution, and the station of each of its events; of some events none is given."""
+
+    run: SampleRun
+    stations: list[str]
+
+    def happenings(self) -> list[Happening]:
+        """Return the events as schemes stamp them."""
+        return [
+            replace(event, station=station)
+            for event, station in zip(self.run.happenings(), self.stations, strict=True)
+        ]
+
+    def labels(self) -> list[Label]:
+        """Return station and number of each event, counted."""
+        seen: Counter[str] = Counter()
+        out = []
+        for node, given_name in zip(self.run.nodes, self.stations, strict=True):
+            station = given_name or node
+            seen[station] += 1
+            out.append((station, seen[station]))
+        return out
+
+    def links(self) -> list[tuple[int, ...]]:
+        """Return of each event the sends that it receives, and its host's previous event."""
+        last: dict[str, int] = {}
+        out = []
+        for number, (node, causes) in enumerate(zip(self.run.nodes, self.run.causes, strict=True)):
+            out.append((*([last[node]] if node in last else []), *causes))
+            last[node] = number
+        return out
+
+
+@st.composite
+def mobile_runs(draw: st.DrawFn, steps_max: int = sample(60, 200)) -> MobileRun:
+    """Draw executions of up to 8 hosts that move between 3 stations and their own."""
+    run = draw(sample_runs(steps_max=steps_max))
+    moves = st.sampled_from(["stays", "stays", "stays", "s1", "s2", "s3", ""])
+    at: dict[str, str] = {}
+    stations = []
+    for node in run.nodes:
+        if (move := draw(moves)) != "stays":
+            at[node] = move
+        stations.append(at.setdefault(node, "s1"))
+    return MobileRun(run, stations)
+
+
+def stayed(*events: tuple[str, str, tuple[int, ...]]) -> MobileRun:
+    """Return the execution of events that are given as host, station and sends received."""
+    hosts, stations, causes = zip(*events, strict=True)
+    return MobileRun(SampleRun(list(hosts), list(causes)), list(stations))
+
+
+def _answers(scheme: Scheme[Any], mobile: MobileRun) -> Counter[tuple[StampOrder, StampOrder]]:
+    """Return how often which answer was given of which relation."""
+    stamps, pasts = scheme.stamped(mobile.happenings()), mobile.run.pasts()
+    order = scheme.order(stamps)
+    truth = {True: StampOrder.BEFORE, False: StampOrder.CONCURRENT}
+    return Counter(
+        (
+            StampOrder.AFTER if b in pasts[a] else truth[a in pasts[b]],
+            scheme.relation(order, stamps[a], stamps[b]),
+        )
+        for a in range(len(stamps))
+        for b in range(len(stamps))
+        if a != b
+    )
+
+
+@pytest.mark.parametrize("name", EXACT)
+@given(mobile=mobile_runs())
+def test_an_exact_scheme_tells_every_pair_of_hosts_that_move(name: str, mobile: MobileRun) -> None:
+    for truth, answer in _answers(scheme_named(name), mobile):
+        assert answer is truth
+
+
+@given(mobile=mobile_runs())
+def test_one_clock_per_station_contradicts_no_pair(mobile: MobileRun) -> None:
+    for truth, answer in _answers(StationClocks(), mobile):
+        assert answer in (truth, StampOrder.UNKNOWN)
+
+
+@given(mobile=mobile_runs())
+def test_one_clock_per_station_is_the_vector_clock_of_stations_as_nodes(mobile: MobileRun) -> None:
+    """Its false orders are those of the stations' sequences, with each handoff a message."""
+    stations = [station for station, _ in mobile.labels()]
+    clocks = [clock for _, clock in SampleRun(stations, mobile.links()).clocks()]
+    scheme = StationClocks()
+    stamps = scheme.stamped(mobile.happenings())
+    assert [dict(stamp.clock) for stamp in stamps] == clocks
+    order = scheme.order(stamps)
+    for b, past in enumerate(SampleRun(stations, mobile.links()).pasts()):
+        assert {a for a in range(len(stamps)) if order(stamps[a], stamps[b])} == past
+
+
+def test_false_orders_of_one_clock_per_station_are_counted() -> None:
+    """Three hosts that send nothing to each other: at one station all pairs are ordered falsely."""
+    events: list[tuple[str, str, tuple[int, ...]]] = [(host, "s1", ()) for host in "ABC" * 4]
+    counts = _answers(StationClocks(), stayed(*events))
+    assert counts == {
+        (StampOrder.CONCURRENT, StampOrder.UNKNOWN): 3 * 16 * 2,
+        (StampOrder.BEFORE, StampOrder.BEFORE): 3 * 6,
+        (StampOrder.AFTER, StampOrder.AFTER): 3 * 6,
+    }
+    apart = stayed(*((host, "", ()) for host in "ABC" * 4))
+    assert _answers(StationClocks(), apart)[StampOrder.CONCURRENT, StampOrder.UNKNOWN] == 0
+
+
+@pytest.mark.parametrize("name", EXACT)
+@given(mobile=mobile_runs(steps_max=30))
+def test_vector_clocks_of_hosts_are_made_of_the_stamps_of_stations(
+    name: str, mobile: MobileRun
+) -> None:
+    scheme = scheme_named(name)
+    stamps: dict[str, list[Any]] = {}
+    expected: dict[str, list[dict[str, int]]] = {}
+    for stamp, (node, clock) in zip(
+        scheme.stamped(mobile.happenings()), mobile.run.clocks(), strict=True
+    ):
+        stamps.setdefault(node, []).append(stamp)
+        expected.setdefault(node, []).append(clock)
+    assert vector_clocks(scheme, stamps) == expected
+
+
+@given(mobile=mobile_runs())
+def test_dependency_sequences_are_causal_histories_by_stations(mobile: MobileRun) -> None:
+    """Definition III.1: C(e) is the past of e and e, C(e)[i] its events at station i."""
+    labels, pasts = mobile.labels(), mobile.run.pasts()
+    for number, stamp in enumerate(DependencyClocks().stamped(mobile.happenings())):
+        history: dict[str, set[int]] = {}
+        for one in (*pasts[number], number):
+            station, index = labels[one]
+            history.setdefault(station, set()).add(index)
+        assert {name: set_of_pairs(of) for name, of in stamp.history.items()} == history
+        assert (stamp.host, stamp.label) == (mobile.run.nodes[number], labels[number])
+
+
+@given(mobile=mobile_runs())
+def test_interleaving_clocks_name_the_links_of_the_execution(mobile: MobileRun) -> None:
+    labels = mobile.labels()
+    stamps = InterleavingClocks().stamped(mobile.happenings())
+    for stamp, links in zip(stamps, mobile.links(), strict=True):
+        named = [*([stamp.previous] if stamp.previous else []), *stamp.received]
+        assert named == [labels[link] for link in links]
+
+
+@given(mobile=mobile_runs())
+def test_the_bits_of_hierarchical_clocks_are_the_past_along_links_within_the_station(
+    mobile: MobileRun,
+) -> None:
+    labels = mobile.labels()
+    within: list[set[int]] = []
+    stamps = HierarchicalClocks().stamped(mobile.happenings())
+    for number, (stamp, links) in enumerate(zip(stamps, mobile.links(), strict=True)):
+        station, index = labels[number]
+        near = [link for link in links if labels[link][0] == station]
+        within.append({index}.union(*(within[link] for link in near)))
+        bits = digits(stamp.local)
+        assert {at for at, bit in enumerate(bits, start=1) if bit == "1"} == within[number]
+        far = [labels[link] for link in links if labels[link][0] != station]
+        assert list(stamp.remote) == list(dict.fromkeys(far))
+
+
+@given(mobile=mobile_runs())
+def test_hierarchical_and_interleaving_clocks_have_the_clock_of_the_station(
+    mobile: MobileRun,
+) -> None:
+    events = mobile.happenings()
+    clocks = [stamp.clock for stamp in StationClocks().stamped(events)]
+    assert [stamp.clock for stamp in HierarchicalClocks().stamped(events)] == clocks
+    assert [stamp.clock for stamp in InterleavingClocks().stamped(events)] == clocks
+
+
+@pytest.mark.parametrize(
+    "scheme", [*map(scheme_named, ALL), DependencyClocks("sets"), DependencyClocks("bits")]
+)
+@given(mobile=mobile_runs(steps_max=20))
+def test_a_stamp_of_a_station_is_read_as_it_was_written(
+    scheme: Scheme[Any], mobile: MobileRun
+) -> None:
+    for node, stamp in zip(mobile.run.nodes, scheme.stamped(mobile.happenings()), strict=True):
+        assert scheme.read(scheme.written(stamp), node) == stamp
+        assert scheme.decode(scheme.encode(stamp), node) == stamp
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_host_without_a_station_is_a_station_of_its_own(name: str) -> None:
+    scheme = scheme_named(name)
+    none, own = (
+        stayed(("A", station, ()), ("B", "s1", (0,)), ("A", station, (1,))) for station in ("", "A")
+    )
+    assert scheme.stamped(none.happenings()) == scheme.stamped(own.happenings())
+
+
+def test_a_handoff_gives_the_new_station_what_it_needs() -> None:
+    """A moves from s1 to s2 and back; B stays at s2, and sends A nothing."""
+    events = stayed(("A", "s1", ()), ("B", "s2", ()), ("A", "s2", ()), ("A", "s1", ())).happenings()
+    known = [{"s1": 1}, {"s2": 1}, {"s1": 1, "s2": 2}, {"s1": 2, "s2": 2}]
+    station = StationClocks()
+    stamps = station.stamped(events)
+    assert [stamp.clock for stamp in stamps] == known
+    assert station.header(stamps[0]) == {"s1": 1}
+    interleaving = InterleavingClocks()
+    assert interleaving.stamped(events) == [
+        InterleavingStamp("A", "s1", known[0], None, ()),
+        InterleavingStamp("B", "s2", known[1], None, ()),
+        InterleavingStamp("A", "s2", known[2], ("s1", 1), ()),
+        InterleavingStamp("A", "s1", known[3], ("s2", 2), ()),
+    ]
+    assert interleaving.header(interleaving.stamped(events)[0]) == Carried(("s1", 1), {"s1": 1})
+    hierarchical = HierarchicalClocks()
+    assert hierarchical.stamped(events) == [
+        HierarchicalStamp("A", "s1", known[0], 0b1, ()),
+        HierarchicalStamp("B", "s2", known[1], 0b1, ()),
+        HierarchicalStamp("A", "s2", known[2], 0b10, (("s1", 1),)),
+        HierarchicalStamp("A", "s1", known[3], 0b10, (("s2", 2),)),
+    ]
+    assert hierarchical.header(hierarchical.stamped(events)[0]) == Carried(("s1", 1), {"s1": 1})
+    dependency = DependencyClocks()
+    histories = [stamp.history for stamp in dependency.stamped(events)]
+    assert histories == [
+        {"s1": (1, 1)},
+        {"s2": (1, 1)},
+        {"s1": (1, 1), "s2": (2, 2)},
+        {"s1": (1, 2), "s2": (2, 2)},
+    ]
+    assert dependency.header(dependency.stamped(events)[0]) == histories[0]
+
+
+LOG = stayed(("A", "s1", ()), ("B", "s1", ()), ("C", "s2", (0,)), ("C", "s2", (1,)))
+
+
+@pytest.mark.parametrize("name", ["hierarchical", "interleaving"])
+def test_a_log_without_the_cause_of_an_event_is_an_error(name: str) -> None:
+    scheme = scheme_named(name)
+    first, *rest = scheme.stamped(LOG.happenings())
+    cause = "a cause of event 1 of station 's2' is event 1 of station 's1', which is missing"
+    with pytest.raises(EventError, match=cause):
+        scheme.order(rest)
+    assert scheme.order([first, first, *rest])(first, rest[1])
+
+
+def test_a_log_without_a_local_cause_is_an_error() -> None:
+    scheme = HierarchicalClocks()
+    *others, third, fourth = scheme.stamped(LOG.happenings())
+    cause = "a cause of event 2 of station 's2' is event 1 of station 's2', which is missing"
+    with pytest.raises(EventError, match=cause):
+        scheme.order([*others, fourth])
+    assert scheme.order([*others, third])(others[0], third)
+
+
+@pytest.mark.parametrize("name", ["hierarchical", "interleaving"])
+def test_two_events_of_one_label_are_an_error(name: str) -> None:
+    scheme = scheme_named(name)
+    first, second, *_ = scheme.stamped(LOG.happenings())
+    with pytest.raises(EventError, match="two events are event 1 of station 's1'; their stamps"):
+        scheme.order([first, second, replace(first, host="D")])
+
+
+def test_events_that_are_causes_of_each_other_are_an_error() -> None:
+    clock = {"s1": 1, "s2": 1}
+    a = InterleavingStamp("A", "s1", clock, None, (("s2", 1),))
+    b = InterleavingStamp("B", "s2", clock, None, (("s1", 1),))
+    with pytest.raises(EventError, match="is event 1 of station 's2', which knows as much as it"):
+        InterleavingClocks().order([a, b])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "value", "reason"),
+    [
+        (StationClocks(), {"s1": 1}, "station is written as a station and its clock"),
+        (StationClocks(), ["s1", {"s2": 1}], "the own entry from 1 on"),
+        (StationClocks(), ["s1", {"s1": 0}], "the own entry from 1 on"),
+        (StationClocks(), ["", {"": 1}], "station is written as a station and its clock"),
+        (StationClocks(), ["s1", {"s1": -1}], "the entry of 's1' must be an integer from 0 on"),
+        (InterleavingClocks(), ["s1", {"s1": 1}], "interleaving is written as a station, its"),
+        (InterleavingClocks(), ["s1", {"s1": 1}, 1, []], "the host's last event must be a station"),
+        (InterleavingClocks(), ["s1", {"s1": 1}, ["s1", 0], []], "number of the host's last event"),
+        (InterleavingClocks(), ["s1", {"s1": 1}, None, [["", 1]]], "a send must be a station and"),
+        (HierarchicalClocks(), ["s1", {"s1": 1}, 1, []], "hierarchical is written as a station"),
+        (HierarchicalClocks(), ["s1", {"s1": 2}, "10", []], "a bit for each of its events"),
+        (HierarchicalClocks(), ["s1", {"s1": 3}, "11", []], "a bit for each of its events"),
+        (HierarchicalClocks(), ["s1", {"s1": 2}, "x1", []], "a bit for each of its events"),
+        (HierarchicalClocks(), ["s1", {"s1": 1}, "1", ["s2"]], "a remote cause must be a station"),
+        (DependencyClocks(), ["s1", {"s2": [1, 1]}], "dependency is written as a station, and for"),
+        (DependencyClocks(), ["s1", {"s1": [1]}], "events of 's1' must be the first and last"),
+        (DependencyClocks(), ["s1", {"s1": []}], "events of 's1' must be the first and last"),
+        (DependencyClocks(), ["s1", {"s1": [2, 1]}], "events of 's1' must be the first and last"),
+        (DependencyClocks(), ["s1", {"s1": [1, 1, 2, 2]}], "with gaps between them"),
+        (DependencyClocks(), ["s1", {"s1": [0, 1]}], "a number of an event of 's1' must be"),
+        (DependencyClocks("sets"), ["s1", {"s1": "1"}], "events of 's1' must be a list of numbers"),
+        (DependencyClocks("bits"), ["s1", {"s1": "10"}], "a text of 0 and 1 that ends in 1"),
+        (DependencyClocks("bits"), ["s1", {"s1": [1]}], "a text of 0 and 1 that ends in 1"),
+    ],
+)
+def test_what_is_no_stamp_of_a_station_is_an_error(
+    scheme: Scheme[Any], value: Any, reason: str
+) -> None:
+    with pytest.raises(EventError) as error:
+        scheme.read(value, "A")
+    assert error.value.reason.startswith("clock: ")
+    assert reason in error.value.reason
+
+
+def test_a_station_stamp_is_of_the_node_that_it_is_read_for() -> None:
+    assert StationClocks().read(["s1", {"s1": 1}], "A") == StationStamp("A", "s1", {"s1": 1})
+
+
+def test_what_the_stamps_of_a_long_run_cost() -> None:
+    """Eight hosts take turns at one station, and send nothing: histories with a gap at each."""
+    sizes: dict[tuple[str, int], int] = {}
+    schemes = [*map(scheme_named, ALL), DependencyClocks("sets"), DependencyClocks("bits")]
+    for rounds in (10, 100):
+        events = stayed(*((host, "s1", ()) for host in "ABCDEFGH" * rounds)).happenings()
+        for scheme in schemes:
+            encoding = scheme.encoding if isinstance(scheme, DependencyClocks) else scheme.name
+            sizes[encoding, rounds] = len(scheme.encode(scheme.stamped(events)[-1]))
+    # Each event of the host is a range of its own: "sets are more economic than sequences".
+    assert sizes["pairs", 100] > 2 * 100
+    assert sizes["sets", 100] < 0.6 * sizes["pairs", 100]
+    assert 800 < sizes["bits", 100] < 820
+    # A bit for each event of the station.
+    assert sizes["hierarchical", 100] - sizes["hierarchical", 10] in range(90, 96)
+    # Two numbers, each of which takes three bytes instead of one.
+    assert sizes["interleaving", 100] - sizes["interleaving", 10] == 4
+    assert sizes["station", 100] - sizes["station", 10] == 2
