@@ -21,9 +21,9 @@ The one rule: bits for what is within the station, labels for what comes from wi
 A stamp costs an entry of the clock for each station, a bit for each event of its station so far,
 and a label for each remote cause: with n events at the station n/8 bytes, and a character a bit
 where it is written as text. A message and a handoff carry the clock and one label; the bits stay.
-By two stamps alone *not before* is answered, where the clock does not reach, and *before* of two
-events of one station along links within it; everything else by recursion over the log, at as many
-stations as the past has.
+Two stamps alone can answer *not before*, where the clock does not reach, and *before* of events of
+one station along links within it; everything else takes recursion over the log, at as many stations
+as the past has.
 
 Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997 (after Gahlot and
 Singhal, 1993); Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks",
@@ -40,8 +40,8 @@ from typing import Any
 import msgspec
 
 from ketal.clocks.scheme import not_a_stamp
-from ketal.clocks.station_vectors import Carried, StationStamp, clock_read, may_know, next_clock
-from ketal.clocks.stations import Label, Station, StationScheme, clocks_by_links, label_of
+from ketal.clocks.station_vectors import Carried, StationStamp, clock_read, next_clock
+from ketal.clocks.stations import Label, Station, StationScheme, label_of, order_by_links
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +93,14 @@ class HierarchicalClocks(StationScheme[HierarchicalStamp, Carried]):
     def order(
         self, stamps: Iterable[HierarchicalStamp]
     ) -> Callable[[HierarchicalStamp, HierarchicalStamp], bool]:
-        """Return the order of these events; by clocks and bits as far as they go, else the log.
+        """Return the order of these events, by recursion over their log.
 
         Raises
         ------
         EventError
             If the log is not whole: if it has not the cause of an event.
         """
-        clocks = clocks_by_links(stamps, _causes)
-
-        def before(a: HierarchicalStamp, b: HierarchicalStamp) -> bool:
-            if not may_know(a, b):
-                return False
-            station, index = a.label
-            if station == b.station and b.local >> (index - 1) & 1:
-                return True
-            return clocks[b.label].get(a.host, 0) >= clocks[a.label][a.host]
-
-        return before
+        return order_by_links(stamps, _causes)
 
     def written(self, stamp: HierarchicalStamp) -> list[Any]:
         """Return the station, its clock, the bits as the paper prints them, the remote causes."""

@@ -19,8 +19,8 @@ The one rule: with its labels an event names all its direct causes, so the log h
 
 A stamp costs an entry of V() for each station and a label for the host's last event and for each
 message received; it does not grow with the run but as numbers do. A message and a handoff carry V()
-and one label. By two stamps alone *not before* is answered, where V() does not reach; everything
-else by recursion over the log, at as many stations as the past has.
+and one label. Two stamps alone can answer *not before*, where V() does not reach; everything else
+takes recursion over the log, at as many stations as the past has.
 
 Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", section IV.
 """
@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.clocks.scheme import not_a_stamp
-from ketal.clocks.station_vectors import Carried, StationStamp, clock_read, may_know, next_clock
-from ketal.clocks.stations import Label, Station, StationScheme, clocks_by_links, label_of
+from ketal.clocks.station_vectors import Carried, StationStamp, clock_read, next_clock
+from ketal.clocks.stations import Label, Station, StationScheme, label_of, order_by_links
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +86,14 @@ class InterleavingClocks(StationScheme[InterleavingStamp, Carried]):
     def order(
         self, stamps: Iterable[InterleavingStamp]
     ) -> Callable[[InterleavingStamp, InterleavingStamp], bool]:
-        """Return the order of these events; by the clocks where they do not reach, else the log.
+        """Return the order of these events, by recursion over their log.
 
         Raises
         ------
         EventError
             If the log is not whole: if it has not the cause of an event.
         """
-        clocks = clocks_by_links(stamps, _causes)
-
-        def before(a: InterleavingStamp, b: InterleavingStamp) -> bool:
-            own = clocks[a.label][a.host]
-            return may_know(a, b) and clocks[b.label].get(a.host, 0) >= own
-
-        return before
+        return order_by_links(stamps, _causes)
 
     def written(self, stamp: InterleavingStamp) -> list[Any]:
         """Return the station, its clock, the label of the host's last event, those of the sends."""

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from ketal.clocks.scheme import Clock, H, Happening, S, Scheme, counter_of
-from ketal.clocks.vector import join
+from ketal.clocks.vector import happened_before, join
 from ketal.errors import EventError
 
 Label = tuple[str, int]
@@ -125,13 +125,14 @@ def station_of(event: Happening) -> str:
     return event.station or event.node
 
 
-def clocks_by_links(
+def order_by_links(
     stamps: Iterable[N], causes: Callable[[N, Mapping[Label, N]], Iterable[Label]]
-) -> dict[Label, Clock]:
-    """Return the exact vector clocks, host to counter, of events that name their direct causes.
+) -> Callable[[N, N], bool]:
+    """Return the order of events whose stamps name their direct causes.
 
-    This is the recursion over the log: what an event knows is what its causes know. Each event is
-    visited once, after its causes, whose station clocks have the lesser sum.
+    This is the recursion over the log: what an event knows is what its causes know, and itself.
+    Each event is visited once, after its causes, whose station clocks have the lesser sum, and its
+    vector clock is made, host to counter. By it two events are compared in one look-up.
 
     Parameters
     ----------
@@ -162,7 +163,11 @@ def clocks_by_links(
         clock = dict(join(known))
         clock[stamp.host] = clock.get(stamp.host, 0) + 1
         clocks[stamp.label] = clock
-    return clocks
+
+    def before(a: N, b: N) -> bool:
+        return happened_before(a.host, clocks[a.label], b.host, clocks[b.label])
+
+    return before
 
 
 def _shown(label: Label) -> str:
