@@ -8,11 +8,11 @@ range of consecutive numbers, ⟨010111101⟩ as *bits*, the digit of number 1 f
 The one rule: every cause has its number in the stamp, so two stamps answer by themselves. a → b iff
 b's history has a's label.
 
-What a stamp costs depends on how the hosts of a station interleave. One that is alone at its
-stations costs a pair for each station; of hosts that know nothing of each other and take turns each
-number is a range of its own, so that a stamp grows with the run. (Then a set costs half as much as
-pairs; and bits less than either, an eighth of a byte a number where they are written as bits.) A
-message and a handoff carry the whole stamp.
+What a stamp costs depends on how the hosts of a station interleave. A host that is alone at its
+stations costs a pair for each of them. Of hosts that know nothing of each other and take turns each
+number is a range of its own, and a stamp grows with the run: then a set costs half as much as
+pairs. Bits cost a digit for each number up to the greatest, known or not. A message and a handoff
+carry the whole stamp.
 
 Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997; Baquero and Moura,
 "Improving Causality Logging in Mobile Computing Networks", section III, Definition III.1.
