@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from ketal.clocks.autonomous import AutonomousStamps
 from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.dependency_sequences import DependencyClocks
 from ketal.clocks.dotted import DottedClocks
@@ -27,6 +28,7 @@ SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
         VectorClocks,
         DottedClocks,
         IntervalTreeClocks,
+        AutonomousStamps,
         DependencyClocks,
         HierarchicalClocks,
         InterleavingClocks,
