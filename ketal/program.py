@@ -176,6 +176,52 @@ class Program(Mapping[str, "Program"]):
             )
         return self.compiled[0]
 
+    def for_undecided_clocks(self, scheme: str) -> Program:
+        """Return the program as it judges events whose clocks do not decide happened-before.
+
+        `Causal` and `Conc` are unknown where the clocks leave them open, and a warning names them.
+
+        Parameters
+        ----------
+        scheme : str
+            The timestamping scheme, as `lamport`, for messages.
+
+        Raises
+        ------
+        PatternError
+            If a pattern asks for what such clocks cannot tell at all: what a node learned of, or
+            every linear extension.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('''
+        ...     pattern Conflict { order CausalOrder; event W = type == "write";
+        ...                        First = W; Second = Conc(W); find any First Second; }
+        ... ''')
+        >>> [warning.code for warning in program.for_undecided_clocks("lamport").warnings]
+        ['K225']
+        """
+        compiled = [
+            compile_pattern(
+                self.file,
+                next(p for p in self.file.patterns if p.name == one.name),
+                params=self.params,
+                registered={**registered_guards(), **{g.name: g for g in one.registered}},
+                limits=one.limits,
+                source=self.source,
+                undecided=scheme,
+            )
+            for one in self.compiled
+        ]
+        warnings = [w for w in self.warnings if not w.pattern]
+        warnings += [warning for one in compiled for warning in one.warnings]
+        resolved = (w for w in self.warnings if w.pattern and w not in warnings)
+        warnings = sorted({*warnings, *resolved}, key=_place)
+        return Program(
+            tuple(compiled), self.file, tuple(warnings), source=self.source, params=self.params
+        )
+
     @property
     def name(self) -> str:
         """The name of the one pattern."""

@@ -101,6 +101,7 @@ def judge(
     params: Mapping[str, ParamValue] | None = None,
     registered: Mapping[str, Callable[..., Truth]] | None = None,
     work_max: int | None = None,
+    clocks_decide: bool = True,
 ) -> Outcome:
     """Say what pattern `name` of `file` means on one finite execution.
 
@@ -121,6 +122,8 @@ def judge(
         The functions of registered guards, by name.
     work_max : int or None
         How many configurations may be made before `TooLarge` is raised.
+    clocks_decide : bool
+        Whether the clocks tell which events happened before which, or only which may have.
 
     Raises
     ------
@@ -128,7 +131,10 @@ def judge(
         If `work_max` was not enough.
     """
     (pattern,) = (p for p in file.patterns if p.name == name)
-    return _Judge(file, pattern, params or {}, registered or {}, work_max).outcome(arrival)
+    judging = _Judge(
+        file, pattern, params or {}, registered or {}, work_max, clocks_decide=clocks_decide
+    )
+    return judging.outcome(arrival)
 
 
 # --- orders -----------------------------------------------------------------
@@ -473,6 +479,8 @@ class Guards:
         The values of parameters, by name.
     registered : mapping
         The functions of registered guards, by name.
+    clocks_decide : bool
+        Whether the clocks tell which events happened before which, or only which may have.
     """
 
     def __init__(
@@ -480,10 +488,13 @@ class Guards:
         guards: Mapping[str, ast.Guard],
         params: Mapping[str, ParamValue],
         registered: Mapping[str, Callable[..., Truth]],
+        *,
+        clocks_decide: bool = True,
     ) -> None:
         self.guards = guards
         self.params = params
         self.registered = registered
+        self.clocks_decide = clocks_decide
 
     def moment(self, event: Event, history: History, node: str | None) -> Moment:
         """Return where guards over `event` are evaluated in the copy of `node`."""
@@ -561,8 +572,12 @@ class Guards:
                 return self.answer(name, [self.value(a, at) for a in arguments], at)
         raise AssertionError(guard)
 
-    def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: Moment) -> bool:
-        """Return whether the anchor's events all stand in the relation; none: true."""
+    def related(self, relation: Callable[[Event, Event], bool], anchor: str, at: Moment) -> Truth:
+        """Return whether the anchor's events all stand in the relation; none: true.
+
+        Clocks that do not decide order all that may have happened before: between nodes they
+        prove that events are concurrent, and no order.
+        """
         assert at.event is not None
         events: list[Event | None]
         if anchor == ast.ALL:
@@ -571,7 +586,15 @@ class Guards:
             events = [event for _, event in at.history[-1:]]
         else:
             events = [_last(at.history, anchor)]
-        return all(relation(event, at.event) for event in events if event is not None)
+        truths: list[Truth] = []
+        for event in events:
+            if event is None:
+                continue
+            certain = self.clocks_decide or event.node == at.event.node
+            certain = certain or concurrent(event, at.event)
+            certain = certain or (relation is happened_before and not relation(event, at.event))
+            truths.append(relation(event, at.event) if certain else None)
+        return _all(truths)
 
     def answer(self, name: str, values: list[typing.Any], at: Moment) -> Truth:
         """Return what a registered guard answers."""
@@ -590,6 +613,8 @@ class _Judge(Guards):
         params: Mapping[str, ParamValue],
         registered: Mapping[str, Callable[..., Truth]],
         work_max: int | None,
+        *,
+        clocks_decide: bool = True,
     ) -> None:
         self.pattern = pattern
         self.words = Words()
@@ -600,7 +625,9 @@ class _Judge(Guards):
             for name, v in declared.items()
         }
         declarations = (*file.events, *pattern.declarations)
-        super().__init__({d.name: d.guard for d in declarations}, values, registered)
+        super().__init__(
+            {d.name: d.guard for d in declarations}, values, registered, clocks_decide=clocks_decide
+        )
         self.index = {d.name: i for i, d in enumerate(declarations)}
         self.alphabet = [e.name for e in pattern.events]
         self.alphabet += [e.name for e in file.events if e.name in self._named()]

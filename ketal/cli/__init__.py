@@ -39,7 +39,7 @@ COMMANDS = {
     "stats": "what is in a log: nodes, types, attributes, times, concurrency, messages",
     "audit": "whether a log can be a vector-clocked execution, and what is wrong",
     "cuts": "how many consistent cuts and linear extensions an execution has",
-    "clocks": "compare two events of a log by their clocks",
+    "clocks": "timestamping schemes on a log; two of its events compared",
     "stream": "a streaming job on Kafka topics",
     "broker": "a real Kafka broker to try things with",
     "demo": "a bug in a replicated stack, found while it runs, and why",

@@ -75,6 +75,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.repair and args.write in (None, "-"):
         raise SettingError("--repair needs --write FILE, the file for the corrected log")
     source, limits = options.source_and_limits(args)
+    options.check_clocks_decide(source)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
     log = open_source(source, args.logs, limits)
     progress = ProgressLine(log.share_read)

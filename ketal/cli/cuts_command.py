@@ -76,6 +76,7 @@ def cuts_of(logs: list[str], source: Source, limits: Limits) -> LogCuts:
 def execute(args: argparse.Namespace) -> int:
     """Print the numbers, or draw the lattice; return the exit code."""
     source, limits = options.source_and_limits(args)
+    options.check_clocks_decide(source)
     form = picture_form(args.to, args.write, _SUFFIXES)
     if form is not None and args.output == "json":
         raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")

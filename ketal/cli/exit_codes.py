@@ -39,7 +39,7 @@ def _of_execution(name: str) -> Callable[[Summary], int]:
     return lambda summary: int(summary.get(name, 0))
 
 
-_overflows = _of_patterns("overflows")
+_overflows, _unknown = _of_patterns("overflows"), _of_patterns("unknown")
 CAUSES: dict[str, Callable[[Summary], int]] = {
     "violation": _of_patterns("violations"),
     "match": _of_patterns("matches"),
@@ -59,7 +59,7 @@ CAUSES: dict[str, Callable[[Summary], int]] = {
     "uncertain": _of_patterns("uncertain"),
     "guard_failure": _of_patterns("guard_failures"),
     "vacuous": _of_patterns("vacuous"),
-    "unknown": _of_patterns("unknown"),
+    "unknown": lambda summary: _unknown(summary) + summary.get("unknown_orders", 0),
 }
 """What `--fail-on` takes: name → how many there are in a summary."""
 

@@ -15,7 +15,7 @@ from ketal.cli.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.empty_log import nothing_read
 from ketal.cli.output_lines import add_output, as_json, counted, opened
 from ketal.cli.stats_command import stats_of
-from ketal.errors import Diagnostic, PatternText, SettingError, Span, printable, show
+from ketal.errors import Diagnostic, PatternError, PatternText, SettingError, Span, printable, show
 
 if TYPE_CHECKING:
     from ketal import LogStats, Program
@@ -78,8 +78,11 @@ def execute(args: argparse.Namespace) -> int:
         raise SettingError(f"--explain-cost has no form for --output {args.output}; json has one")
     options.check_stdin([*args.files, *args.log])
     source, limits = options.source_and_limits(args)
-    if not args.log and (without := options.reading_options(args)):
+    # What clocks decide a pattern can be asked without a log.
+    without = [option for option in options.reading_options(args) if option != "--clock"]
+    if not args.log and without:
         raise SettingError(f"{without[0]} says how a log is read, and there is none: --log LOG")
+    undecided = source.scheme is not None and not source.scheme.decides
     stats = stats_of(args.log, source, limits) if args.log else None
     findings: list[LintFinding] = []
     compiled: list[tuple[PatternText, Program]] = []
@@ -94,8 +97,14 @@ def execute(args: argparse.Namespace) -> int:
         pattern = PatternText(text, name)
         diagnostics = ketal.lint(text, name=name, limits=limits)
         faulty = any(d.severity == "error" for d in diagnostics)
-        if not faulty and (args.explain_cost or stats is not None):
+        if not faulty and (args.explain_cost or stats is not None or undecided):
             program = ketal.compile(text, name=name, limits=limits)
+            if undecided:
+                try:
+                    program = program.for_undecided_clocks(source.clock)
+                    diagnostics = list(program.warnings)
+                except PatternError as error:
+                    diagnostics += error.diagnostics
             compiled.append((pattern, program))
             if stats is not None and stats.events:
                 diagnostics += absent_names(program.compiled, stats)

@@ -212,6 +212,21 @@ def source_and_limits(args: argparse.Namespace) -> tuple[Source, Limits]:
     return replace(source, **changed), limits_of(args.limit, limits)
 
 
+def check_clocks_decide(source: Source) -> None:
+    """Refuse clocks that do not decide happened-before, for a command that asks them to.
+
+    Raises
+    ------
+    SettingError
+        If a log's clocks are such.
+    """
+    if source.scheme is not None and not source.scheme.decides:
+        raise SettingError(
+            f"{source.clock} clocks do not tell which events happened before which; "
+            "`ketal run`, `explain` and `view` take them"
+        )
+
+
 def report_rebuilding(log: Log) -> None:
     """Print on standard error which causes were missing to rebuild the clocks of a log."""
     for sentence in log.rebuilding.sentences() if log.rebuilding is not None else ():

@@ -124,6 +124,11 @@ def execute(args: argparse.Namespace) -> int:
     if args.show and args.output != "human":
         raise SettingError("--show draws for people; it does not go with --output")
     source, limits = options.source_and_limits(args)
+    if args.live and source.scheme is not None and not source.scheme.states_clocks:
+        raise SettingError(
+            f"--live judges event after event, and vector clocks are made of {source.clock} clocks "
+            "when a log is read whole"
+        )
     program = _program(args, limits)
     log = open_source(source, args.logs, limits)
     listing = not args.count or args.first is not None
@@ -136,6 +141,7 @@ def execute(args: argparse.Namespace) -> int:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
         judged = log if args.first is None else Log(log.records)
         watched = Log.of_batches(lambda: shown.counted(places.watched(judged.batches())))
+        watched.undecided = log.undecided
         if (args.explain or args.show) and listing:
             verdicts = JudgedLog(program, watched, limits)
         else:

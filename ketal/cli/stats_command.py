@@ -72,6 +72,7 @@ def execute(args: argparse.Namespace) -> int:
     from ketal.auditing.contents_report import lines
 
     source, limits = options.source_and_limits(args)
+    options.check_clocks_decide(source)
     contents = stats_of(args.logs, source, limits)
     with opened(args.write, inputs=args.logs) as sink:
         if args.output == "json":

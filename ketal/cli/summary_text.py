@@ -73,6 +73,11 @@ _OF_EXECUTION = {
         "{} with a doubtful clock: a node left, and what says how much of it was known is missing, "
         "or came too late",
     ),
+    "unknown_orders": (
+        "pair",
+        "{} of events that the clocks do not order for certain: a `Causal` or `Conc` that asks is "
+        "unknown, and so not true",
+    ),
     "handler_failures": ("handler failure", "{}"),
 }
 

@@ -118,7 +118,9 @@ class _WatchedLog:
         """Return the log, counting as it is read."""
         from ketal.logs import Log
 
-        return Log.of_batches(self._counted)
+        log = Log.of_batches(self._counted)
+        log.undecided = self._log.undecided
+        return log
 
     def _counted(self) -> Iterator[Sequence[Record]]:
         for batch in self.progress.counted(self._log.batches()):

@@ -37,6 +37,7 @@ from ketal.compiler.predicate_codegen import (
     unknown_types,
 )
 from ketal.compiler.predicates import (
+    RELATIONS,
     Atom,
     Formula,
     conjunction,
@@ -280,6 +281,8 @@ class CompiledPattern:
         Called for each failure of a registered guard; see `reporting`.
     warnings : tuple of Diagnostic
         The findings of lint.
+    undecided : str
+        The scheme of the clocks, where it does not decide happened-before.
     fingerprint : str
         32 hex digits over all that decides verdicts.
     """
@@ -297,6 +300,7 @@ class CompiledPattern:
     warnings: tuple[Diagnostic, ...] = ()
     registered: tuple[RegisteredGuard, ...] = ()
     limits: Limits = DEFAULT
+    undecided: str = ""
     source: PatternText | None = field(default=None, compare=False, repr=False)
     events: tuple[tuple[syntax.EventDecl, Formula], ...] = field(default=(), repr=False)
     declared: tuple[tuple[str, syntax.Guard], ...] = field(default=(), repr=False)
@@ -328,7 +332,7 @@ class CompiledPattern:
     @functools.cached_property
     def asks_causality(self) -> bool:
         """Whether its answer depends on which events happened before others."""
-        related = any(atom.shape in ("before", "concurrent") for atom in self.automaton.atoms)
+        related = any(atom.shape in RELATIONS for atom in self.automaton.atoms)
         return self.causal or related
 
     @property
@@ -488,7 +492,7 @@ class CompiledPattern:
         return {
             number: compile_relational(atom, self.limits, self._registered)
             for number, atom in enumerate(self.automaton.atoms)
-            if atom.relational and atom.shape not in ("before", "concurrent", "barred")
+            if atom.relational and atom.shape not in (*RELATIONS, "barred")
         }
 
     @functools.cached_property

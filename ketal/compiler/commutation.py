@@ -233,10 +233,10 @@ class _Swaps:
                 continue
             prior, steps, history = registers(atom)
             if atom.shape == "barred" or (
-                atom.shape == "before" and (prior or history or name in steps)
+                atom.shape in ("before", "own_node") and (prior or history or name in steps)
             ):
                 known[number] = False
-            elif atom.shape == "concurrent" and (prior or name in steps):
+            elif atom.shape in ("concurrent", "other_node") and (prior or name in steps):
                 known[number] = True
             elif name in steps:
                 # Compared with the other event now: nothing is known of it.

@@ -65,6 +65,7 @@ class _Compilation:
         pattern: syntax.Pattern,
         registered: Mapping[str, RegisteredGuard],
         limits: Limits,
+        undecided: str,
     ) -> None:
         self.file = file
         self.pattern = pattern
@@ -73,7 +74,8 @@ class _Compilation:
         self.declared = {d.name: d for d in (*file.events, *pattern.events)}
         self.events = {name: d.guard for name, d in self.declared.items()}
         self.table = AtomTable(limits)
-        self.lowering = Lowering(self.events, self.table, registered)
+        self.undecided = undecided
+        self.lowering = Lowering(self.events, self.table, registered, clocks_decide=not undecided)
         self.diagnostics: list[Diagnostic] = []
         self._declare_steps()
 
@@ -165,6 +167,9 @@ class _Compilation:
             names=tuple(self.steps[step] for step, _ in variants),
             spans=tuple(self.spans.get(self.steps[step]) for step, _ in variants),
         )
+        if self.undecided:
+            asked = (*self.guards.values(), *self.not_guards)
+            self._add(_left_open(self.pattern, asked, self.undecided))
         self._refuse()
         made = determinise(
             positions,
@@ -260,6 +265,7 @@ class _Compilation:
                 self.registered[name] for name in sorted(called) if name in self.registered
             ),
             limits=self.limits,
+            undecided=self.undecided,
             source=source,
             events=tuple(
                 (self.declared[name], self.lowering.lower(self.events[name]))
@@ -334,6 +340,35 @@ def _remedy(p: syntax.Pattern, sensitive: Sensitivity) -> tuple[Span | None, str
     return span, f"{total}; {find_any}"
 
 
+def _left_open(
+    pattern: syntax.Pattern, guards: Iterable[syntax.Guard], scheme: str
+) -> Iterator[Finding]:
+    """Yield what a pattern asks of clocks that do not decide happened-before."""
+    deployment = pattern.deployment
+    if deployment is not None and not deployment.receiving:
+        yield (
+            "K226", "error", f"a copy of the pattern sees what its node learned of, and {scheme} "
+            "clocks do not tell what that is", pattern.places.get("at") or pattern.span,
+            "write `at every node receiving`, where events name what they receive",
+        )  # fmt: skip
+    if pattern.mode is not None:
+        yield (
+            "K226", "error", f"`mode {pattern.mode}` asks about every linear extension, and "
+            f"{scheme} clocks do not tell which there are", pattern.places.get("mode")
+            or pattern.span, "remove it, or read a log whose clocks decide happened-before",
+        )  # fmt: skip
+    for node in (node for guard in guards for node in walk(guard)):
+        if isinstance(node, syntax.Causal):
+            message = (
+                f"{scheme} clocks prove no order between nodes: this `Causal` is true of events "
+                "of one node only, elsewhere false or unknown"
+            )
+            yield "K225", "warning", message, node.span, "`!Causal(…)` and `Conc(…)` can be certain"
+        elif isinstance(node, syntax.Conc):
+            message = f"{scheme} clocks do not tell all concurrent events: others are unknown here"
+            yield "K225", "warning", message, node.span, "what is true here is so for certain"
+
+
 # --- liveness ------------------------------------------------------------------
 
 
@@ -396,8 +431,19 @@ def compile_pattern(
     registered: Mapping[str, RegisteredGuard] | None = None,
     limits: Limits = DEFAULT,
     source: PatternText | None = None,
+    undecided: str = "",
 ) -> CompiledPattern:
     """Compile one pattern of a file that `ketal.analysis.name_resolution` found no error in.
+
+    Parameters
+    ----------
+    file, pattern : File, Pattern
+        The syntax.
+    params, registered, limits, source
+        Values of parameters, guards added in code, limits, the text for messages.
+    undecided : str
+        The timestamping scheme of the clocks where it does not decide happened-before: `Causal`
+        and `Conc` are unknown where it leaves them open.
 
     Raises
     ------
@@ -409,7 +455,7 @@ def compile_pattern(
     """
     file, pattern = with_params(file, pattern, params or {})
     try:
-        return _Compilation(file, pattern, registered or {}, limits).compile(source)
+        return _Compilation(file, pattern, registered or {}, limits, undecided).compile(source)
     except PatternError as error:
         raise PatternError(
             [

@@ -32,6 +32,8 @@ from ketal.model.values import Key, kind
 Formula = bool | tuple[Any, ...]
 """True, False, ("var", index, polarity), ("and", formulas) or ("or", formulas)."""
 
+RELATIONS = ("before", "concurrent", "own_node", "other_node")
+"""How an anchor is related to an event: before it, concurrent, on its node, on another one."""
 COMPLEMENT = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -44,8 +46,8 @@ class Atom:
     ----------
     shape : str
         `compare`, `member`, `localhost`, `registered`, or the name of a predicate of
-        `ketal.model.guard_functions`; relational ones also `before`, `concurrent`
-        (payload: the anchor) and `barred` (payload: a number).
+        `ketal.model.guard_functions`; relational ones also those of `RELATIONS` (payload: the
+        anchor) and `barred` (payload: a number).
     payload : tuple
         Its operands, as syntax nodes and constants; equal payloads are one atom.
     expects : bool
@@ -205,7 +207,7 @@ def subject(atom: Atom) -> syntax.Value | None:
 
 def registers(atom: Atom) -> tuple[bool, frozenset[str], bool]:
     """Return the registers that a relational atom reads: prior, steps by name, history."""
-    if atom.shape in ("before", "concurrent"):
+    if atom.shape in RELATIONS:
         (anchor,) = atom.payload
         if anchor == syntax.PRIOR:
             return True, frozenset(), False
@@ -235,6 +237,9 @@ class Lowering:
         Where atoms are numbered.
     registered : mapping of str to RegisteredGuard
         Guards added in code.
+    clocks_decide : bool
+        Whether clocks tell which events happened before which. Others order all events that may
+        have: of these the order of two is certain within a node alone.
     """
 
     def __init__(
@@ -242,10 +247,13 @@ class Lowering:
         events: Mapping[str, syntax.Guard],
         table: AtomTable,
         registered: Mapping[str, RegisteredGuard],
+        *,
+        clocks_decide: bool = True,
     ) -> None:
         self.events = events
         self.table = table
         self.registered = registered
+        self.clocks_decide = clocks_decide
         self._span: Span | None = None  # of the guard that is lowered just now
 
     def _variable(self, atom: Atom, polarity: bool = True) -> Formula:
@@ -335,9 +343,18 @@ class Lowering:
         return join(parts)
 
     def _relation(self, shape: str, inner: Any, anchor: str, positive: bool) -> Formula:
-        relation = self._variable(Atom(shape, (anchor,), relational=True), positive)
+        relation = self._related(shape, anchor, positive)
+        if not self.clocks_decide and (shape == "before") == positive:
+            # Such clocks order all that may have happened before; of events of one node, all did.
+            if positive:
+                relation = conjunction([relation, self._related("own_node", anchor, True)])
+            else:
+                relation = self._related("other_node", anchor, False)
         join = conjunction if positive else disjunction
         return join([self.lower(inner, positive), relation])
+
+    def _related(self, shape: str, anchor: str, positive: bool) -> Formula:
+        return self._variable(Atom(shape, (anchor,), relational=True), positive)
 
     def _call(self, call: syntax.Call, positive: bool) -> Formula:
         parts = [self._literal("type", (call.target,), positive, decided=True)]

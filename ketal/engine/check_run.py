@@ -9,11 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ketal.compiler.predicates import Atom, simplify, variables
+from ketal.compiler.predicates import RELATIONS, Atom, simplify, variables
 from ketal.engine.configurations import Configuration, Seen, SeenTable, states
 from ketal.engine.machine import Machine, step
 from ketal.model.event import Event
 from ketal.model.syntax import ALL, PRIOR
+
+_IN_WORDS = {
+    "before": "causally after",
+    "concurrent": "concurrent with",
+    "own_node": "for certain causally after",
+    "other_node": "perhaps concurrent with",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ class CheckRun:
                         yield f"no {name}: {self._failure(atom, on, configuration)}"
 
     def _failure(self, atom: Atom, on: bool, configuration: Configuration) -> str:
-        anchor = atom.payload[0] if atom.shape in ("before", "concurrent") else None
+        anchor = atom.payload[0] if atom.shape in RELATIONS else None
         if anchor is None:
             return "a comparison with an earlier step fails"
         unbound = "no event was taken before it"
@@ -149,8 +156,7 @@ class CheckRun:
             unbound = f"{anchor} has no event yet"
         if not who:
             return unbound
-        relation = "causally after" if atom.shape == "before" else "concurrent with"
-        return f"it is {'' if on else 'not '}{relation} {who}"
+        return f"it is {'' if on else 'not '}{_IN_WORDS[atom.shape]} {who}"
 
     # --- state ---
 

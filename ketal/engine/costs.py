@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.minterms import Theory
 from ketal.compiler.predicates import (
+    RELATIONS,
     Formula,
     necessary,
     registers,
@@ -359,11 +360,10 @@ class _OfFindAny:
     def _compared(self, role: StepRole) -> list[int]:
         """Return the atoms of the comparisons that a role always makes."""
         atoms = self.roles.machine.automaton.atoms
-        relations = ("before", "concurrent")
         return [
             n
             for n in sorted(necessary(role.left))
-            if registers(atoms[n])[1] and atoms[n].shape not in relations
+            if registers(atoms[n])[1] and atoms[n].shape not in RELATIONS
         ]
 
     def _undecided(self, role: StepRole) -> TextPlace:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.predicates import Atom, Formula, necessary, registers
+from ketal.compiler.predicates import RELATIONS, Atom, Formula, necessary, registers
 from ketal.engine.configurations import Configuration, Seen
 from ketal.model.event import Event
 from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed
 from ketal.operators import causal, conc
+from ketal.operators.history import History
 
 
 class Relations:
@@ -82,7 +83,7 @@ class Relations:
         return min(frozenset.intersection(*keys), default=None)
 
     def _evaluator(self, number: int, atom: Atom) -> Callable[[Configuration, Seen], bool]:
-        if atom.shape in ("before", "concurrent"):
+        if atom.shape in RELATIONS:
             return self._relation(atom.shape, atom.payload[0])
         if atom.shape == "barred":
             guard = atom.payload[0]
@@ -126,23 +127,34 @@ class Relations:
         return keyed(self._compiled.equalities[number][0](event))
 
     def _relation(self, shape: str, anchor: str) -> Callable[[Configuration, Seen], bool]:
-        fast = causal.fast if shape == "before" else conc.fast
+        related, of_all = _RELATED[shape]
         if anchor == PRIOR:
-            return lambda configuration, seen: fast(seen, configuration.prior)
+            return lambda configuration, seen: related(seen, configuration.prior)
         if anchor == ALL:
-            if shape == "before":
-                return lambda configuration, seen: (
-                    configuration.history is None
-                    or configuration.history.all_before(seen.node, seen.counter, seen.clock)
-                )
             return lambda configuration, seen: (
-                configuration.history is None
-                or configuration.history.all_concurrent(seen.node, seen.counter, seen.clock)
+                configuration.history is None or of_all(configuration.history, seen)
             )
         slot = self.slot(anchor)
         if slot is None:
             return lambda configuration, seen: True
-        return lambda configuration, seen: fast(seen, configuration.bound[slot])
+        return lambda configuration, seen: related(seen, configuration.bound[slot])
+
+
+def _own_node(seen: Seen, anchor: Seen | None) -> bool:
+    return anchor is None or anchor.node == seen.node
+
+
+def _other_node(seen: Seen, anchor: Seen | None) -> bool:
+    return anchor is None or anchor.node != seen.node
+
+
+_RELATED: dict[str, tuple[Callable[[Seen, Seen | None], bool], Callable[[History, Seen], bool]]] = {
+    "before": (causal.fast, lambda taken, e: taken.all_before(e.node, e.counter, e.clock)),
+    "concurrent": (conc.fast, lambda taken, e: taken.all_concurrent(e.node, e.counter, e.clock)),
+    "own_node": (_own_node, lambda taken, e: taken.last.keys() <= {e.node}),
+    "other_node": (_other_node, lambda taken, e: e.node not in taken.last),
+}
+"""Shape of a relation → whether it holds of one anchor, and of all events of a run."""
 
 
 def _bound(

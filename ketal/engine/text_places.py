@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.predicates import registers, variables
+from ketal.compiler.predicates import RELATIONS, registers, variables
 from ketal.errors import Span
 from ketal.model import syntax
 from ketal.model.syntax_walks import references, walk
+
+_SHAPES = {syntax.Causal: ("before", "own_node"), syntax.Conc: ("concurrent", "other_node")}
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,10 @@ class PatternPlaces:
         _, names, _ = registers(atom)
         for node in walk(self._guards[self._compiled.automaton.steps[step]]):
             if isinstance(node, syntax.Causal | syntax.Conc):
-                shape = "concurrent" if isinstance(node, syntax.Conc) else "before"
-                found = atom.shape == shape and atom.payload == (node.anchor,)
+                found = atom.shape in _SHAPES[type(node)] and atom.payload == (node.anchor,)
             elif isinstance(node, syntax.Comparison | syntax.Membership | syntax.Function):
                 read = {reference.step for reference in references(node)}
-                found = atom.shape not in ("before", "concurrent") and bool(names) and names <= read
+                found = atom.shape not in RELATIONS and bool(names) and names <= read
             else:
                 continue
             if found:

@@ -164,6 +164,7 @@ class JudgedLog:
         self.runs: list[ObservedRun] = []
         records = checked_log(log)
         watched = Log.of_batches(lambda: map(self._kept, batches_of(records)))
+        watched.undecided = getattr(records, "undecided", None)
         self._pass = LogPass(checked, watched, given, make_run=self._make_run)
 
     @functools.cached_property

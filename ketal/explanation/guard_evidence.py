@@ -79,7 +79,8 @@ class GuardEvidence(Guards):
     """
 
     def __init__(self, compiled: CompiledPattern) -> None:
-        super().__init__(dict(compiled.declared), {}, {})
+        super().__init__(dict(compiled.declared), {}, {}, clocks_decide=not compiled.undecided)
+        self._undecided = compiled.undecided
         self._calls = {guard.name: GuardCall(guard) for guard in compiled.registered}
         self._names = DeclaredNames(declared=frozenset(self.guards))
 
@@ -207,6 +208,10 @@ class GuardEvidence(Guards):
         anchors = self._anchors(guard.anchor, at.history)
         if not anchors:
             return Evidence(text, holds, _UNBOUND.get(guard.anchor, _NO_EVENT), {})
+        if self.related(relation, guard.anchor, at) is None:
+            of = anchors[0].dot if len(anchors) == 1 else f"{len(anchors):,} events"
+            because = f"{self._undecided} clocks do not tell how {event.dot} and {of} are ordered"
+            return Evidence(text, None, because, {}, tuple(anchor.dot for anchor in anchors))
         wrong = [anchor for anchor in anchors if not relation(anchor, event)]
         if wrong:
             return Evidence(text, holds, order_in_words(wrong[0], event), {}, (wrong[0].dot,))

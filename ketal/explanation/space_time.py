@@ -294,6 +294,7 @@ def space_times(
     """
     batches: list[Sequence[Any]] = list(batches_of(checked_log(log)))
     records = Log.of_batches(lambda: iter(batches))
+    records.undecided = getattr(log, "undecided", None)
     drawn = [SpaceTime(read, limits) for read in executions_of(records, limits).values()]
     if program is not None:
         judged = JudgedLog(program, records, limits, moves_max=limits.viewed_moves_max)

@@ -45,6 +45,9 @@ class Summary(TypedDict):
         Events that clocks refer to and that were not read.
     restarts, impossible, doubtful, handler_failures : int
         Absent where they are zero.
+    unknown_orders : int
+        Pairs of events of which clocks that do not decide happened-before leave the order open;
+        absent where it is zero.
     draining : dict of str to dict of str to int
         The counts of the patterns that retire, where there are any.
 
@@ -67,5 +70,6 @@ class Summary(TypedDict):
     restarts: NotRequired[int]
     impossible: NotRequired[int]
     doubtful: NotRequired[int]
+    unknown_orders: NotRequired[int]
     handler_failures: NotRequired[int]
     draining: NotRequired[dict[str, dict[str, int]]]

@@ -76,6 +76,9 @@ class LogPass:
         make_run: Callable[..., PatternRun] = PatternRun,
     ) -> None:
         self._log = log
+        self._undecided = getattr(log, "undecided", None)
+        if self._undecided is not None:
+            program = program.for_undecided_clocks(self._undecided.scheme)
         self._program = program
         self._executions: dict[str, Execution] = {}
         self._options: dict[str, Any] = {
@@ -139,6 +142,8 @@ class LogPass:
             "patterns": {name: counts.to_dict() for name, counts in totals.items()},
             **{name: n for name, n in rest.items() if n or name in ("gaps", "holes")},
         }
+        if self._undecided is not None and self._undecided.unknown:
+            out["unknown_orders"] = self._undecided.unknown
         if self._executions:
             met = MetEvents.sum([one.met_events for one in self._executions.values()])
             add_findings(out["patterns"], findings(self._program.compiled, met))

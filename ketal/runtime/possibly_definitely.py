@@ -277,6 +277,10 @@ class _Lattice:
         plain = replace(compiled.pattern, returns=_listed_returns(compiled), limit=None)
         self._listed = compiled if plain == compiled.pattern else replace(compiled, pattern=plain)
         self.limits = Limits.given(limits, compiled.limits)
+        if (undecided := getattr(log, "undecided", None)) is not None:
+            raise SettingError(
+                f"{undecided.scheme} clocks do not tell which linear extensions an execution has"
+            )
         self.events = canonical({event.dot: event for event in checked_log(log)}.values())
         self.nodes = sorted({event.node for event in self.events})
         self.by_node: dict[str, list[Event]] = {node: [] for node in self.nodes}

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from ketal.compiler.automaton import CompiledPattern, Ways
 from ketal.compiler.predicates import (
+    RELATIONS,
     Formula,
     conjunction,
     disjunction,
@@ -199,7 +200,7 @@ class Roles:
         self.edges = list(_edges(machine))
         used = [atom for n in _used(self.edges) if (atom := automaton.atoms[n]).relational]
         read = [registers(atom) for atom in used]
-        relations = [atom for atom in used if atom.shape in ("before", "concurrent")]
+        relations = [atom for atom in used if atom.shape in RELATIONS]
         self.by_mask = _ByMask(self)
         self.related = bool(relations)
         self.prior_only = all(not steps and not history for _, steps, history in read)
@@ -303,6 +304,8 @@ class Roles:
                 if anchor is not None:
                     relations.append(Relation(atom.shape == "concurrent", anchor))
                 said.add((n, True))
+            elif atom.shape in RELATIONS:
+                continue
             elif len(names := registers(atom)[1]) == 1 and (name := min(names)) in steps:
                 step = steps.index(name)
                 if n in self.compiled.equalities:
@@ -409,7 +412,7 @@ def _is_indexed(compiled: CompiledPattern, number: int) -> bool:
 
 
 def _refers(atom: Any) -> bool:
-    return atom.shape not in ("before", "concurrent", "barred")
+    return atom.shape not in (*RELATIONS, "barred")
 
 
 def _comparison(

@@ -1,0 +1,151 @@
+"""Clocks that do not decide happened-before: what they leave open is unknown in guards."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, reject
+
+import ketal
+from ketal import semantics
+from ketal.clocks.schemes import SCHEMES, scheme_named
+from ketal.compiler.pipeline import compile_pattern
+from ketal.errors import PatternError, SettingError
+from ketal.logs.clock_translation import UndecidedPairs
+from ketal.logs.restamping import restamped
+from ketal.model.event import Event
+from ketal.operators.causal_order import canonical
+from tests.cases import facts
+from tests.outcomes import LIMITS, TooManyError, outcome_of
+from tests.property.executions import execution
+from tests.property.patterns import CONTRADICTIONS, pattern_file
+from tests.sampling import chances, drawn, examples, sample
+
+INEXACT = [name for name in SCHEMES if not scheme_named(name).decides]
+
+
+def _reread(events: list[Event], scheme: str) -> ketal.Log:
+    file = io.BytesIO()
+    ketal.write_jsonl(restamped(events, scheme_named(scheme)).drafts(), file)
+    file.seek(0)
+    return ketal.read_log(file, clock=scheme)
+
+
+@examples(200, 10_000)
+@given(chances())
+def test_the_engine_answers_as_the_definition(rng: random.Random) -> None:
+    """Every kind of pattern, over clocks that order what may have happened before."""
+    file = pattern_file(rng)
+    # The oracle lists what `return count` only counts.
+    pattern = replace(file.patterns[0], deployment=None, mode=None, returns=None)
+    file = replace(file, patterns=(pattern,))
+    events = list(_reread(execution(rng, events_max=9), rng.choice(INEXACT)))
+    assume(events)
+    try:
+        compiled = compile_pattern(file, pattern, undecided="lamport")
+        order = canonical(events) if compiled.causal else events
+        found = outcome_of(compiled, order, LIMITS)
+        expected = semantics.judge(file, "P", events, clocks_decide=False)
+    except PatternError as error:
+        if not {d.code for d in error.diagnostics} <= CONTRADICTIONS:
+            raise
+        reject()
+    except (TooManyError, semantics.TooManyProbesError):
+        reject()
+    assert facts(found) == facts(expected)
+
+
+def test_what_is_found_is_there_by_exact_clocks_too() -> None:
+    """Of `find any` under CausalOrder: an answer that stands on inexact clocks is certain."""
+    matched = 0
+
+    @drawn(150, 5_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal matched
+        first, second = (rng.choice(["A", "B"]) for _ in range(2))
+        relation = rng.choice(["Conc(F)", "!Causal(F)", "Causal(F)", "!Conc(F) && F", "F"])
+        text = (
+            "pattern P { order CausalOrder; "
+            f'event E = type == "{first}"; event F = type == "{second}"; '
+            f"One = E; Two = {relation}; find any One Two; }}"
+        )
+        program = ketal.compile(text)
+        events = execution(rng, events_min=2, events_max=9, types=("A", "B"))
+        log = _reread(events, rng.choice(INEXACT))
+        exact = restamped(events, scheme_named("vector")).drafts()
+        file = io.BytesIO()
+        ketal.write_jsonl(exact, file)
+        file.seek(0)
+        truth = {frozenset(m.events) for m in ketal.run(program, ketal.read_log(file)).matches}
+        found = {frozenset(m.events) for m in ketal.run(program, log).matches}
+        assert found <= truth
+        matched += bool(found)
+
+    assert matched > sample(150, 5_000) / 8
+
+
+def _log(clock: str, *lines: tuple[str, str, Any]) -> ketal.Log:
+    records = [{"node": node, "type": kind, "clock": stamp} for node, kind, stamp in lines]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    return ketal.read_log(io.BytesIO(text.encode()), clock=clock)
+
+
+PAIRS = """
+    event W = type == "write";
+    pattern Concurrent { order CausalOrder; First = W; Second = Conc(W); find any First Second; }
+    pattern After { order CausalOrder; First = W; Second = Causal(W); find any First Second; }
+    pattern NotAfter { order arrival; First = W; Second = W && !Causal(W); find any First Second; }
+"""
+
+
+def _counts(log: ketal.Log) -> dict[str, int]:
+    patterns = ketal.run(ketal.compile(PAIRS), log).summary["patterns"]
+    return {name: counts["matches"] for name, counts in patterns.items()}
+
+
+def test_equal_counters_of_lamport_prove_concurrency_and_lesser_ones_nothing() -> None:
+    log = _log("lamport", ("a", "write", 1), ("b", "write", 1), ("b", "write", 2))
+    assert _counts(log) == {"Concurrent": 1, "After": 1, "NotAfter": 1}
+    summary = ketal.run(ketal.compile(PAIRS), log).summary
+    assert summary["unknown_orders"] == 1
+
+
+def test_plausible_clocks_prove_concurrency_between_entries() -> None:
+    """a and b have entries of their own, c shares that of a."""
+    stamps = {"a": [0, 1, 0], "b": [1, 0, 1], "c": [0, 2, 0]}
+    log = _log("plausible:2", *((node, "write", stamp) for node, stamp in stamps.items()))
+    assert _counts(log) == {"Concurrent": 2, "After": 0, "NotAfter": 2}
+    assert log.undecided == UndecidedPairs("plausible:2", pairs=3, unknown=1)
+
+
+def test_a_pattern_that_such_clocks_cannot_answer_is_an_error() -> None:
+    log = _log("lamport", ("a", "write", 1))
+    for clause in ("at every node;", "mode possibly;"):
+        program = ketal.compile(
+            f"pattern P {{ order CausalOrder; {clause} event A = true; check A; }}"
+        )
+        with pytest.raises(PatternError) as raised:
+            list(ketal.run(program, log))
+        assert [d.code for d in raised.value.diagnostics] == ["K226"]
+    program = ketal.compile("pattern P { order CausalOrder; event A = true; check A; }")
+    for ask in (ketal.possibly, ketal.definitely):
+        with pytest.raises(SettingError, match="lamport clocks do not tell which linear ext"):
+            ask(program, log)
+
+
+def test_an_explanation_says_what_the_clocks_leave_open() -> None:
+    log = _log("lamport", ("a", "write", 1), ("b", "write", 2))
+    program = ketal.compile(PAIRS)["Concurrent"]
+    (one,) = ketal.explain(program, log, event="b@1")
+    text = "\n".join(one.lines())
+    assert "is unknown: lamport clocks do not tell how b@1 and a@1 are ordered" in text
+
+
+def test_a_page_shows_the_verdicts_of_such_a_log() -> None:
+    log = _log("lamport", ("a", "write", 1), ("b", "write", 1))
+    assert "Concurrent" in ketal.view(log, ketal.compile(PAIRS)).html
