@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import ketal
+from ketal.clocks.schemes import SCHEMES, scheme_named
+from ketal.logs.restamping import restamped
 from tests.logs.test_real_logs import AKKA, PLAIN, VOLDEMORT, WEB
 from tests.sampling import sample
 
@@ -122,3 +124,18 @@ def test_the_pairs_are_the_same_ones(shared_data: Path, name: str) -> None:
         )
     )
     assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("scheme", [name for name in SCHEMES if scheme_named(name).decides])
+@pytest.mark.parametrize("name", LOGS)
+def test_the_pairs_are_the_same_under_every_exact_scheme(
+    shared_data: Path, tmp_path: Path, name: str, scheme: str
+) -> None:
+    """Re-stamped, written, read back by `--clock`, and answered again."""
+    log = read(shared_data, name)
+    path = tmp_path / "stamped.jsonl"
+    ketal.write_jsonl(restamped(log, scheme_named(scheme)).drafts(), path)
+    back = ketal.read_log(path, clock=scheme)
+    assert {event.dot: event.clock for event in back} == {event.dot: event.clock for event in log}
+    assert counted("Conc", back) == LOGS[name][3]
+    assert counted("Causal", back) == ordered(name)
