@@ -354,6 +354,11 @@ def _check_source(source: Source) -> None:
     for name in _FOR_FILES:
         if getattr(source, name) is not None:
             raise SettingError(f"[source] {name} is for files, and a message is one JSON object")
+    if source.scheme is not None and not source.scheme.states_clocks:
+        raise SettingError(
+            f"[source] clock {source.clock}: vector clocks are made of it when a log is read "
+            "whole, and a stream has no end (docs/clocks.md says which are read from a stream)"
+        )
     if source.keyed_by is not None and (
         not isinstance(source.keyed_by, str) or not source.keyed_by
     ):

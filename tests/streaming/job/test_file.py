@@ -199,6 +199,8 @@ def test_flags_alone_are_a_job() -> None:
         ('"process"', '"proces"', "did you mean process"),
         ('store = "dir:state"', 'store = "state"', "dir:PATH or kafka:TOPIC"),
         ("[source]", "[source]\nkeyed_by = 1", "names an attribute, not 1"),
+        ("[source]", '[source]\nclock = "ict"', "no clock scheme 'ict'; did you mean itc"),
+        ("[source]", '[source]\nclock = "itc"', "clock itc: vector clocks are made of it when"),
         ("[source]", "[source]\ntime_format = '%H:%M'", "the time format '%H:%M' has no date"),
         ("[source]", '[source]\nkeyed_by = ""', "names an attribute, not ''"),
         ("key_groups = 16", "key_groups = 0", "key_groups must be"),

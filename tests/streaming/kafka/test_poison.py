@@ -183,6 +183,14 @@ def test_what_is_said_of_a_message_names_no_flags(value: bytes, source: Source, 
     assert "--" not in found.reason
 
 
+def test_a_stamp_that_states_a_clock_is_read_from_a_message() -> None:
+    value = b'{"node": "a", "type": "t", "clock": {"dot": ["a", 2], "past": {"a": 1, "b": 3}}}'
+    record = SimpleNamespace(topic="t", partition=0, offset=0, key=None, headers=[], value=value)
+    found = Reader(Source(clock="dvv"), DEFAULT).item(record)
+    assert isinstance(found, ketal.Event)
+    assert found.clock == {"a": 2, "b": 3}
+
+
 def test_a_rejection_has_the_key_of_its_message_unless_kafka_would_not_take_it(
     broker: Broker, topic: Topic, tmp_path: Path
 ) -> None:
