@@ -1,8 +1,10 @@
 """Vector clocks for the events of a log that another scheme stamped: `--clock SCHEME`.
 
 A scheme that decides happened-before tells of each event which of each node's events came before
-it; these are the first ones of the node, and their numbers are its vector clock. Stamps name no
-events, so those that the log has are counted: an event that is missing from it is not missed.
+it; these are the first ones of the node, and their numbers are its vector clock. Stamps that tell by
+themselves name no events, so those that the log has are counted, and an event that is missing from
+it is not missed. Stamps that refer to others of the log (interleaving clocks) need all of these: a
+missing one is an error.
 
 A scheme that does not decide tells which events *may* have come before. The clocks that are made of
 it order all of these, and the log names the scheme in `undecided`, so that who asks whether one
@@ -69,6 +71,8 @@ def translated(
     ------
     SettingError
         If there are more records than `events_max`.
+    EventError
+        If the log lacks an event that a stamp refers to.
     """
     held: list[Record] = []
     executions: dict[str, dict[str, list[int]]] = {}

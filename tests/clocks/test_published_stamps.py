@@ -17,6 +17,7 @@ from ketal.clocks.interval_tree import (
     literal,
     peek,
 )
+from ketal.clocks.scheme import StampOrder
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.version_vectors import ObjectReplica, StoreReplica, Version
 from tests.clocks.executions import SampleRun
@@ -156,3 +157,37 @@ def test_an_anonymous_clock_registers_nothing_and_identities_do_not_overlap() ->
     assert join(a, b) == SEED
     assert join(a, peek(b)) == a
     assert fork(IntervalTreeClock(0, 3)) == (IntervalTreeClock(0, 3), IntervalTreeClock(0, 3))
+
+
+# Benavides et al., "Implementation of causal control operators to detect distributed events".
+@pytest.mark.parametrize(
+    ("nodes", "causes", "clocks"),
+    [
+        pytest.param(
+            "aabcc",
+            [(), (), (), (2,), (1,)],
+            [[1, 0, 0], [2, 0, 0], [0, 1, 0], [0, 1, 1], [2, 1, 2]],
+            id="Fig. 8",
+        ),
+        pytest.param(
+            "abc", [(), (0,), (0,)], [[1, 0, 0], [1, 1, 0], [1, 0, 1]], id="Fig. 10: a, b, c"
+        ),
+    ],
+)
+def test_the_vectors_of_the_operators_paper(
+    nodes: str, causes: list[tuple[int, ...]], clocks: list[list[int]]
+) -> None:
+    scheme = scheme_named("vector")
+    stamps = scheme.stamped(SampleRun([*nodes], causes).happenings())
+    assert [[stamp.clock.get(of, 0) for of in "abc"] for stamp in stamps] == clocks
+
+
+def test_figure_10_of_the_operators_paper_b_and_c_are_concurrent() -> None:
+    scheme = scheme_named("vector")
+    a, b, c = scheme.stamped(SampleRun([*"abc"], [(), (0,), (0,)]).happenings())
+    order = scheme.order((a, b, c))
+    assert [scheme.relation(order, *pair) for pair in ((a, b), (a, c), (b, c))] == [
+        StampOrder.BEFORE,
+        StampOrder.BEFORE,
+        StampOrder.CONCURRENT,
+    ]
