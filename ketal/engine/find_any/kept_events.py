@@ -307,4 +307,4 @@ class KeptEvents:
 
 
 def _order(columns: RoleColumns) -> tuple[int, str]:
-    return columns.role.order
+    return columns.role.sort_key

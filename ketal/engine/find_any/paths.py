@@ -34,15 +34,15 @@ class Path(tuple[StepRole, ...]):
         path._longer = {}
         return path
 
-    def after(self, role: StepRole) -> Path:
-        """Return the path with a role before it."""
+    def prepended(self, role: StepRole) -> Path:
+        """Return the path that begins with a role and goes on with this one."""
         longer = self._longer.get((role, True))
         if longer is None:
             longer = self._longer[role, True] = Path((role, *self))
         return longer
 
-    def before(self, role: StepRole) -> Path:
-        """Return the path with a role after it."""
+    def appended(self, role: StepRole) -> Path:
+        """Return the path that goes on with a role."""
         longer = self._longer.get((role, False))
         if longer is None:
             longer = self._longer[role, False] = Path((*self, role))

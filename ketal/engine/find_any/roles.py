@@ -119,7 +119,7 @@ class StepRole:
     alone: bool
 
     @cached_property
-    def order(self) -> tuple[int, str]:
+    def sort_key(self) -> tuple[int, str]:
         """What roles are sorted by, the same in every process."""
         return self.edge.number, repr(self.left)
 

@@ -187,7 +187,7 @@ class Search:
         for before in self._kept_events.into.get(first.edge.source, ()):
             role = before.role
             step = role.edge.step
-            longer = path.after(role)
+            longer = path.prepended(role)
             # Nothing comes before an event that leaves the first state for good.
             begins = role.starts and not self._roles.returns
             asked = asked_before(role, path, taken, prior_only=prior_only)
@@ -267,7 +267,7 @@ class Search:
             role = after.role
             asked = asked_after(role, taken)
             checks = checks_after(role, taken)
-            longer = path.before(role)
+            longer = path.appended(role)
             mirrored = self._roles.are_mirrored(last, role)
             for node, column in self._kept_events.lines_after(after, taken):
                 low, high = _range_after(column, node, join, asked)
