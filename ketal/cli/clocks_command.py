@@ -1,17 +1,23 @@
-"""`ketal clocks compare`: how two events of a log are ordered, by their clocks.
+"""`ketal clocks`: timestamping schemes on a log, and how two of its events are ordered.
 
-The one rule: the answer is about two events of one execution; which it is, it says. The exit code
-is 0 whatever their order.
+`show` draws the events with the stamps of a scheme, `restamp` writes them with these as clocks,
+`compare` says what each scheme costs and answers, or of two events how they are ordered.
+
+The one rule: an answer is about one execution; which it is, it says. The exit code is 0 whatever
+the answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.empty_log import nothing_read
-from ketal.cli.output_lines import add_output, as_json, opened
+from ketal.cli.output_lines import OutputLines, add_output, as_json, counted, opened, picture_form
 from ketal.cli.progress import ProgressLine
 from ketal.errors import EventError, SettingError, printable
 from ketal.model.event import Dot
@@ -19,27 +25,62 @@ from ketal.model.event import Dot
 if TYPE_CHECKING:
     from ketal.explanation.execution_events import ExecutionEvents
     from ketal.logs import Source
+    from ketal.logs.restamping import StampedExecution
+    from ketal.model.event import Event
     from ketal.model.limits import Limits
 
 _EXAMPLE = """\
 examples:
-  ketal clocks compare run.jsonl a@3 b@7
-  ketal clocks compare --output json n1.jsonl n2.jsonl.gz a@3 b@7
+  ketal clocks show itc run.jsonl                  the events with their stamps
+  ketal clocks show vector run.jsonl --write run.svg
+  ketal clocks compare run.jsonl                   each scheme: bytes, time, answers
+  ketal clocks compare run.jsonl a@3 b@7           two events of the log
+  ketal clocks restamp itc run.jsonl --write itc.jsonl
+  ketal clocks restamp vector run.jsonl --only stack.ketal
 """
+_SUFFIXES = {".svg": "svg"}
+_WHAT = {
+    "show": "SCHEME LOG...: the events with the stamps of a scheme, drawn",
+    "compare": "LOG...: what each scheme costs and answers; LOG... a@3 b@7: two events",
+    "restamp": "SCHEME LOG...: the log with the stamps of a scheme as its clocks",
+}
+_USAGE = {
+    "show": "show takes a scheme, then logs: ketal clocks show itc run.jsonl",
+    "compare": "compare takes logs, then two events: ketal clocks compare run.jsonl a@3 b@7",
+    "restamp": "restamp takes a scheme, then logs: ketal clocks restamp itc run.jsonl",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
-    parser.add_argument("action", choices=("compare",), help="what to do")
+    parser.add_argument(
+        "action",
+        choices=tuple(_WHAT),
+        help="; ".join(f"{action} {what}" for action, what in _WHAT.items()),
+    )
     parser.add_argument(
         "words",
         metavar="LOG",
         nargs="+",
-        help="logs of one execution, .gz and .zst too, - is standard input; then two events of it, "
-        "as a@3 b@7",
+        help="logs of one execution, .gz and .zst too, - is standard input",
     )
     add_output(parser, "human", "json")
+    parser.add_argument(
+        "--scheme",
+        action="append",
+        default=[],
+        metavar="SCHEME",
+        help="compare this scheme only (repeatable)",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="PATTERN",
+        help="show or restamp the events of a pattern file's alphabets only, counted anew",
+    )
+    parser.add_argument(
+        "--to", choices=("text", "svg"), help="how show draws; default: as FILE's name says"
+    )
     parser.add_argument(
         "--execution", metavar="NAME", help="the execution, if the log holds several"
     )
@@ -48,32 +89,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_reading(parser)
 
 
-def events_of(words: list[str]) -> tuple[Dot, Dot]:
-    """Return the two events that the last words name.
+def execute(args: argparse.Namespace) -> int:
+    """Do what is asked; return the exit code."""
+    for option, action in (("scheme", "compare"), ("to", "show")):
+        if getattr(args, option) and args.action != action:
+            raise SettingError(f"--{option} is for {action}; {_USAGE[action]}")
+    if args.only and args.action == "compare":
+        raise SettingError(f"--only is for show and restamp; {_USAGE['restamp']}")
+    return {"show": _show, "compare": _compare, "restamp": _restamp}[args.action](args)
+
+
+# --- what is read ---------------------------------------------------------------
+
+
+def executions_read(logs: list[str], source: Source, limits: Limits) -> dict[str, ExecutionEvents]:
+    """Return the executions of logs that are read once, with progress on standard error.
 
     Raises
     ------
     SettingError
-        If they are none, or there is no log before them.
+        If the clocks do not decide happened-before.
     """
-    try:
-        first, second = map(Dot.parse, words[-2:])
-    except (EventError, ValueError) as wrong:
-        reason = wrong.reason if isinstance(wrong, EventError) else "there are no two events"
-        raise SettingError(f"{reason}; {_USAGE}") from None
-    if len(words) == 2:
-        raise SettingError(f"there is no log before {first} and {second}; {_USAGE}")
-    return first, second
-
-
-_USAGE = "compare takes logs, then two events: ketal clocks compare run.jsonl a@3 b@7"
-
-
-def executions_read(logs: list[str], source: Source, limits: Limits) -> dict[str, ExecutionEvents]:
-    """Return the executions of logs that are read once, with progress on standard error."""
     from ketal.explanation.execution_events import executions_of
     from ketal.logs import Log, open_source
 
+    options.check_clocks_decide(source)
     log = open_source(source, logs, limits)
     progress = ProgressLine(log.share_read)
     try:
@@ -88,19 +128,75 @@ def executions_read(logs: list[str], source: Source, limits: Limits) -> dict[str
     return executions
 
 
-def execute(args: argparse.Namespace) -> int:
-    """Print how two events are ordered; return the exit code."""
-    from ketal.explanation.comparison import compare_events
+def _nothing_in(executions: dict[str, ExecutionEvents], logs: list[str]) -> bool:
+    """Return whether no record was an event; complain of it, or of those that were none."""
+    rejected = sum(part.rejected for part in executions.values())
+    why = next((part.first_rejected for part in executions.values() if part.rejected), "")
+    if not any(map(len, executions.values())):
+        complain(nothing_read(logs, rejected, why))
+        return True
+    if rejected:
+        complain(f"{counted(rejected, 'record')} left out, no event; the first is {why}")
+    return False
 
-    (first, second), logs = events_of(args.words), args.words[:-2]
+
+def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
+    names = ", ".join(executions)
+    if name is None and len(executions) > 1:
+        raise SettingError(f"the log holds the executions {names}; --execution NAME picks one")
+    if name is not None and name not in executions:
+        raise SettingError(f"there is no execution {name!r}; there are {names}")
+    return next(iter(executions.values())) if name is None else executions[name]
+
+
+# --- compare ----------------------------------------------------------------------
+
+
+def events_of(words: list[str]) -> tuple[Dot, Dot] | None:
+    """Return the two events that the last words name; None if all of them are logs.
+
+    Raises
+    ------
+    SettingError
+        If one is an event and the other is not, or there is no log before them.
+    """
+    last = [_dot(word) for word in words[-2:]]
+    if not any(last):
+        return None
+    if len(words) == 1:
+        raise SettingError(f"{words[0]} is one event; {_USAGE['compare']}")
+    for word, dot in zip(words[-2:], last, strict=True):
+        if dot is None:
+            raise SettingError(f"{word!r} is no dot; {_USAGE['compare']}")
+    first, second = last
+    assert first is not None
+    assert second is not None
+    if len(words) == 2:
+        raise SettingError(f"there is no log before {first} and {second}; {_USAGE['compare']}")
+    return first, second
+
+
+def _dot(word: str) -> Dot | None:
+    try:
+        return None if os.path.exists(word) else Dot.parse(word)
+    except EventError:
+        return None
+
+
+def _compare(args: argparse.Namespace) -> int:
+    pair = events_of(args.words)
+    logs = args.words if pair is None else args.words[:-2]
+    if pair is not None and args.scheme:
+        raise SettingError("--scheme is for logs, and two events are compared by their clocks")
     source, limits = options.source_and_limits(args)
     executions = executions_read(logs, source, limits)
-    if not any(map(len, executions.values())):
-        rejected = sum(part.rejected for part in executions.values())
-        why = next((part.first_rejected for part in executions.values() if part.rejected), "")
-        complain(nothing_read(logs, rejected, why))
+    if _nothing_in(executions, logs):
         return COULD_NOT_RUN
-    compared = compare_events(executions, first, second, execution=args.execution)
+    if pair is None:
+        return _compare_schemes(args, logs, executions, limits)
+    from ketal.explanation.comparison import compare_events
+
+    compared = compare_events(executions, *pair, execution=args.execution)
     with opened(args.write, inputs=logs) as sink:
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
@@ -108,3 +204,112 @@ def execute(args: argparse.Namespace) -> int:
             for line in compared.lines():
                 sink.line(printable(line))
     return FINE
+
+
+def _compare_schemes(
+    args: argparse.Namespace,
+    logs: list[str],
+    executions: dict[str, ExecutionEvents],
+    limits: Limits,
+) -> int:
+    from ketal.clocks.schemes import SCHEMES, scheme_named
+    from ketal.explanation.scheme_comparison import compare_schemes
+
+    schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
+    part = _chosen(executions, args.execution)
+    compared = compare_schemes(part.events(), schemes, limits, part.name)
+    with opened(args.write, inputs=logs) as sink:
+        if args.output == "json":
+            sink.line(as_json({"comparison": compared.to_dict()}))
+        else:
+            for line in compared.lines():
+                sink.line(printable(line))
+    return FINE
+
+
+# --- show and restamp -----------------------------------------------------------
+
+
+def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str]] | None:
+    """Return the log with the stamps that are asked for, and its files; None if it is empty."""
+    from ketal.clocks.schemes import scheme_named
+    from ketal.logs.restamping import restamped
+
+    name, *logs = args.words
+    if not logs:
+        raise SettingError(f"there is no log after {name!r}; {_USAGE[args.action]}")
+    scheme = scheme_named(name)
+    source, limits = options.source_and_limits(args)
+    executions = executions_read(logs, source, limits)
+    if _nothing_in(executions, logs):
+        return None
+    events = _chosen(executions, args.execution).events()
+    if args.only is not None:
+        events = _of_alphabets(events, args.only, limits)
+    return restamped(events, scheme), logs
+
+
+def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]:
+    """Return the events that are in the alphabet of some pattern of a file.
+
+    Raises
+    ------
+    SettingError
+        If there is none.
+    """
+    from ketal.compiler.predicates import evaluate
+
+    program = options.program_of(path, words=[], chosen=None, limits=limits)
+    kept = [
+        event
+        for event in events
+        if any(evaluate(one.alphabet_guard, one.mask(event)) for one in program.compiled)
+    ]
+    if not kept:
+        raise SettingError(f"no event of the log is in the alphabet of a pattern of {path}")
+    return kept
+
+
+def _restamp(args: argparse.Namespace) -> int:
+    from ketal.logs.jsonl import object_of
+
+    if (stamped := _stamped(args)) is None:
+        return COULD_NOT_RUN
+    execution, logs = stamped
+    with opened(args.write, inputs=logs) as sink:
+        for draft in execution.drafts():
+            sink.line(msgspec.json.encode(object_of(draft)).decode())
+    return FINE
+
+
+def _show(args: argparse.Namespace) -> int:
+    form = args.to or picture_form(None, args.write, _SUFFIXES)
+    if (stamped := _stamped(args)) is None:
+        return COULD_NOT_RUN
+    execution, logs = stamped
+    _, limits = options.source_and_limits(args)
+    if len(execution.events) > limits.stamped_events_max:
+        raise SettingError(
+            f"the log has {len(execution.events):,} events, and a diagram with stamps shows "
+            f"{limits.stamped_events_max:,} (limit stamped_events_max); --only PATTERN leaves some "
+            "out"
+        )
+    with opened(args.write, inputs=logs) as sink:
+        if form == "svg":
+            from ketal.explanation.stamped_diagram import svg
+
+            sink.text(svg(execution))
+        elif args.output == "json":
+            _write_stamps(execution, sink)
+        else:
+            from ketal.explanation.stamped_diagram import text
+
+            for line in text(execution):
+                sink.line(printable(line))
+    return FINE
+
+
+def _write_stamps(execution: StampedExecution, sink: OutputLines) -> None:
+    for event, stamp in zip(execution.events, execution.stamps, strict=True):
+        written = execution.scheme.written(stamp)
+        sink.line(as_json({"event": str(event.dot), "type": event.type, "stamp": written}))

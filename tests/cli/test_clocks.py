@@ -1,12 +1,14 @@
-"""`ketal clocks compare`: two events of a log, for a person and as JSON, and what is wrong."""
+"""`ketal clocks`: two events of a log compared, schemes compared, shown and restamped."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from ketal.cli import INTERRUPTED
+from ketal.clocks.schemes import SCHEMES, scheme_named
 from tests.cli.conftest import RUN, Ketal, Write, event
 
 SHOWN = """\
@@ -24,6 +26,8 @@ TWO_WORDS = [
     *("--regex", r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"),
     *("--delimiter", "^== (?<trace>.*)$"),
 ]
+
+EXACT = [name for name in SCHEMES if scheme_named(name).decides]
 
 
 def test_a_person_is_shown_the_order_and_what_shows_it(ketal: Ketal, write: Write) -> None:
@@ -74,12 +78,11 @@ def test_the_execution_can_be_named(ketal: Ketal, write: Write) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["run.jsonl"], "'run.jsonl' is no dot"),
         (["run.jsonl", "a@1"], "'run.jsonl' is no dot"),
         (["run.jsonl", "a@1", "b"], "'b' is no dot"),
         (["run.jsonl", "a@1", "b@0"], "'b@0' is no dot"),
         (["a@1", "b@2"], "there is no log before a@1 and b@2"),
-        (["a@1"], "there are no two events"),
+        (["a@1"], "a@1 is one event"),
     ],
 )
 def test_without_two_events_at_the_end_it_says_what_it_takes(
@@ -143,3 +146,181 @@ def test_the_page_shows_what_it_says(ketal: Ketal, write: Write) -> None:
         + event("b", "rest", {"a": 1, "b": 2})
     )
     assert ketal("clocks", "compare", write("run.jsonl", run), "a@1", "b@2").out == shown
+
+
+# --- schemes ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_log_is_restamped_and_read_back(name: str, ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", RUN)
+    again = f"{name}.jsonl"
+    assert ketal("clocks", "restamp", name, log, "--write", again).code == 0
+    vector = ketal("clocks", "restamp", "vector", "--clock", name, again)
+    assert (vector.code, vector.err) == (0, "")
+    assert vector.out == ketal("clocks", "restamp", "vector", log).out
+    assert len(vector.lines) == len(RUN.splitlines())
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_each_scheme_is_drawn_beside_the_events(name: str, ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", RUN)
+    drawn = ketal("clocks", "show", name, log)
+    data = ketal("clocks", "show", name, log, "--output", "json")
+    assert (drawn.code, data.code, drawn.err, data.err) == (0, 0, "", "")
+    scheme = scheme_named(name)
+    assert len(data.objects) == len(drawn.lines) - 1
+    for line, one in zip(drawn.lines[1:], data.objects, strict=True):
+        stamp = scheme.read(one["stamp"], one["event"].split("@")[0])
+        assert f"{one['event']} {one['type']}  " in line
+        assert line.endswith(f"  {scheme.text(stamp)}")
+
+
+def test_vector_clocks_are_drawn(ketal: Ketal, write: Write) -> None:
+    assert ketal("clocks", "show", "lamport", write("run.jsonl", RUN)).lines == [
+        "a    b",
+        "●    ┊    a@1 write  1",
+        "┊    ●    b@1 write  1",
+        "├───▶●    b@2 write  2",
+    ]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_picture_has_each_event_with_its_stamp(name: str, ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", RUN)
+    said = ketal("clocks", "show", name, log, "--write", "run.svg")
+    assert (said.code, said.out, said.err) == (0, "", "")
+    assert ketal("clocks", "show", name, log, "--to", "svg").out == Path("run.svg").read_text()
+    root = ElementTree.parse("run.svg").getroot()
+    written = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+    scheme = scheme_named(name)
+    for one in ketal("clocks", "show", name, log, "--output", "json").objects:
+        stamp = scheme.read(one["stamp"], one["event"].split("@")[0])
+        assert {f"{one['event']} {one['type']}", scheme.text(stamp)} <= written
+
+
+def test_schemes_are_compared_by_their_answers(ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", RUN)
+    said = ketal("clocks", "compare", log, "--output", "json")
+    (one,) = said.objects
+    reports = {report["scheme"]: report for report in one["comparison"]["schemes"]}
+    assert list(reports) == list(SCHEMES)
+    assert (one["comparison"]["pairs"], one["comparison"]["of_pairs"]) == (3, 3)
+    for name, report in reports.items():
+        assert report["right"] + report["wrong"] + report["unknown"] == 3
+        assert report["wrong"] == 0
+        if name in EXACT:
+            assert (report["right"], report["false_orders"]) == (3, 0)
+    assert reports["lamport"]["unknown"] == 1
+    table = ketal("clocks", "compare", log, "--scheme", "lamport", "--scheme", "vector").lines
+    assert [line.split()[0] for line in table] == ["3", "scheme", "lamport", "vector"]
+
+
+def test_relevant_events_alone_are_counted_anew(ketal: Ketal, write: Write) -> None:
+    """Baquero, "Causality is Graphically Simple": a version vector counts versions only."""
+    log = write(
+        "run.jsonl",
+        event("a", "read", {"a": 1})
+        + event("a", "write", {"a": 2})
+        + event("b", "read", {"a": 2, "b": 1})
+        + event("b", "write", {"a": 2, "b": 2}),
+    )
+    only = write("writes.ketal", 'pattern W { event W = type == "write"; find any W; }')
+    said = ketal("clocks", "restamp", "vector", log, "--only", only)
+    assert [one["clock"] for one in said.objects] == [{"a": 1}, {"a": 1, "b": 1}]
+    none = write("none.ketal", 'pattern N { event N = type == "x"; find any N; }')
+    said = ketal("clocks", "restamp", "vector", log, "--only", none)
+    assert said.code == 2
+    assert "no event of the log is in the alphabet of a pattern of none.ketal" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["show", "ict", "run.jsonl"], "there is no clock scheme 'ict'; did you mean itc?"),
+        (["show", "itc"], "there is no log after 'itc'; show takes a scheme, then logs"),
+        (["restamp", "run.jsonl"], "there is no log after 'run.jsonl'; restamp takes a scheme"),
+        (["compare", "run.jsonl", "--only", "p.ketal"], "--only is for show and restamp"),
+        (["show", "itc", "run.jsonl", "--scheme", "itc"], "--scheme is for compare"),
+        (["restamp", "itc", "run.jsonl", "--to", "svg"], "--to is for show"),
+        (
+            ["show", "itc", "run.jsonl", "--clock", "lamport"],
+            "lamport clocks do not tell which events",
+        ),
+        (["show", "itc", "run.jsonl", "--limit", "stamped_events_max=2"], "the log has 3 events"),
+        (["compare", "run.jsonl", "a@1", "b@1", "--scheme", "itc"], "--scheme is for logs"),
+    ],
+)
+def test_what_is_asked_wrong_is_an_error(
+    words: list[str], reason: str, ketal: Ketal, write: Write
+) -> None:
+    write("run.jsonl", RUN)
+    said = ketal("clocks", *words)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(f"ketal: {reason}")
+
+
+def test_of_many_pairs_some_are_drawn(ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", "".join(event("a", "x", {"a": n}) for n in range(1, 30)))
+    said = ketal("clocks", "compare", log, "--scheme", "vector", "--limit", "stamp_pairs_max=50")
+    assert said.lines[0] == "29 events, 50 pairs of 406, drawn at random"
+
+
+def test_records_that_are_no_events_are_counted(ketal: Ketal, write: Write) -> None:
+    said = ketal("clocks", "restamp", "vector", write("run.jsonl", RUN + "x\n"))
+    assert len(said.lines) == 3
+    assert said.err.startswith("ketal: 1 record left out, no event; the first is run.jsonl:4")
+
+
+# --- clocks that do not decide ------------------------------------------------------
+
+LAMPORT = "".join(
+    f'{{"node": "{node}", "type": "write", "clock": {clock}}}\n'
+    for node, clock in (("a", 1), ("b", 1), ("b", 2))
+)
+CONFLICT = """pattern Conflict {
+    order CausalOrder; event W = type == "write";
+    First = W; Second = Conc(W); find any First Second;
+}
+"""
+
+
+def test_a_run_counts_what_the_clocks_leave_open(ketal: Ketal, write: Write) -> None:
+    pattern, log = write("conflict.ketal", CONFLICT), write("run.jsonl", LAMPORT)
+    said = ketal("run", "--clock", "lamport", pattern, log)
+    assert (said.code, said.err) == (0, "")
+    assert said.lines[0].startswith("match Conflict: First=a@1, Second=b@1")
+    assert said.lines[-1] == (
+        "1 pair of events that the clocks do not order for certain: a `Causal` or `Conc` that asks "
+        "is unknown, and so not true"
+    )
+    assert ketal("run", "--clock", "lamport", "--fail-on", "unknown", pattern, log).code == 1
+    data = ketal("run", "--clock", "lamport", "--output", "json", pattern, log).objects
+    assert data[-1]["summary"]["unknown_orders"] == 1
+    explained = ketal("run", "--clock", "lamport", "--explain", pattern, log)
+    assert (explained.code, explained.lines[-1]) == (0, said.lines[-1])
+    live = ketal("run", "--live", "--clock", "lamport", pattern, log)
+    assert (live.code, live.out) == (2, "")
+    assert "--live judges event after event" in live.err
+
+
+def test_lint_warns_of_what_the_clocks_leave_open(ketal: Ketal, write: Write) -> None:
+    said = ketal("lint", "--clock", "lamport", write("conflict.ketal", CONFLICT))
+    assert said.code == 0
+    assert said.lines[0].startswith(
+        "conflict.ketal:3:25: warning[K225]: lamport clocks do not tell"
+    )
+    copies = write("copies.ketal", "pattern P { at every node; event A = true; check A; }")
+    said = ketal("lint", "--clock", "lamport", copies)
+    assert said.code == 1
+    assert "error[K226]: a copy of the pattern sees what its node learned of" in said.lines[0]
+    assert ketal("lint", "--clock", "itc", copies).lines == ["no errors and no warnings in 1 file"]
+
+
+@pytest.mark.parametrize("command", ["stats", "audit", "cuts"])
+def test_a_command_that_asks_for_the_order_refuses_such_clocks(
+    command: str, ketal: Ketal, write: Write
+) -> None:
+    said = ketal(command, "--clock", "lamport", write("run.jsonl", LAMPORT))
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("ketal: lamport clocks do not tell which events happened before")
