@@ -5,7 +5,7 @@ its strings and all their initial segments, and one name is less than another if
 A stamp has two: what the version knows (the *update*) and what distinguishes its replica (the
 *identity*). A fork makes the identity longer by 0 and by 1, an update makes the identity known, a
 join unites both names. Of two versions that coexist (the *frontier*), the one knows all updates of
-the other iff its update name is not less.
+the other iff the other's update name is less or equal.
 
 That is all that the stamps say. A second update of one version changes nothing, and a version that
 has been replaced is not comparable with those that came of it: for the order of all events, past
@@ -15,8 +15,14 @@ Because only the frontier matters, a stamp can be *reduced*: who owns s0 and s1 
 version knows s0, s1 or s, since what is known is always part of some identity of the version that
 knows it, and identities do not overlap; so s in their place orders as before.
 
-Almeida, Baquero and Fonte, "Version Stamps - Decentralized Version Vectors", ICDCS 2002. It is the
-simplification that Baquero and Moura, "Causality in Autonomous Mobile Systems", leave open.
+A fork makes each string of an identity longer, a join adds those of both, so stamps grow
+exponentially with rounds of joins and forks. Reduced ones shrink as soon as halves meet; where the
+same replicas synchronise in pairs for ever, halves seldom meet, and reduced ones grow exponentially
+too. `interval_tree` has no such case.
+
+Almeida, Baquero and Fonte, "Version Stamps - Decentralized Version Vectors", ICDCS 2002. How
+the stamps of `autonomous` could be made smaller, its paper leaves open; this is an answer for the
+frontier only.
 
 The one rule: identities of the frontier do not overlap, and each update name is less than its
 identity, or equal.

@@ -66,7 +66,7 @@ def _validate_state(stamps: list[VersionStamp]) -> None:
             assert any(one.startswith(known) for one in stamp.identity)
 
 
-@given(steps=st.lists(STEPS, max_size=sample(40, 120)))
+@given(steps=st.lists(STEPS, max_size=sample(30, 40)))
 def test_versions_of_a_frontier_are_ordered_as_what_they_know(steps: list[Step]) -> None:
     """Equal answers of stamps that are reduced at every join and of those that never are."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
@@ -82,7 +82,7 @@ def test_versions_of_a_frontier_are_ordered_as_what_they_know(steps: list[Step])
                 assert leq(one.short, other.short) == less
 
 
-@given(steps=st.lists(STEPS, max_size=sample(40, 120)))
+@given(steps=st.lists(STEPS, max_size=sample(30, 40)))
 def test_versions_that_are_all_joined_reduce_to_the_seed(steps: list[Step]) -> None:
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
     for number, step in enumerate([*steps, *[("join", 0, 0)] * 9]):
@@ -92,7 +92,7 @@ def test_versions_that_are_all_joined_reduce_to_the_seed(steps: list[Step]) -> N
     assert reduced(frontier[0].plain) == SEED
 
 
-@given(steps=st.lists(STEPS, max_size=sample(40, 120)))
+@given(steps=st.lists(STEPS, max_size=sample(30, 40)))
 def test_a_frontier_may_be_reduced_at_any_time(steps: list[Step]) -> None:
     """Stamps that were reduced and others, side by side, and reduced twice."""
     frontier = [KnownVersion(frozenset(), SEED, SEED)]
