@@ -1,10 +1,10 @@
 """Vector clocks for the events of a log that another scheme stamped: `--clock SCHEME`.
 
 A scheme that decides happened-before tells of each event which of each node's events came before
-it; these are the first ones of the node, and their numbers are its vector clock. Stamps that tell by
-themselves name no events, so those that the log has are counted, and an event that is missing from
-it is not missed. Stamps that refer to others of the log (interleaving clocks) need all of these: a
-missing one is an error.
+it; these are the first ones of the node, and their numbers are its vector clock. Stamps that tell
+by themselves name no events, so those that the log has are counted, and an event that is missing
+from it is not missed. Stamps that refer to others of the log (interleaving clocks) need all of
+these: a missing one is an error.
 
 A scheme that does not decide tells which events *may* have come before. The clocks that are made of
 it order all of these, and the log names the scheme in `undecided`, so that who asks whether one
@@ -90,7 +90,7 @@ def translated(
     if undecided is not None:
         undecided.pairs = undecided.unknown = 0
     for execution in executions.values():
-        translation = _Translation(scheme, held, execution)
+        translation = _StampsByNode(scheme, held, execution)
         clocks |= translation.clocks()
         if undecided is not None:
             undecided.pairs += translation.pairs
@@ -110,7 +110,7 @@ def translated(
             yield rejected(fault, file, line, name)
 
 
-class _Translation:
+class _StampsByNode:
     """The stamps of one execution: records by their numbers, those of a node together."""
 
     def __init__(

@@ -1,0 +1,93 @@
+"""docs/clocks.md: its commands, its pictures and its table are made by `ketal clocks`.
+
+`python -m tests.test_clocks_page` writes pictures and table anew, after a scheme has changed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import ketal
+from ketal.cli import main
+from ketal.clocks.schemes import SCHEMES, scheme_named
+from ketal.explanation.execution_events import executions_of
+from ketal.explanation.scheme_comparison import compare_schemes
+from tests.examples.transcripts import ROOT, Block, blocks, replay
+
+PAGE = ROOT / "docs" / "clocks.md"
+RUN = ROOT / "examples" / "clocks" / "run.jsonl"
+PICTURES = ROOT / "docs" / "clocks"
+TEXT = PAGE.read_text(encoding="utf-8")
+NAMES = re.findall(r"^`--clock ([\w:]+)`\. ", TEXT, re.M)
+_ROW = re.compile(r"^\| \[`([\w:]+)`\]\(#[\w-]+\) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", re.M)
+_BLOCKS = blocks(PAGE)
+
+
+def _drawn(name: str, tmp_path: Path) -> str:
+    target = tmp_path / "picture.svg"
+    assert main(["clocks", "show", name, str(RUN), "--write", str(target)]) == 0
+    return target.read_text(encoding="utf-8")
+
+
+def _rows() -> dict[str, tuple[str, str, str]]:
+    """Return of each scheme of the page what the table says and the commands know."""
+    (execution,) = executions_of(ketal.read_log(RUN), ketal.Limits()).values()
+    schemes = [scheme_named(name) for name in NAMES]
+    reports = compare_schemes(execution.events(), schemes, ketal.Limits()).reports
+    answer = {True: "yes", False: "no"}
+    return {
+        name: (
+            answer[scheme.decides],
+            f"{report.bytes_median:.0f}, {report.bytes_max}",
+            answer[scheme.states_clocks],
+        )
+        for name, scheme, report in zip(NAMES, schemes, reports, strict=True)
+    }
+
+
+def test_every_scheme_is_on_the_page() -> None:
+    assert sorted(name.partition(":")[0] for name in NAMES) == sorted(SCHEMES)
+
+
+@pytest.mark.parametrize("block", _BLOCKS, ids=lambda block: block.commands[0])
+def test_the_commands_print_what_the_page_shows(block: Block) -> None:
+    assert replay(block) == block.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pictures_are_those_of_the_command(name: str, tmp_path: Path) -> None:
+    file = f"{name.partition(':')[0]}.svg"
+    assert f"](clocks/{file})" in TEXT
+    assert (PICTURES / file).read_text(encoding="utf-8") == _drawn(name, tmp_path)
+
+
+def test_no_picture_is_left_over() -> None:
+    shown = set(re.findall(r"\]\(clocks/(.*?)\)", TEXT))
+    assert {path.name for path in PICTURES.iterdir()} == shown
+
+
+def test_the_table_is_what_the_commands_say() -> None:
+    table = {name: (decides, size, stream) for name, decides, size, _, stream in _ROW.findall(TEXT)}
+    assert table == _rows()
+
+
+def _write() -> None:
+    """Write the pictures and the table anew."""
+    rows = _rows()
+
+    def row(found: re.Match[str]) -> str:
+        decides, size, stream = rows[found[1]]
+        head = found[0].split(" | ")[0]
+        return f"{head} | {decides} | {size} | {found[4]} | {stream} |"
+
+    PAGE.write_text(_ROW.sub(row, TEXT), encoding="utf-8")
+    for name in NAMES:
+        target = PICTURES / f"{name.partition(':')[0]}.svg"
+        main(["clocks", "show", name, str(RUN), "--write", str(target)])
+
+
+if __name__ == "__main__":
+    _write()
