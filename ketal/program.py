@@ -200,7 +200,7 @@ class Program(Mapping[str, "Program"]):
         ...                        First = W; Second = Conc(W); find any First Second; }
         ... ''')
         >>> [warning.code for warning in program.for_undecided_clocks("lamport").warnings]
-        ['K225']
+        ['K305']
         """
         compiled = [
             compile_pattern(

@@ -347,13 +347,13 @@ def _left_open(
     deployment = pattern.deployment
     if deployment is not None and not deployment.receiving:
         yield (
-            "K226", "error", f"a copy of the pattern sees what its node learned of, and {scheme} "
+            "K306", "error", f"a copy of the pattern sees what its node learned of, and {scheme} "
             "clocks do not tell what that is", pattern.places.get("at") or pattern.span,
             "write `at every node receiving`, where events name what they receive",
         )  # fmt: skip
     if pattern.mode is not None:
         yield (
-            "K226", "error", f"`mode {pattern.mode}` asks about every linear extension, and "
+            "K306", "error", f"`mode {pattern.mode}` asks about every linear extension, and "
             f"{scheme} clocks do not tell which there are", pattern.places.get("mode")
             or pattern.span, "remove it, or read a log whose clocks decide happened-before",
         )  # fmt: skip
@@ -363,10 +363,10 @@ def _left_open(
                 f"{scheme} clocks prove no order between nodes: this `Causal` is true of events "
                 "of one node only, elsewhere false or unknown"
             )
-            yield "K225", "warning", message, node.span, "`!Causal(…)` and `Conc(…)` can be certain"
+            yield "K305", "warning", message, node.span, "`!Causal(…)` and `Conc(…)` can be certain"
         elif isinstance(node, syntax.Conc):
             message = f"{scheme} clocks do not tell all concurrent events: others are unknown here"
-            yield "K225", "warning", message, node.span, "what is true here is so for certain"
+            yield "K305", "warning", message, node.span, "what is true here is so for certain"
 
 
 # --- liveness ------------------------------------------------------------------

@@ -308,12 +308,12 @@ def test_lint_warns_of_what_the_clocks_leave_open(ketal: Ketal, write: Write) ->
     said = ketal("lint", "--clock", "lamport", write("conflict.ketal", CONFLICT))
     assert said.code == 0
     assert said.lines[0].startswith(
-        "conflict.ketal:3:25: warning[K225]: lamport clocks do not tell"
+        "conflict.ketal:3:25: warning[K305]: lamport clocks do not tell"
     )
     copies = write("copies.ketal", "pattern P { at every node; event A = true; check A; }")
     said = ketal("lint", "--clock", "lamport", copies)
     assert said.code == 1
-    assert "error[K226]: a copy of the pattern sees what its node learned of" in said.lines[0]
+    assert "error[K306]: a copy of the pattern sees what its node learned of" in said.lines[0]
     assert ketal("lint", "--clock", "itc", copies).lines == ["no errors and no warnings in 1 file"]
 
 

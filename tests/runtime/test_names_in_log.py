@@ -17,7 +17,7 @@ from tests.sampling import chances, examples
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ROWS = re.findall(
-    r"^\| (K3\d\d) \| (\w+) \|.*\| `([^`]+)` \|$",
+    r"^\| (K30[1-4]) \| (\w+) \|.*\| `([^`]+)` \|$",
     (DOCS / "diagnostics.md").read_text("utf-8"),
     re.M,
 )

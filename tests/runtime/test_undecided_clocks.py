@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from ketal.logs.restamping import restamped
 from ketal.model.event import Event
 from ketal.operators.causal_order import canonical
 from tests.cases import facts
+from tests.examples.transcripts import ROOT
 from tests.outcomes import LIMITS, TooManyError, outcome_of
 from tests.property.executions import execution
 from tests.property.patterns import CONTRADICTIONS, pattern_file
@@ -131,11 +133,32 @@ def test_a_pattern_that_such_clocks_cannot_answer_is_an_error() -> None:
         )
         with pytest.raises(PatternError) as raised:
             list(ketal.run(program, log))
-        assert [d.code for d in raised.value.diagnostics] == ["K226"]
+        assert [d.code for d in raised.value.diagnostics] == ["K306"]
     program = ketal.compile("pattern P { order CausalOrder; event A = true; check A; }")
     for ask in (ketal.possibly, ketal.definitely):
         with pytest.raises(SettingError, match="lamport clocks do not tell which linear ext"):
             ask(program, log)
+
+
+ROWS = re.findall(
+    r"^\| (K30[56]) \| (\w+) \|.*\| `([^`]+)` \|$",
+    (ROOT / "docs" / "diagnostics.md").read_text("utf-8"),
+    re.M,
+)
+
+
+@pytest.mark.parametrize(("code", "severity", "example"), ROWS)
+def test_the_documented_examples_give_their_codes(code: str, severity: str, example: str) -> None:
+    body = "" if "find" in example else "check E;"
+    program = ketal.compile(
+        f'pattern P {{ order CausalOrder; event E = type == "e"; {example} {body} }}'
+    )
+    try:
+        found = program.for_undecided_clocks("lamport").warnings
+    except PatternError as error:
+        found = error.diagnostics
+    assert (code, severity) in {(one.code, one.severity) for one in found}
+    assert len(ROWS) == 2
 
 
 def test_an_explanation_says_what_the_clocks_leave_open() -> None:

@@ -48,8 +48,16 @@ def accept(node: str, counter: int = 1, height: int = 1, **more: Any) -> bytes:
 
 
 def produce(broker: Broker, messages: Iterable[Message]) -> None:
-    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all")) as producer:
-        sent = [producer.send(t, value, partition=n) for t, n, value in messages]
+    options = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 200}
+    with closing(KafkaProducer(acks="all", **options)) as producer:
+        sent = []
+        for topic, partition, value in messages:
+            # One that was just added is not in the metadata at once.
+            deadline = time.monotonic() + 120
+            while partition not in (producer.partitions_for(topic) or ()):
+                assert time.monotonic() < deadline, f"{topic} has no partition {partition}"
+                time.sleep(0.05)
+            sent.append(producer.send(topic, value, partition=partition))
         producer.flush()
         assert all(one.get(timeout=120) is not None for one in sent)
 

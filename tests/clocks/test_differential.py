@@ -1,0 +1,171 @@
+"""Differences of vector clocks: exact in a log, and over channels that are first in, first out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.clocks.differential import (
+    DeltaClocks,
+    DeltaStamp,
+    DifferentialReplica,
+    clocks_of,
+    deltas,
+)
+from ketal.clocks.vector import VectorClocks
+from ketal.errors import EventError
+from tests.clocks.executions import SampleRun, sample_runs
+from tests.sampling import sample
+
+SCHEME = DeltaClocks()
+
+
+@given(run=sample_runs())
+def test_a_stream_of_clocks_is_read_back_from_its_differences(run: SampleRun) -> None:
+    of_node: dict[str, list[dict[str, int]]] = {}
+    for node, clock in run.clocks():
+        of_node.setdefault(node, []).append(clock)
+    for node, clocks in of_node.items():
+        changed = list(deltas(clocks))
+        assert list(clocks_of(changed)) == clocks
+        assert all(one[node] == number for number, one in enumerate(changed, start=1))
+
+
+@given(run=sample_runs())
+def test_a_delta_has_what_changed_and_no_more(run: SampleRun) -> None:
+    last: dict[str, dict[str, int]] = {}
+    stamps = SCHEME.stamped(run.happenings())
+    for stamp, (node, clock) in zip(stamps, run.clocks(), strict=True):
+        before = last.get(node, {})
+        assert {**before, **stamp.changed} == clock
+        assert all(before.get(name) != counter for name, counter in stamp.changed.items())
+        last[node] = clock
+
+
+@given(run=sample_runs())
+def test_a_delta_is_never_longer_than_the_clock(run: SampleRun) -> None:
+    vectors = VectorClocks()
+    for delta, vector in zip(
+        SCHEME.stamped(run.happenings()), vectors.stamped(run.happenings()), strict=True
+    ):
+        assert len(SCHEME.encode(delta)) <= len(vectors.encode(vector))
+
+
+def test_a_delta_does_not_grow_with_the_nodes() -> None:
+    """Where an event receives one message at most, and that of a node which heard of few others."""
+    sizes: dict[int, list[int]] = {}
+    for nodes in (8, 64):
+        names = [f"n{number:02}" for number in range(nodes)]
+        # Pairs talk, after everybody has talked to everybody along a chain.
+        chain: list[tuple[int, ...]] = [(), *((number,) for number in range(2 * nodes - 1))]
+        talk = [names[0], names[1]] * 20
+        causes = [*chain, *((number,) for number in range(2 * nodes - 1, 2 * nodes + 39))]
+        run = SampleRun([*names * 2, *talk], causes)
+        for scheme in (SCHEME, VectorClocks()):
+            stamps = scheme.stamped(run.happenings())[2 * nodes + 2 :]  # type: ignore[attr-defined]
+            sizes.setdefault(nodes, []).append(int(median(len(scheme.encode(s)) for s in stamps)))
+    assert sizes[8][0] == sizes[64][0] == 11
+    assert sizes[64][1] > 20 * sizes[64][0]
+
+
+def test_a_missing_delta_is_an_error_that_names_it() -> None:
+    first, second, third = SCHEME.stamped(SampleRun([*"aaa"], [(), (), ()]).happenings())
+    reason = "the delta stamp of event 3 of 'a' builds on that of event 2, which is missing"
+    with pytest.raises(EventError, match=reason):
+        SCHEME.order([third, first])
+    assert SCHEME.order([third, first, second])(first, third)
+
+
+def test_a_duplicate_is_one_event_and_a_contradiction_is_an_error() -> None:
+    stamp, other = DeltaStamp("a", {"a": 1}), DeltaStamp("a", {"a": 1, "b": 2})
+    assert not SCHEME.order([stamp, stamp])(stamp, stamp)
+    with pytest.raises(EventError, match="two events are event 1 of 'a'; their stamps differ"):
+        SCHEME.order([stamp, other])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ([1], 'delta is written as the changed entries: {"a": 2, "b": 5}, not [1]'),
+        ({"b": 1}, "the own entry of node 'a' is missing"),
+        ({"a": 0}, "the own entry of node 'a' is zero"),
+    ],
+)
+def test_what_is_no_delta_is_an_error(value: object, reason: str) -> None:
+    with pytest.raises(EventError) as error:
+        SCHEME.read(value, "a")
+    assert error.value.reason == f"clock: {reason}"
+
+
+# --- messages -----------------------------------------------------------------------
+
+
+@dataclass
+class ChannelRun:
+    """Nodes and the channels between them, each first in, first out."""
+
+    nodes: dict[str, DifferentialReplica]
+    vectors: dict[str, dict[str, int]]
+    channels: dict[tuple[str, str], list[tuple[dict[str, int], dict[str, int]]]] = field(
+        default_factory=dict
+    )
+
+    def act(self, node: str, received: list[str], to: list[str]) -> None:
+        """Have an event receive the next messages from some nodes, and send to others."""
+        channels = [self.channels.get((sender, node), []) for sender in received]
+        messages = [channel.pop(0) for channel in channels if channel]
+        vector = self.vectors[node]
+        for _, whole in messages:
+            for name, counter in whole.items():
+                vector[name] = max(vector.get(name, 0), counter)
+        vector[node] = vector.get(node, 0) + 1
+        replica = self.nodes[node].event(entries for entries, _ in messages)
+        for receiver in to:
+            replica, entries = replica.send(receiver)
+            self.channels.setdefault((node, receiver), []).append((entries, dict(vector)))
+        self.nodes[node] = replica
+
+    def validate_state(self) -> None:
+        """Check that clocks are equal, and that messages carry no more than they must."""
+        for node, replica in self.nodes.items():
+            assert replica.clock == self.vectors[node]
+            assert set(replica.changed_at) == set(replica.clock)
+            assert all(at <= replica.clock[node] for at in replica.changed_at.values())
+        for channel in self.channels.values():
+            for entries, whole in channel:
+                assert entries.items() <= whole.items()
+
+
+@given(data=st.data())
+def test_messages_that_carry_changes_give_the_clocks_of_whole_vectors(data: st.DataObject) -> None:
+    """Singhal and Kshemkalyani's technique, over channels that are first in, first out."""
+    names = [f"n{number}" for number in range(data.draw(st.integers(2, 5)))]
+    run = ChannelRun({name: DifferentialReplica(name) for name in names}, {n: {} for n in names})
+    some = st.lists(st.sampled_from(names), max_size=3)
+    for _ in range(data.draw(st.integers(0, sample(30, 100)))):
+        node = data.draw(st.sampled_from(names))
+        others = [name for name in data.draw(some) if name != node]
+        run.act(node, others, [name for name in data.draw(some) if name != node])
+        run.validate_state()
+
+
+def test_a_message_that_overtakes_another_one_brings_too_little() -> None:
+    """Why the technique asks for channels that are first in, first out."""
+    a = DifferentialReplica("a").event([{"c": 7}])
+    a, _late = a.send("b")
+    a, early = a.event().send("b")
+    assert early == {"a": 2}
+    b = DifferentialReplica("b").event([early])
+    assert b.clock == {"a": 2, "b": 1}  # c's events, which a knew of, are missing
+
+
+def test_a_message_with_nothing_new_carries_nothing() -> None:
+    a = DifferentialReplica("a").event()
+    a, first = a.send("b")
+    a, again = a.send("b")
+    _, other = a.send("c")
+    assert (first, again, other) == ({"a": 1}, {}, {"a": 1})
