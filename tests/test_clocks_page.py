@@ -57,6 +57,14 @@ def test_the_commands_print_what_the_page_shows(block: Block) -> None:
     assert replay(block) == block.text
 
 
+def test_the_programs_print_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    programs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", TEXT, re.M | re.S)
+    assert len(programs) == TEXT.count("```python") > 1
+    for code, shown in programs:
+        exec(code, {})
+        assert capsys.readouterr().out == shown
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pictures_are_those_of_the_command(name: str, tmp_path: Path) -> None:
     file = f"{name.partition(':')[0]}.svg"
