@@ -9,12 +9,14 @@ from typing import Any
 from ketal.clocks.autonomous import AutonomousStamps
 from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.dependency_sequences import DependencyClocks
+from ketal.clocks.differential import DeltaClocks
 from ketal.clocks.dotted import DottedClocks
 from ketal.clocks.hierarchical import HierarchicalClocks
 from ketal.clocks.hybrid import HybridClocks
 from ketal.clocks.interleaving import InterleavingClocks
 from ketal.clocks.interval_tree import IntervalTreeClocks
 from ketal.clocks.lamport import LamportClocks
+from ketal.clocks.matrix import MatrixClocks
 from ketal.clocks.plausible import PlausibleClocks
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.station_vectors import StationClocks
@@ -26,6 +28,8 @@ SCHEMES: dict[str, Callable[[], Scheme[Any]]] = {
     for of in (
         CausalHistories,
         VectorClocks,
+        DeltaClocks,
+        MatrixClocks,
         DottedClocks,
         IntervalTreeClocks,
         AutonomousStamps,
