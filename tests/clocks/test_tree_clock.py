@@ -1,0 +1,166 @@
+"""Tree clocks against vector clocks, of threads that share locks and of nodes that send messages.
+
+Mathur, Tunç, Pavlogiannis and Viswanathan, ASPLOS 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ketal.clocks.tree_clock import TreeClock
+from tests.clocks.executions import SampleRun, sample_runs
+from tests.sampling import sample
+
+
+@dataclass
+class LockedRun:
+    """Threads and locks, each with its tree clock and its vector clock.
+
+    Attributes
+    ----------
+    visited : int
+        How many entries the operations on trees looked at.
+    changed : int
+        How many entries of vectors changed (the paper's VTWork).
+    read : int
+        How many entries operations on vectors look at: each operation all of the other vector.
+    """
+
+    trees: dict[str, TreeClock] = field(default_factory=dict)
+    vectors: dict[str, dict[str, int]] = field(default_factory=dict)
+    visited: int = 0
+    changed: int = 0
+    read: int = 0
+
+    def _event(self, thread: str) -> TreeClock:
+        tree = self.trees.setdefault(thread, TreeClock(thread))
+        vector = self.vectors.setdefault(thread, {})
+        vector[thread] = vector.get(thread, 0) + 1
+        tree.increment()
+        self.visited += 1
+        self.changed += 1
+        self.read += 1
+        return tree
+
+    def _copied(self, source: str, target: str) -> None:
+        into, of = self.vectors.setdefault(target, {}), self.vectors.get(source, {})
+        newer = {name: count for name, count in of.items() if count > into.get(name, 0)}
+        into.update(newer)
+        self.changed += len(newer)
+        self.read += len(of)
+
+    def acquire(self, thread: str, lock: str) -> None:
+        """Have a thread acquire a lock, and know what the lock knows."""
+        self.visited += self._event(thread).join(self.trees.setdefault(lock, TreeClock()))
+        self._copied(lock, thread)
+
+    def release(self, thread: str, lock: str) -> None:
+        """Have a thread release a lock, which it has acquired since others released it."""
+        tree = self._event(thread)
+        self.visited += self.trees.setdefault(lock, TreeClock()).monotone_copy(tree)
+        self._copied(thread, lock)
+
+    def validate_state(self) -> None:
+        """Check that the clocks are equal and the trees in order."""
+        for name, tree in self.trees.items():
+            tree.validate_state()
+            assert tree.vector() == self.vectors.get(name, {})
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 3), st.booleans()), max_size=sample(50, 200)
+)
+
+
+@given(steps=STEPS)
+def test_tree_clocks_of_threads_and_locks_are_their_vector_clocks(
+    steps: list[tuple[int, int, bool]],
+) -> None:
+    """And the theorem: what trees look at is at most three times what changes in vectors."""
+    run = LockedRun()
+    for thread, lock, releases in steps:
+        run.acquire(f"t{thread}", f"l{lock}")
+        run.validate_state()
+        if releases:
+            run.release(f"t{thread}", f"l{lock}")
+            run.validate_state()
+        assert run.visited <= 3 * run.changed
+
+
+@given(run=sample_runs())
+def test_tree_clocks_of_messages_are_the_vector_clocks(run: SampleRun) -> None:
+    trees: dict[str, TreeClock] = {}
+    messages: list[TreeClock] = []
+    for (node, clock), causes in zip(run.clocks(), run.causes, strict=True):
+        tree = trees.setdefault(node, TreeClock(node))
+        tree.increment()
+        for cause in causes:
+            tree.join(messages[cause])
+            tree.validate_state()
+        assert tree.vector() == clock
+        assert all(tree.get(name) == clock.get(name, 0) for name in run.nodes)
+        messages.append(tree.copy())
+        messages[-1].validate_state()
+    # What a copy carries has not been changed by what came later.
+    assert [message.vector() for message in messages] == [clock for _, clock in run.clocks()]
+
+
+def test_a_join_leaves_out_what_is_below_a_known_entry() -> None:
+    """b has learned of forty nodes, and a knows that; then b does one thing more."""
+    a, b = TreeClock("a"), TreeClock("b")
+    for number in range(40):
+        other = TreeClock(f"n{number}")
+        other.increment()
+        b.increment()
+        b.join(other)
+    a.increment()
+    assert a.join(b) == 41
+    b.increment()
+    a.increment()
+    assert a.join(b) == 2  # b, and the child that was attached last
+    assert a.join(b) == 1
+    assert len(a.vector()) == 42
+    a.validate_state()
+
+
+def test_threads_that_use_few_locks_look_at_a_fraction_of_the_vectors() -> None:
+    """Sixty threads in turn, each nine times with its own lock and once with another one's."""
+    run = LockedRun()
+    for turn in range(1_200):
+        thread = turn % 60
+        for lock in (*[thread] * 9, (thread + 7) % 60):
+            run.acquire(f"t{thread}", f"l{lock}")
+            run.release(f"t{thread}", f"l{lock}")
+    run.validate_state()
+    assert all(len(run.vectors[f"t{thread}"]) == 60 for thread in range(60))
+    assert 5 * run.visited < run.read
+    assert run.visited < 1.2 * run.changed
+
+
+def test_a_clock_that_is_no_nodes_counts_and_joins_nothing() -> None:
+    lock, a = TreeClock(), TreeClock("a")
+    with pytest.raises(ValueError, match="counts no events"):
+        lock.increment()
+    with pytest.raises(ValueError, match="takes over clocks by monotone_copy"):
+        lock.join(a)
+    with pytest.raises(ValueError, match="without a node is not copied"):
+        a.monotone_copy(lock)
+    assert a.join(lock) == 0
+    assert lock.copy().vector() == lock.vector() == {}
+
+
+def test_a_clock_of_no_execution_is_refused() -> None:
+    a, again, b = TreeClock("a"), TreeClock("a"), TreeClock("b")
+    again.increment()
+    b.increment()
+    b.join(again)
+    with pytest.raises(ValueError, match="knows an event of 'a' to come"):
+        a.join(b)
+    lock = TreeClock()
+    lock.monotone_copy(b)
+    with pytest.raises(ValueError, match="lacks the last event of 'b'"):
+        lock.monotone_copy(again)
