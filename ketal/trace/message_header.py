@@ -18,6 +18,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from ketal.clocks.member_list import members_of, members_text
+from ketal.errors import EventError
+
 NAME = "ketal-clock"
 """The name of the header."""
 VERSION = "1"
@@ -52,8 +55,8 @@ def encoded(node: str, clock: Mapping[str, int], calls: Iterable[tuple[str, int]
     calls : iterable of (str, int)
         Node and counter of the calls within which it is sent.
     """
-    text = f"{VERSION};{quote(node, safe='')};{_written(clock.items())}"
-    within = _written(calls)
+    text = f"{VERSION};{quote(node, safe='')};{members_text(clock.items())}"
+    within = members_text(calls)
     return f"{text};{within}" if within else text
 
 
@@ -74,22 +77,13 @@ def decoded(text: str | bytes) -> SenderKnowledge:
     version, node, entries, *calls = text.split(";", 3)
     if version != VERSION:
         raise ValueError(f"the header is of version {version[:20]!r}, not {VERSION}")
-    clock = dict(_entries(entries))
     sender = unquote(node, errors="strict")
-    dots = [(sender, clock.get(sender, 0)), *(_entries(calls[0]) if calls else ())]
+    try:
+        clock = dict(members_of(entries))
+        dots = [(sender, clock.get(sender, 0)), *(members_of(calls[0]) if calls else ())]
+    except EventError as wrong:
+        raise ValueError(wrong.reason.removeprefix("clock: ")) from None
     for name, counter in dots:
         if not 0 < counter <= clock.get(name, 0):
             raise ValueError(f"the clock has no event {counter} of {name[:60]!r}")
     return SenderKnowledge(clock, tuple(f"{name}@{counter}" for name, counter in dots))
-
-
-def _written(entries: Iterable[tuple[str, int]]) -> str:
-    return ",".join(f"{quote(name, safe='')}={counter}" for name, counter in entries)
-
-
-def _entries(text: str) -> Iterable[tuple[str, int]]:
-    for entry in text.split(","):
-        name, _, counter = entry.rpartition("=")
-        if not counter.isascii() or not counter.isdigit():
-            raise ValueError(f"{entry[:60]!r} is no entry of a clock")
-        yield unquote(name, errors="strict"), int(counter)
