@@ -18,6 +18,10 @@ and so in a domain that is kept; if it passes q before its end, the message that
 arrived there was held back for m1 already. `simulate` and `overtakings` let a
 test look for a counterexample, and find one where a domain is taken away.
 
+These matrices count messages between two processes, of which one is held back
+for another. Those that count the events which a process is known to know, and
+order events, are in `ketal.clocks.matrix`.
+
 The one rule: a message along an edge whose ends share no domain (a `relaxed`
 one) carries no stamp and is delivered on arrival.
 """

@@ -90,9 +90,9 @@ def test_a_message_is_stamped_for_the_domains_of_both_its_ends() -> None:
 def test_a_message_that_overtakes_is_held_back() -> None:
     groups = domains(topology("p>q q>r p>r").edges)
     p, slow = send(started("p", groups), "r", 0)
-    p, told = send(p, "q", 1)
-    q, (first,) = arrive(started("q", groups), told)
-    assert first == told
+    p, news = send(p, "q", 1)
+    q, (first,) = arrive(started("q", groups), news)
+    assert first == news
     assert q.sent[frozenset("pqr")] == {("p", "r"): 1, ("p", "q"): 1}
     q, fast = send(q, "r", 2)
     r, out = arrive(started("r", groups), fast)
@@ -121,7 +121,7 @@ def test_overtakings_are_seen() -> None:
 
 
 def test_the_theorem() -> None:
-    """Causal delivery within each domain gives it globally, and everything is delivered."""
+    """Section 4.1: causal delivery within each domain gives it globally; all is delivered."""
     overtaken = 0
 
     @drawn(1_000, 10_000)
@@ -206,6 +206,11 @@ def test_with_one_domain_taken_away_a_violation_is_found() -> None:
 )
 def test_stamp_bytes(text: str, edge: tuple[str, str], expected: int) -> None:
     assert stamp_bytes(domains(topology(text).edges), *edge) == expected
+
+
+def test_a_matrix_clock_of_the_76_processes_of_section_2() -> None:
+    """The paper prints no matrix, and one size: "k × 76²", with k the bytes of an entry."""
+    assert global_stamp_bytes(76) == 8 * 76**2 == 46_208
 
 
 def test_one_global_matrix_clock_is_one_domain() -> None:
