@@ -1,0 +1,252 @@
+"""Vector clocks, causal histories, dotted clocks and versions as pictures.
+
+Whatever states which events are known is drawn as the set of these: a vector clock as full columns,
+a history with its holes, a dotted clock or a version as what its context has and a dot above. Where
+counters are high, the first events that all of a row know are one square.
+
+Baquero, "Causality is Graphically Simple", sections "Vector Clocks" to "Dotted Version Vectors".
+
+The one rule: what is drawn is a set of events, so a vector clock and the history of the same event
+are the same picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ketal.clocks.causal_history import CausalHistory, Dots
+from ketal.clocks.dotted import DottedVector
+from ketal.clocks.scheme import Clock
+from ketal.clocks.vector import Vector, join
+from ketal.clocks.version_vectors import Version
+from ketal.pictures.clock_bars import (
+    LEVELS_MAX,
+    ClockBars,
+    EventSquare,
+    checked_size,
+)
+from ketal.pictures.clock_bars_svg import bars_svg
+
+Knowledge: TypeAlias = (
+    "Clock | AbstractSet[tuple[str, int]] | Vector | CausalHistory | DottedVector | Version"
+)
+"""What states which events are known: a clock, a set of dots, a stamp, a version."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEvents:
+    """The events that something knows.
+
+    Attributes
+    ----------
+    first : mapping of str to int
+        Of each node how many of its first events are known, without a gap.
+    others : frozenset of (str, int)
+        The others.
+    dot : (str, int), optional
+        The event that is written apart; it is in `first` or `others` too.
+    as_set : bool
+        Whether it is written as a set of events.
+    """
+
+    first: Clock
+    others: Dots
+    dot: tuple[str, int] | None = None
+    as_set: bool = False
+
+    @classmethod
+    def of(cls, knowledge: Knowledge) -> KnownEvents:
+        """Return what a clock, a set of dots, a stamp or a version knows."""
+        match knowledge:
+            case CausalHistory():
+                return cls._without_gaps({}, knowledge.dots, as_set=True)
+            case Vector():
+                return cls.of(knowledge.clock)
+            case DottedVector():
+                dot = (knowledge.node, knowledge.counter)
+                return cls._without_gaps(knowledge.past, {dot}, dot)
+            case Version():
+                dot = (knowledge.replica, knowledge.counter)
+                return cls._without_gaps(knowledge.context, {dot}, dot)
+            case Mapping():
+                return cls._without_gaps(knowledge, ())
+        return cls._without_gaps({}, knowledge, as_set=True)
+
+    @classmethod
+    def _without_gaps(
+        cls,
+        clock: Clock,
+        dots: Collection[tuple[str, int]],
+        dot: tuple[str, int] | None = None,
+        as_set: bool = False,
+    ) -> KnownEvents:
+        first = {node: counter for node, counter in clock.items() if counter}
+        others = set()
+        for node, counter in sorted(dots):
+            if counter == first.get(node, 0) + 1:
+                first[node] = counter
+            elif counter > first.get(node, 0):
+                others.add((node, counter))
+        return cls(first, frozenset(others), dot, as_set)
+
+    def joined(self, other: KnownEvents) -> KnownEvents:
+        """Return what one of two knows."""
+        both = join([self.first, other.first])
+        as_set = self.as_set and other.as_set
+        return self._without_gaps(both, self.others | other.others, as_set=as_set)
+
+    def above(self, floors: Clock) -> Dots:
+        """Return those events that come after the first ones, of each node so many."""
+        counted = {
+            (node, counter)
+            for node, top in self.first.items()
+            for counter in range(floors.get(node, 0) + 1, top + 1)
+        }
+        return self.others | counted
+
+    def text(self, nodes: Sequence[str]) -> str:
+        """Return it as the paper writes it: `[2,3,0]`, `[2,1,0]b2` or `{c3}`."""
+        if self.dot is not None:
+            past = {**self.first}
+            if past.get(self.dot[0]) == self.dot[1]:
+                past[self.dot[0]] -= 1
+            return vector_text(past, nodes) + dot_text(*self.dot)
+        if self.as_set or (not self.first and self.others):
+            return history_text(self.above({}))
+        return vector_text(self.first, nodes) + (history_text(self.others) if self.others else "")
+
+
+def vector_text(clock: Clock, nodes: Sequence[str]) -> str:
+    """Return a vector clock as its entries in the order of nodes: `[2,3,0]`."""
+    return f"[{','.join(str(clock.get(node, 0)) for node in nodes)}]"
+
+
+def history_text(dots: AbstractSet[tuple[str, int]]) -> str:
+    """Return events as a set of their names: `{a1,a2,b1}`."""
+    return f"{{{','.join(dot_text(*dot) for dot in sorted(dots))}}}"
+
+
+def dot_text(node: str, counter: int) -> str:
+    """Return the name of an event: `a1`; `n7@1` where a node's name ends in a digit."""
+    return f"{node}@{counter}" if node[-1:].isdigit() else f"{node}{counter}"
+
+
+# --- one clock ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BarsScale:
+    """What the pictures of a row have in common.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        The columns.
+    floors : mapping of str to int
+        Of each node how many of its first events are drawn as one square.
+    """
+
+    nodes: tuple[str, ...]
+    floors: Clock
+
+    @classmethod
+    def of(cls, row: Sequence[KnownEvents], nodes: Sequence[str] | None = None) -> BarsScale:
+        """Return a scale in which each of a row can be drawn.
+
+        Raises
+        ------
+        SettingError
+            If it would have more than `LEVELS_MAX` levels or `COLUMNS_MAX` columns.
+        """
+        tops = dict(join([*(one.first for one in row), *(dict(one.others) for one in row)]))
+        for node, counter in (dot for one in row for dot in one.others):
+            tops[node] = max(tops[node], counter)
+        columns = tuple(dict.fromkeys([*(nodes or ()), *sorted(tops)]))
+        floors = {}
+        for node, top in tops.items():
+            common = min(one.first.get(node, 0) for one in row) - 1
+            if top > LEVELS_MAX and common > 1:
+                floors[node] = common
+        highest = max((_level(floors, node, top) for node, top in tops.items()), default=0)
+        checked_size(highest, len(columns))
+        return cls(columns, floors)
+
+    def bars(
+        self,
+        known: KnownEvents,
+        *,
+        marked: Dots = frozenset(),
+        own: Collection[str] | None = None,
+        caption: str | None = None,
+    ) -> ClockBars:
+        """Draw what something knows.
+
+        Parameters
+        ----------
+        known : KnownEvents
+            The events; one of those that the scale was made for, or their join.
+        marked : frozenset of (str, int)
+            Those that another one lacks.
+        own : collection of str, optional
+            The columns of its identity; if absent, no identity is drawn.
+        caption : str, optional
+            What is written below; if absent, the events.
+        """
+        dots = known.above(self.floors)
+        squares = []
+        for column, node in enumerate(self.nodes):
+            floor = self.floors.get(node, 0)
+            if floor:
+                form = "known" if known.first.get(node, 0) >= floor else "hole"
+                tip = f"{dot_text(node, 1)} to {dot_text(node, floor)}"
+                squares.append(EventSquare(column, 1, 1, form, tip, text=f"1–{floor}"))
+            top = max((counter for of, counter in dots if of == node), default=floor)
+            for counter in range(floor + 1, top + 1):
+                dot = (node, counter)
+                form = "hole" if dot not in dots else "dotted" if dot == known.dot else "known"
+                tip = dot_text(node, counter) + (" is not known" if form == "hole" else "")
+                level = _level(self.floors, node, counter)
+                squares.append(EventSquare(column, 1, level, form, tip, marked=dot in marked))
+        identity: tuple[tuple[int, int, bool], ...] = ()
+        if own is not None:
+            identity = tuple((at, 1, node in own) for at, node in enumerate(self.nodes))
+        text = known.text(self.nodes) if caption is None else caption
+        return ClockBars(self.nodes, tuple(squares), text, identity)
+
+
+def _level(floors: Clock, node: str, counter: int) -> int:
+    floor = floors.get(node, 0)
+    return counter - floor + 1 if floor else counter
+
+
+def clock_svg(
+    knowledge: Knowledge,
+    *,
+    nodes: Sequence[str] | None = None,
+    own: Collection[str] | None = None,
+    title: str = "",
+) -> str:
+    """Draw one clock, history, dotted clock or version.
+
+    Parameters
+    ----------
+    knowledge : Clock, set of (str, int), Vector, CausalHistory, DottedVector or Version
+        What is drawn.
+    nodes : sequence of str, optional
+        The columns in their order; others that are known follow, sorted.
+    own : collection of str, optional
+        The columns of the node's identity; if absent, no identity is drawn.
+    title : str, optional
+        What the picture shows; if absent, the events.
+
+    Raises
+    ------
+    SettingError
+        If it would have more squares or columns than are drawn.
+    """
+    known = KnownEvents.of(knowledge)
+    scale = BarsScale.of([known], nodes)
+    return bars_svg(title or known.text(scale.nodes), [("", [scale.bars(known, own=own)])])

@@ -1,0 +1,149 @@
+"""Two clocks in a picture: compared, joined, subtracted.
+
+One event happened before another iff the area of what it knows is included in the other's; two
+areas of which each has a square that the other lacks are concurrent. The join is the union of the
+areas. A difference is what is left of the area, mostly no vector any more: [2,3,3] - [2,3,2] =
+{c3}.
+
+Baquero, "Causality is Graphically Simple", sections "Vector Clocks" and "Dotted Version Vectors".
+
+The one rule: a square of an operand is marked iff the other operand lacks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ketal.clocks.version_vectors import ObjectReplica, StoreReplica
+from ketal.pictures.clock_bars import BarsRow, ClockBars
+from ketal.pictures.clock_bars_svg import bars_svg
+from ketal.pictures.clock_figures import BarsScale, Knowledge, KnownEvents
+
+MARKS = "Hatched: what the other one does not know."
+CONCURRENT = "∥"
+MINUS = "\N{MINUS SIGN}"
+_NOTES = {
+    "<": "Included: the right one knows the hatched events too, so the left one is before it.",
+    ">": "Included: the left one knows the hatched events too, so the right one is before it.",
+    "=": "They know the same events.",
+    CONCURRENT: "Concurrent: each knows hatched events that the other does not.",
+}
+
+
+def relation_sign(only_a: bool, only_b: bool) -> str:
+    """Return `<`, `>`, `=` or `∥`, by which of two areas has squares that the other lacks."""
+    return {(False, True): "<", (True, False): ">", (False, False): "=", (True, True): CONCURRENT}[
+        only_a, only_b
+    ]
+
+
+def relation_note(sign: str) -> str:
+    """Return what a sign between two areas means, as a sentence."""
+    return _NOTES[sign]
+
+
+def comparison_svg(
+    a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
+) -> str:
+    """Draw two clocks beside each other: which one is included, or that they are concurrent.
+
+    Parameters
+    ----------
+    a, b : Clock, set of (str, int), Vector, CausalHistory, DottedVector or Version
+        What is compared.
+    nodes : sequence of str, optional
+        The columns in their order; others that are known follow, sorted.
+    title : str, optional
+        What the picture shows; if absent, the comparison.
+
+    Raises
+    ------
+    SettingError
+        If it would have more squares or columns than are drawn.
+    """
+    pair = _Pair(a, b, nodes)
+    sign = relation_sign(bool(pair.only_a), bool(pair.only_b))
+    row: BarsRow = ("", [pair.first, sign, pair.second])
+    name = f"{pair.first.caption} {sign} {pair.second.caption}"
+    return bars_svg(title or name, [row], relation_note(sign))
+
+
+def join_svg(
+    a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
+) -> str:
+    """Draw two clocks and their join, the point-wise maximum; parameters as of `comparison_svg`."""
+    pair = _Pair(a, b, nodes)
+    joined = pair.scale.bars(pair.a.joined(pair.b))
+    row: BarsRow = ("", [pair.first, "⊔", pair.second, "=", joined])
+    name = f"{pair.first.caption} ⊔ {pair.second.caption} = {joined.caption}"
+    return bars_svg(title or name, [row], MARKS)
+
+
+def difference_svg(
+    a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
+) -> str:
+    """Draw what one clock knows beyond another one; parameters as of `comparison_svg`."""
+    pair = _Pair(a, b, nodes)
+    left = pair.scale.bars(KnownEvents.of(pair.only_a), marked=pair.only_a)
+    row: BarsRow = ("", [pair.first, MINUS, pair.second, "=", left])
+    name = f"{pair.first.caption} {MINUS} {pair.second.caption} = {left.caption}"
+    return bars_svg(title or name, [row], MARKS)
+
+
+class _Pair:
+    """Two clocks in one scale, and what only one of them knows."""
+
+    def __init__(self, a: Knowledge, b: Knowledge, nodes: Sequence[str] | None) -> None:
+        self.a, self.b = KnownEvents.of(a), KnownEvents.of(b)
+        self.scale = BarsScale.of([self.a, self.b], nodes)
+        of_a, of_b = (one.above(self.scale.floors) for one in (self.a, self.b))
+        self.only_a, self.only_b = of_a - of_b, of_b - of_a
+
+    @property
+    def first(self) -> ClockBars:
+        return self.scale.bars(self.a, marked=self.only_a)
+
+    @property
+    def second(self) -> ClockBars:
+        return self.scale.bars(self.b, marked=self.only_b)
+
+
+def versions_svg(
+    replicas: Sequence[StoreReplica | ObjectReplica],
+    *,
+    nodes: Sequence[str] | None = None,
+    title: str = "",
+) -> str:
+    """Draw the versions that servers or replicas keep, siblings beside each other, a row for each.
+
+    Parameters
+    ----------
+    replicas : sequence of StoreReplica or ObjectReplica
+        What is drawn, all in one scale; each with the column that it names versions in.
+    nodes : sequence of str, optional
+        The columns in their order; others follow, sorted.
+    title : str, optional
+        What the picture shows.
+
+    Raises
+    ------
+    SettingError
+        If it would have more squares or columns than are drawn.
+    """
+    rows: list[tuple[str, list[KnownEvents]]] = []
+    for replica in replicas:
+        if isinstance(replica, StoreReplica):
+            name, known = replica.server, [KnownEvents.of(one) for one in replica.siblings]
+        else:
+            name, known = replica.name, [KnownEvents.of(one) for one in replica.versions]
+        rows.append((name, known))
+    columns = list(dict.fromkeys([*(nodes or ()), *sorted(name for name, _ in rows)]))
+    scale = BarsScale.of([one for _, known in rows for one in known], columns)
+    drawn: list[BarsRow] = []
+    for name, known in rows:
+        parts: list[ClockBars | str] = []
+        for one in known or [KnownEvents.of({})]:
+            parts += [CONCURRENT] * bool(parts) + [scale.bars(one, own=[name])]
+        count = "no version" if not known else "a version" if len(known) == 1 else "siblings"
+        drawn.append((f"{name}: {count if len(known) < 2 else f'{len(known)} {count}'}", parts))
+    return bars_svg(title or "the versions that each replica keeps", drawn)

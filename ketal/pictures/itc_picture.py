@@ -1,0 +1,179 @@
+"""Interval tree clocks as pictures: forked columns over the interval [0, 1).
+
+The base of a tree of events is a square as wide as its part of the interval, and what a half has
+beyond it stands on that, half as wide. Beneath is the interval itself, the part that the replica
+owns being filled: an event adds somewhere above that part. a happened before b iff b's area
+includes a's.
+
+Baquero, "Causality is Graphically Simple", section "Interval Tree Clocks"; Almeida, Baquero and
+Fonte, "Interval Tree Clocks", OPODIS 2008, whose figures are drawn so too.
+
+The one rule: a square is as wide as a half of a half ... of the interval over which the events are
+known and marked in the same way, so equal areas are drawn by equal squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+from ketal.clocks.interval_tree import Events, Identity, IntervalTreeClock, join, literal
+from ketal.pictures.clock_bars import (
+    LEVELS_MAX,
+    BarsRow,
+    ClockBars,
+    EventSquare,
+    checked_size,
+)
+from ketal.pictures.clock_bars_svg import bars_svg
+from ketal.pictures.clock_pairs import MARKS, relation_note, relation_sign
+
+T = TypeVar("T")
+
+INTERVAL_PX = 128.0
+"""How wide the interval is drawn at least."""
+NARROWEST_PX = 8.0
+
+TreesRow: TypeAlias = "tuple[str, Sequence[IntervalTreeClock | str]]"
+"""What is written above a row, and what it has from left to right: clocks, and operators."""
+
+
+def trees_svg(title: str, rows: Sequence[TreesRow], note: str = "") -> str:
+    """Draw rows of interval tree clocks, all in one scale.
+
+    Parameters
+    ----------
+    title : str
+        What the picture shows.
+    rows : sequence of (str, sequence of IntervalTreeClock or str)
+        The rows from top to bottom.
+    note : str
+        A line below them; may be empty.
+
+    Raises
+    ------
+    SettingError
+        If an area is too high (`LEVELS_MAX`), or a tree too deep for `COLUMNS_MAX` columns.
+    """
+    clocks = [one for _, parts in rows for one in parts if isinstance(one, IntervalTreeClock)]
+    scale = _Interval(clocks)
+    drawn: list[BarsRow] = []
+    for label, parts in rows:
+        drawn.append((label, [one if isinstance(one, str) else scale.bars(one) for one in parts]))
+    return bars_svg(title, drawn, note)
+
+
+def tree_comparison_svg(a: IntervalTreeClock, b: IntervalTreeClock, *, title: str = "") -> str:
+    """Draw two interval tree clocks: which one's area is included, or that they are concurrent.
+
+    Raises
+    ------
+    SettingError
+        As of `trees_svg`.
+    """
+    scale = _Interval([a, b])
+    first, second = scale.bars(a, b), scale.bars(b, a)
+    sign = relation_sign(_has_marks(first), _has_marks(second))
+    name = title or f"{literal(a)} {sign} {literal(b)}"
+    return bars_svg(name, [("", [first, sign, second])], relation_note(sign))
+
+
+def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock, *, title: str = "") -> str:
+    """Draw two interval tree clocks and their join: areas united, identities put together.
+
+    Raises
+    ------
+    ValueError
+        If the identities overlap.
+    SettingError
+        As of `trees_svg`.
+    """
+    joined = join(a, b)
+    scale = _Interval([a, b, joined])
+    row: BarsRow = ("", [scale.bars(a, b), "⊔", scale.bars(b, a), "=", scale.bars(joined)])
+    name = title or f"{literal(a)} ⊔ {literal(b)} = {literal(joined)}"
+    return bars_svg(name, [row], MARKS)
+
+
+def _has_marks(bars: ClockBars) -> bool:
+    return any(square.marked for square in bars.squares)
+
+
+class _Interval:
+    """The interval in as many columns as the deepest tree needs, and where the areas begin.
+
+    Where counters are high, the first events, which all know everywhere, are one square.
+    """
+
+    def __init__(self, clocks: Sequence[IntervalTreeClock]) -> None:
+        depth = max((max(_depth(c.identity), _depth(c.events)) for c in clocks), default=0)
+        # A tree that is read has some hundred levels at most, so the power can be computed.
+        self.columns = 2**depth
+        checked_size(0, self.columns)
+        heights = [height for clock in clocks for height in self.heights(clock.events)]
+        top, common = max(heights, default=0), min(heights, default=0) - 1
+        self.floor = common if top > LEVELS_MAX and common > 1 else 0
+        checked_size(top - self.floor + bool(self.floor), self.columns)
+
+    def heights(self, events: Events) -> list[int]:
+        """Return how many events are known, in each column."""
+        out: list[int] = []
+        _fill_heights(events, self.columns, 0, out)
+        return out
+
+    def bars(self, clock: IntervalTreeClock, other: IntervalTreeClock | None = None) -> ClockBars:
+        """Draw a clock; what another one lacks is marked."""
+        heights = self.heights(clock.events)
+        others = heights if other is None else self.heights(other.events)
+        squares = []
+        if self.floor:
+            text = f"1–{self.floor:,}"
+            squares.append(EventSquare(0, self.columns, 1, "known", text, text=text))
+        shift = self.floor - bool(self.floor)
+        for level in range(self.floor + 1, max(heights) + 1):
+            states = [
+                "" if height < level else "known" if theirs >= level else "marked"
+                for height, theirs in zip(heights, others, strict=True)
+            ]
+            for left, span, state in _halves(states):
+                if state:
+                    where = f"[{left}/{self.columns}, {left + span}/{self.columns})"
+                    tip = f"event {level} over {where}"
+                    marked = state == "marked"
+                    squares.append(EventSquare(left, span, level - shift, "known", tip, marked))
+        owned: list[bool] = []
+        _fill_owned(clock.identity, self.columns, owned)
+        width = max(NARROWEST_PX, INTERVAL_PX / self.columns)
+        return ClockBars(
+            ("",) * self.columns, tuple(squares), literal(clock), tuple(_halves(owned)), width
+        )
+
+
+def _depth(tree: Identity | Events) -> int:
+    return 0 if isinstance(tree, int) else 1 + max(_depth(tree[-2]), _depth(tree[-1]))
+
+
+def _fill_heights(events: Events, columns: int, base: int, out: list[int]) -> None:
+    if isinstance(events, int):
+        out += [base + events] * columns
+    else:
+        for half in events[1:]:
+            _fill_heights(half, columns // 2, base + events[0], out)
+
+
+def _fill_owned(identity: Identity, columns: int, out: list[bool]) -> None:
+    if isinstance(identity, int):
+        out += [bool(identity)] * columns
+    else:
+        for half in identity:
+            _fill_owned(half, columns // 2, out)
+
+
+def _halves(states: Sequence[T], left: int = 0) -> Iterator[tuple[int, int, T]]:
+    """Yield the widest halves of halves of the interval in which all columns are alike."""
+    if all(state == states[0] for state in states):
+        yield left, len(states), states[0]
+    else:
+        half = len(states) // 2
+        yield from _halves(states[:half], left)
+        yield from _halves(states[half:], left + half)

@@ -1,0 +1,214 @@
+"""A space-time diagram in the manner of the papers: a line for each node, time to the right.
+
+The stamp of an event stands beside its dot. Where the lines would be too long they go on in the
+next band, as music does, and so does a message that is on its way there.
+
+Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System", 1978; Baquero,
+"Causality is Graphically Simple", Figs. 2 to 10.
+
+The one rule: every event and every message is drawn, or the limit is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ketal.errors import SettingError, columns
+from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.svg import COLUMN_EM, LABEL_PX, escaped, px
+from ketal.pictures.timeline_layout import SIDE, CurvePiece, Timeline
+
+TIMELINE_EVENTS_MAX = 400
+"""The most events that are drawn where the caller names no limit; of more nothing is legible."""
+STAMP_COLUMNS_MAX = 48
+"""How many characters of a stamp are drawn; a pointer on the event shows all."""
+RADIUS = 5.0
+NODE_COLUMNS_MAX = 20
+NODE_GAP = 16.0
+STYLE = """
+.ketal-timeline text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",\
+monospace;fill:#24292f;white-space:pre;stroke:#fff;stroke-width:3;stroke-linejoin:round;\
+paint-order:stroke}
+.ketal-timeline .ground{fill:#fff}
+.ketal-timeline .node{font-weight:600}
+.ketal-timeline .name{fill:#57606a}
+.ketal-timeline .line{stroke:#8c959f;stroke-width:1}
+.ketal-timeline .message{stroke:#0550ae;stroke-width:1.3;fill:none}
+.ketal-timeline .tip{fill:#0550ae}
+.ketal-timeline .event{fill:#24292f;stroke:#24292f;stroke-width:1.5}
+.ketal-timeline .open{fill:#fff;stroke:#24292f;stroke-width:1.5}
+@media all{.ketal-timeline{max-width:100%;height:auto}}
+@media (prefers-color-scheme:dark){
+.ketal-timeline text{fill:#d7dde4;stroke:#15191f}
+.ketal-timeline .ground{fill:#15191f}
+.ketal-timeline .name{fill:#a5b0bc}
+.ketal-timeline .line{stroke:#6e7681}
+.ketal-timeline .message{stroke:#79b8ff}
+.ketal-timeline .tip{fill:#79b8ff}
+.ketal-timeline .event{fill:#d7dde4;stroke:#d7dde4}
+.ketal-timeline .open{fill:#15191f;stroke:#d7dde4}}
+""".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEvent:
+    """An event of a diagram.
+
+    Attributes
+    ----------
+    node : str
+        Where it happened.
+    stamp : str
+        Its stamp, as text.
+    name : str
+        What is written on the other side of the line; may be empty.
+    form : str
+        `event`, a full dot; `open`, an event that the stamps do not count; or `ringed`, one that
+        another node names.
+    """
+
+    node: str
+    stamp: str
+    name: str = ""
+    form: str = "event"
+
+
+def stamped_space_time_svg(
+    title: str,
+    nodes: Sequence[str],
+    events: Sequence[TimelineEvent],
+    messages: Sequence[tuple[int, int]],
+    *,
+    events_max: int = TIMELINE_EVENTS_MAX,
+) -> str:
+    """Draw events with their stamps, and messages.
+
+    Parameters
+    ----------
+    title : str
+        What it shows.
+    nodes : sequence of str
+        The lines from top to bottom; each node of an event is one of them.
+    events : sequence of TimelineEvent
+        The events in a linear extension.
+    messages : sequence of (int, int)
+        The numbers of the events that sent, and that received.
+    events_max : int
+        How many events are drawn at most.
+
+    Raises
+    ------
+    SettingError
+        If there are more events.
+    """
+    if len(events) > events_max:
+        raise SettingError(
+            f"there are {len(events):,} events, and a picture with their stamps draws "
+            f"{events_max:,} at most (events_max)"
+        )
+    row_of = {node: row for row, node in enumerate(nodes)}
+    rows = [row_of[event.node] for event in events]
+    widths = [max(map(_text_px, (event.stamp, event.name))) for event in events]
+    names = max((_text_px(node, NODE_COLUMNS_MAX) for node in nodes), default=0)
+    timeline = Timeline(rows, widths, messages, rows_count=len(nodes), left=SIDE + names + NODE_GAP)
+    drawn = [line for row, node in enumerate(nodes) for line in _node(timeline, row, node)]
+    drawn += [_message(timeline, events, *message) for message in messages]
+    below = _only_upwards(rows, messages)
+    drawn += [
+        _event(event, *timeline.point(number), below=number in below)
+        for number, event in enumerate(events)
+    ]
+    shown = escaped(title)
+    width, height = px(timeline.width), px(timeline.height)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-timeline" width="{width}" '
+            f'height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{shown}">',
+            f"<title>{shown}</title>",
+            f"<style>{STYLE}</style>",
+            f'<rect class="ground" width="{width}" height="{height}" rx="6"/>',
+            *drawn,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
+    """Draw the line of a node, in each band."""
+    for (left, y), (right, _) in timeline.line(row):
+        yield (
+            f'<text class="node" x="{px(SIDE)}" y="{px(y + LABEL_PX * 0.35)}" '
+            f'font-size="{LABEL_PX}">{escaped(_short(node, NODE_COLUMNS_MAX))}</text>'
+            f'<line class="line" x1="{px(left - NODE_GAP / 2)}" y1="{px(y)}" x2="{px(right)}" '
+            f'y2="{px(y)}"/>'
+        )
+
+
+def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
+    """Draw an event; its stamp is above or below the line."""
+    texts = [("stamp", event.stamp, 20.0 if below else -10.0)]
+    texts.append(("name", event.name, -10.0 if below else 20.0))
+    written = "".join(
+        f'<text class="{kind}" x="{px(x - RADIUS)}" y="{px(y + by)}" font-size="{LABEL_PX}">'
+        f"{escaped(_short(text))}</text>"
+        for kind, text, by in texts
+        if text
+    )
+    tip = escaped(f"{_name(event)} {event.stamp}")
+    return f'<g class="at"><title>{tip}</title>{_dot(event.form, x, y)}{written}</g>'
+
+
+def _only_upwards(rows: Sequence[int], messages: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the events whose messages all go up, where their stamps would be."""
+    up = {source for source, target in messages if rows[target] < rows[source]}
+    return up - {source for source, target in messages if rows[target] >= rows[source]}
+
+
+def _name(event: TimelineEvent) -> str:
+    return event.name or event.node
+
+
+def _short(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> str:
+    return clipped(xml_text(text), columns_max)
+
+
+def _text_px(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> float:
+    return columns(_short(text, columns_max)) * LABEL_PX * COLUMN_EM
+
+
+def _dot(form: str, x: float, y: float) -> str:
+    circle = f'cx="{px(x)}" cy="{px(y)}"'
+    if form == "ringed":
+        return (
+            f'<circle class="open" {circle} r="{px(RADIUS + 1.5)}"/>'
+            f'<circle class="event" {circle} r="2"/>'
+        )
+    return f'<circle class="{form}" {circle} r="{px(RADIUS)}"/>'
+
+
+def _message(timeline: Timeline, events: Sequence[TimelineEvent], source: int, target: int) -> str:
+    pieces = "".join(map(_piece, timeline.pieces(source, target)))
+    tip = escaped(f"{_name(events[source])} → {_name(events[target])}")
+    return f'<g class="sent"><title>{tip}</title>{pieces}</g>'
+
+
+def _piece(piece: CurvePiece) -> str:
+    """Draw a message within a band, up to its event or to where the band ends."""
+    x, y = piece.end
+    head = ""
+    if piece.arrives:
+        back = math.atan2(piece.control[1] - y, piece.control[0] - x)
+        dx, dy = math.cos(back), math.sin(back)
+        tip_x, tip_y = x + dx * (RADIUS + 2), y + dy * (RADIUS + 2)
+        x, y = tip_x + dx * 8, tip_y + dy * 8
+        corners = ((tip_x, tip_y), (x - dy * 3.5, y + dx * 3.5), (x + dy * 3.5, y - dx * 3.5))
+        points = " ".join(f"{px(at)},{px(to)}" for at, to in corners)
+        head = f'<polygon class="tip" points="{points}"/>'
+    start, control = piece.start, piece.control
+    return (
+        f'<path class="message" d="M{px(start[0])},{px(start[1])}'
+        f'Q{px(control[0])},{px(control[1])} {px(x)},{px(y)}"/>{head}'
+    )
