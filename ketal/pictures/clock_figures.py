@@ -92,6 +92,11 @@ class KnownEvents:
                 others.add((node, counter))
         return cls(first, frozenset(others), dot, as_set)
 
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes of the events."""
+        return {*self.first, *(node for node, _ in self.others)}
+
     def joined(self, other: KnownEvents) -> KnownEvents:
         """Return what one of two knows."""
         both = join([self.first, other.first])

@@ -137,8 +137,9 @@ def versions_svg(
         else:
             name, known = replica.name, [KnownEvents.of(one) for one in replica.versions]
         rows.append((name, known))
-    columns = list(dict.fromkeys([*(nodes or ()), *sorted(name for name, _ in rows)]))
-    scale = BarsScale.of([one for _, known in rows for one in known], columns)
+    every = [one for _, known in rows for one in known]
+    names = {name for name, _ in rows}.union(*(one.nodes for one in every))
+    scale = BarsScale.of(every, [*(nodes or ()), *sorted(names)])
     drawn: list[BarsRow] = []
     for name, known in rows:
         parts: list[ClockBars | str] = []
