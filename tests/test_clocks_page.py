@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ketal
+from examples.clocks.figures import FIGURES
 from ketal.cli import main
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.explanation.execution_events import executions_of
@@ -29,6 +30,12 @@ _BLOCKS = blocks(PAGE)
 def _drawn(name: str, tmp_path: Path) -> str:
     target = tmp_path / "picture.svg"
     assert main(["clocks", "show", name, str(RUN), "--write", str(target)]) == 0
+    return target.read_text(encoding="utf-8")
+
+
+def _areas(folder: Path) -> str:
+    target = folder / "areas.svg"
+    assert main(["clocks", "compare", str(RUN), "b@3", "c@3", "--write", str(target)]) == 0
     return target.read_text(encoding="utf-8")
 
 
@@ -72,6 +79,14 @@ def test_the_pictures_are_those_of_the_command(name: str, tmp_path: Path) -> Non
     assert (PICTURES / file).read_text(encoding="utf-8") == _drawn(name, tmp_path)
 
 
+def test_two_events_are_drawn_as_areas(tmp_path: Path) -> None:
+    assert (PICTURES / "areas.svg").read_text(encoding="utf-8") == _areas(tmp_path)
+
+
+def test_the_forks_of_interval_trees_are_those_of_the_example() -> None:
+    assert (PICTURES / "forks.svg").read_text(encoding="utf-8") == FIGURES["forks"]()
+
+
 def test_no_picture_is_left_over() -> None:
     shown = set(re.findall(r"\]\(clocks/(.*?)\)", TEXT))
     assert {path.name for path in PICTURES.iterdir()} == shown
@@ -95,6 +110,8 @@ def _write() -> None:
     for name in NAMES:
         target = PICTURES / f"{name.partition(':')[0]}.svg"
         main(["clocks", "show", name, str(RUN), "--write", str(target)])
+    _areas(PICTURES)
+    (PICTURES / "forks.svg").write_text(FIGURES["forks"](), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show or restamp the events of a pattern file's alphabets only, counted anew",
     )
     parser.add_argument(
-        "--to", choices=("text", "svg"), help="how show draws; default: as FILE's name says"
+        "--to",
+        choices=("text", "svg"),
+        help="how show and two events are drawn; default: as FILE's name says",
     )
     parser.add_argument(
         "--execution", metavar="NAME", help="the execution, if the log holds several"
@@ -91,9 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Do what is asked; return the exit code."""
-    for option, action in (("scheme", "compare"), ("to", "show")):
-        if getattr(args, option) and args.action != action:
-            raise SettingError(f"--{option} is for {action}; {_USAGE[action]}")
+    if args.scheme and args.action != "compare":
+        raise SettingError(f"--scheme is for compare; {_USAGE['compare']}")
+    if args.to and args.action == "restamp":
+        raise SettingError(f"--to is for show and compare; {_USAGE['show']}")
     if args.only and args.action == "compare":
         raise SettingError(f"--only is for show and restamp; {_USAGE['restamp']}")
     return {"show": _show, "compare": _compare, "restamp": _restamp}[args.action](args)
@@ -193,12 +196,17 @@ def _compare(args: argparse.Namespace) -> int:
     if _nothing_in(executions, logs):
         return COULD_NOT_RUN
     if pair is None:
+        if args.to == "svg":
+            raise SettingError(f"--to svg draws two events; {_USAGE['compare']}")
         return _compare_schemes(args, logs, executions, limits)
     from ketal.explanation.comparison import compare_events
 
     compared = compare_events(executions, *pair, execution=args.execution)
+    form = args.to or picture_form(None, args.write, _SUFFIXES)
     with opened(args.write, inputs=logs) as sink:
-        if args.output == "json":
+        if form == "svg":
+            sink.text(compared.to_svg())
+        elif args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
         else:
             for line in compared.lines():
@@ -298,7 +306,7 @@ def _show(args: argparse.Namespace) -> int:
         if form == "svg":
             from ketal.explanation.stamped_diagram import svg
 
-            sink.text(svg(execution))
+            sink.text(svg(execution, limits.stamped_events_max))
         elif args.output == "json":
             _write_stamps(execution, sink)
         else:

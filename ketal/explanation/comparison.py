@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ketal.clocks.vector import Vector
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.event_pairs import pair_reason
@@ -23,6 +24,7 @@ from ketal.explanation.execution_events import ExecutionEvents
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.event import Dot, Event
+from ketal.pictures.clock_pairs import pair_svg
 
 NODES_SHOWN = 5
 
@@ -55,6 +57,18 @@ class EventComparison:
             "second": self.pair.second.to_dict(),
             "common_past": [one.to_dict() for one in self.common_past],
         }
+
+    def to_svg(self) -> str:
+        """Return a picture: the clocks as areas, compared, joined and subtracted.
+
+        Raises
+        ------
+        SettingError
+            If what they know beyond each other is more than a picture draws.
+        """
+        one, other = self.pair.first.event, self.pair.second.event
+        title = order_in_words(one, other)
+        return pair_svg(Vector(one.node, one.clock), Vector(other.node, other.clock), title=title)
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ketal.logs.restamping import StampedExecution
 from ketal.pictures.labels import clipped
-from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
+from ketal.pictures.stamped_space_time import TimelineEvent, stamped_space_time_svg
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
 NAME_COLUMNS_MAX = 30
@@ -32,21 +32,23 @@ def text(execution: StampedExecution) -> list[str]:
     return text_diagram(rows)
 
 
-def svg(execution: StampedExecution) -> str:
-    """Return a space-time diagram as SVG, with a stamp below the name of each event."""
-    events = execution.events
-    nodes = sorted({event.node for event in events})
-    columns = {node: number for number, node in enumerate(nodes)}
-    last: dict[str, int] = {}
-    drawn: list[DrawnEvent] = []
-    messages = []
-    for number, (event, happening) in enumerate(zip(events, execution.happenings, strict=True)):
-        causes = [*happening.receives, *([last[event.node]] if event.node in last else [])]
-        messages += [(send, number) for send in happening.receives]
-        row = 1 + max([drawn[cause].row for cause in causes], default=-1)
-        note = execution.scheme.text(execution.stamps[number])
-        tip = f"{event} {note}"
-        drawn.append(DrawnEvent(columns[event.node], row, str(event), tip, note=note))
-        last[event.node] = number
-    title = f"{len(events):,} events with the stamps of {execution.scheme.name}"
-    return space_time_svg(title, nodes, drawn, messages)
+def svg(execution: StampedExecution, events_max: int) -> str:
+    """Return a space-time diagram as SVG, with a stamp above each event.
+
+    Raises
+    ------
+    SettingError
+        If there are more than `events_max` events.
+    """
+    drawn = [
+        TimelineEvent(event.node, execution.scheme.text(stamp), str(event))
+        for event, stamp in zip(execution.events, execution.stamps, strict=True)
+    ]
+    messages = [
+        (send, number)
+        for number, happening in enumerate(execution.happenings)
+        for send in happening.receives
+    ]
+    nodes = sorted({event.node for event in execution.events})
+    title = f"{len(drawn):,} events with the stamps of {execution.scheme.name}"
+    return stamped_space_time_svg(title, nodes, drawn, messages, events_max=events_max)

@@ -90,6 +90,24 @@ def difference_svg(
     return bars_svg(title or name, [row], MARKS)
 
 
+def pair_svg(a: Knowledge, b: Knowledge, *, title: str = "") -> str:
+    """Draw two clocks compared, joined and subtracted; parameters as of `comparison_svg`."""
+    pair = _Pair(a, b, None)
+    sign = relation_sign(bool(pair.only_a), bool(pair.only_b))
+    joined = pair.scale.bars(pair.a.joined(pair.b))
+    rows: list[BarsRow] = [
+        ("", [pair.first, sign, pair.second]),
+        ("", [pair.first, "⊔", pair.second, "=", joined]),
+    ]
+    for one, other, only in (
+        (pair.first, pair.second, pair.only_a),
+        (pair.second, pair.first, pair.only_b),
+    ):
+        left = pair.scale.bars(KnownEvents.of(only), marked=only)
+        rows.append(("", [one, MINUS, other, "=", left]))
+    return bars_svg(title or f"{pair.first.caption} {sign} {pair.second.caption}", rows, MARKS)
+
+
 class _Pair:
     """Two clocks in one scale, and what only one of them knows."""
 

@@ -9,18 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ketal.errors import SettingError
-from ketal.errors import columns as text_columns
 from ketal.pictures.labels import clipped, xml_text
 from ketal.pictures.svg import COLUMN_EM, LABEL_PX, escaped, px
 
 DRAWN_EVENTS_MAX = 1_000
 """The most events that are drawn; a picture of more is unreadable."""
 COLUMN, ROW, TOP, SIDE = 190.0, 26.0, 48.0, 24.0
-NOTED_ROW = 46.0
-"""The height of a row whose events have notes."""
 LABEL_COLUMNS = 22
-NOTE_COLUMNS_MAX = 60
-"""How many characters of a note are drawn; a pointer on the event shows all."""
 RADIUS = 5.0
 # Colours of Okabe and Ito; plain values first, as for automata.
 STYLE = """
@@ -63,8 +58,6 @@ class DrawnEvent:
         What a pointer on it shows.
     mark : str
         What it is in a verdict: `match`, `violation`, `other`, or empty.
-    note : str
-        What is written below the label, as a stamp.
     """
 
     column: int
@@ -72,7 +65,6 @@ class DrawnEvent:
     label: str
     tip: str
     mark: str = ""
-    note: str = ""
 
 
 def space_time_svg(
@@ -104,9 +96,8 @@ def space_time_svg(
             f"there are {len(events):,} events, and a picture draws {DRAWN_EVENTS_MAX:,} at most; "
             "the page (--to html) shows them all"
         )
-    grid = _Grid.of(events)
-    width = grid.column * max(1, len(nodes)) + SIDE
-    height = TOP + grid.row * (1 + max((event.row for event in events), default=0)) + SIDE
+    width = COLUMN * max(1, len(nodes)) + SIDE
+    height = TOP + ROW * (1 + max((event.row for event in events), default=0)) + SIDE
     name = escaped(xml_text(title))
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-run" width="{px(width)}" '
@@ -118,47 +109,31 @@ def space_time_svg(
     ]
     for column, node in enumerate(nodes):
         rows = [event.row for event in events if event.column == column]
-        x = px(grid.x(column))
+        x = px(_x(column))
         out.append(
             f'<text class="name" x="{x}" y="24" font-size="{LABEL_PX}">'
             f"{escaped(clipped(xml_text(node), LABEL_COLUMNS))}</text>"
         )
         if rows:
             out.append(
-                f'<line class="line" x1="{x}" y1="{px(grid.y(min(rows)))}" x2="{x}" '
-                f'y2="{px(grid.y(max(rows)))}"/>'
+                f'<line class="line" x1="{x}" y1="{px(_y(min(rows)))}" x2="{x}" '
+                f'y2="{px(_y(max(rows)))}"/>'
             )
-    out += [_message(grid, events[source], events[target]) for source, target in messages]
-    out += [_event(grid, event) for event in events]
+    out += [_message(events[source], events[target]) for source, target in messages]
+    out += [_event(event) for event in events]
     return "\n".join([*out, "</svg>", ""])
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Where rows and columns are: how wide a column is, how high a row."""
-
-    column: float
-    row: float
-
-    @classmethod
-    def of(cls, events: Sequence[DrawnEvent]) -> _Grid:
-        """Return the grid in which all that is written fits."""
-        notes = max(
-            (text_columns(clipped(xml_text(e.note), NOTE_COLUMNS_MAX)) for e in events), default=0
-        )
-        wide = max(COLUMN, notes * LABEL_PX * COLUMN_EM + 32)
-        return cls(wide, NOTED_ROW if notes else ROW)
-
-    def x(self, column: int) -> float:
-        return SIDE + column * self.column + 20
-
-    def y(self, row: int) -> float:
-        return TOP + row * self.row
+def _x(column: int) -> float:
+    return SIDE + column * COLUMN + 20
 
 
-def _message(grid: _Grid, source: DrawnEvent, target: DrawnEvent) -> str:
-    x0, y0 = grid.x(source.column), grid.y(source.row)
-    x1, y1 = grid.x(target.column), grid.y(target.row)
+def _y(row: int) -> float:
+    return TOP + row * ROW
+
+
+def _message(source: DrawnEvent, target: DrawnEvent) -> str:
+    x0, y0, x1, y1 = _x(source.column), _y(source.row), _x(target.column), _y(target.row)
     length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5 or 1.0
     dx, dy = (x1 - x0) / length, (y1 - y0) / length
     tip_x, tip_y = x1 - dx * RADIUS, y1 - dy * RADIUS
@@ -177,8 +152,8 @@ def _message(grid: _Grid, source: DrawnEvent, target: DrawnEvent) -> str:
     )
 
 
-def _event(grid: _Grid, event: DrawnEvent) -> str:
-    x, y = grid.x(event.column), grid.y(event.row)
+def _event(event: DrawnEvent) -> str:
+    x, y = _x(event.column), _y(event.row)
     size = RADIUS + 1.5
     if event.mark == "match":
         far = size + 1
@@ -192,14 +167,12 @@ def _event(grid: _Grid, event: DrawnEvent) -> str:
         shape = f'<rect class="other" {corner} width="{px(2 * RADIUS)}" height="{px(2 * RADIUS)}"/>'
     else:
         shape = f'<circle class="event" cx="{px(x)}" cy="{px(y)}" r="{px(RADIUS)}"/>'
-    lines = [(event.label, LABEL_COLUMNS), (event.note, NOTE_COLUMNS_MAX)]
-    texts = [
-        f'<text x="{px(x + 11)}" y="{px(y + LABEL_PX * (0.35 + 1.3 * number))}" '
-        f'font-size="{LABEL_PX}">{escaped(clipped(xml_text(text), columns))}</text>'
-        for number, (text, columns) in enumerate(lines)
-        if text
-    ]
-    return f"<g><title>{escaped(xml_text(event.tip))}</title>{shape}{''.join(texts)}</g>"
+    label = escaped(clipped(xml_text(event.label), LABEL_COLUMNS))
+    return (
+        f"<g><title>{escaped(xml_text(event.tip))}</title>{shape}"
+        f'<text x="{px(x + 11)}" y="{px(y + LABEL_PX * 0.35)}" font-size="{LABEL_PX}">'
+        f"{label}</text></g>"
+    )
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

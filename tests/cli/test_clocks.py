@@ -97,6 +97,15 @@ def test_without_two_events_at_the_end_it_says_what_it_takes(
     )
 
 
+def test_two_events_are_drawn(ketal: Ketal, write: Write) -> None:
+    log = write("run.jsonl", RUN)
+    said = ketal("clocks", "compare", log, "a@1", "b@2", "--write", "pair.svg")
+    assert (said.code, said.out, said.err) == (0, "", "")
+    root = ElementTree.parse("pair.svg").getroot()
+    written = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"[1,0]", "[1,2]", "<", "{b1,b2}", "{}"} <= written
+
+
 def test_what_clocks_does_is_named(ketal: Ketal, write: Write) -> None:
     said = ketal("clocks", "shew", write("run.jsonl", RUN), "a@1", "b@2")
     assert said.code == 2
@@ -242,7 +251,8 @@ def test_relevant_events_alone_are_counted_anew(ketal: Ketal, write: Write) -> N
         (["restamp", "run.jsonl"], "there is no log after 'run.jsonl'; restamp takes a scheme"),
         (["compare", "run.jsonl", "--only", "p.ketal"], "--only is for show and restamp"),
         (["show", "itc", "run.jsonl", "--scheme", "itc"], "--scheme is for compare"),
-        (["restamp", "itc", "run.jsonl", "--to", "svg"], "--to is for show"),
+        (["restamp", "itc", "run.jsonl", "--to", "svg"], "--to is for show and compare"),
+        (["compare", "run.jsonl", "--to", "svg"], "--to svg draws two events"),
         (
             ["show", "itc", "run.jsonl", "--clock", "lamport"],
             "lamport clocks do not tell which events",
