@@ -25,7 +25,11 @@ def arguments_reader(function: Callable[..., Any]) -> Reader:
     function : callable
         The function.
     """
-    parameters = list(inspect.signature(function).parameters.values())
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # One of those that are written in C.
+        signature = inspect.signature(_anything)
+    parameters = list(signature.parameters.values())
     first = 1 if parameters and parameters[0].name in ("self", "cls") else 0
     positional = [
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
@@ -48,3 +52,7 @@ def arguments_reader(function: Callable[..., Any]) -> Reader:
         return out
 
     return read
+
+
+def _anything(*args: Any, **kwargs: Any) -> None:
+    """Take what a function takes whose parameters are not known."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from ketal.trace.message_header import SHORT_MAX
+
 if TYPE_CHECKING:
     from ketal.trace.tracer import Tracer
 
@@ -42,7 +44,7 @@ class ClientInterceptor(
 
     def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
         method = details.method
-        headers = self._tracer.send("grpc.call", method=method)
+        headers = self._tracer.send_within(SHORT_MAX, "grpc.call", method=method)
         metadata = [*(details.metadata or ()), *headers.items()]
         call = continuation(_Details(details, metadata), request)
 
@@ -128,5 +130,5 @@ class ServerInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         self._tracer.receive(details.invocation_metadata, "grpc.served", method=details.method)
 
     def _end(self, details: Any, context: Any) -> None:
-        headers = self._tracer.send("grpc.answer", method=details.method)
+        headers = self._tracer.send_within(SHORT_MAX, "grpc.answer", method=details.method)
         context.set_trailing_metadata((*(context.trailing_metadata() or ()), *headers.items()))

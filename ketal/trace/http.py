@@ -7,6 +7,9 @@ A request with the standard library, of any other client alike: its headers are 
     response = connection.getresponse()
     tracer.receive(response.headers, "response")
 
+Where the server, or what is before it, refuses long headers, the client's are those of
+`tracer.send_within(message_header.SHORT_MAX, "request")`, as a response's here.
+
 The one rule: a request without a clock is served as any other.
 """
 
@@ -14,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
+
+from ketal.trace import message_header
 
 if TYPE_CHECKING:
     from ketal.trace.tracer import Tracer
@@ -62,7 +67,9 @@ class AsgiMiddleware:
 
         async def stamped(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                headers = self._tracer.send("http.response", status=message["status"], **of)
+                headers = self._tracer.send_within(
+                    message_header.SHORT_MAX, "http.response", status=message["status"], **of
+                )
                 pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
                 message = {**message, "headers": [*message.get("headers", ()), *pairs]}
             await send(message)

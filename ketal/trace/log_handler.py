@@ -1,6 +1,6 @@
 """Records of `logging` as events.
 
-The one rule: what a tracer itself logs is no event.
+The one rule: what a tracer itself logs is no event, nor is what its sink logs while it writes one.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class LogHandler(logging.Handler):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
         self._tracer = tracer
+        self._recording = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Record a log record as an event.
@@ -49,7 +50,8 @@ class LogHandler(logging.Handler):
         record : logging.LogRecord
             The record.
         """
-        if record.name == "ketal.trace":
+        # `handle` holds the handler's lock, so that it is this thread which is recording.
+        if record.name == "ketal.trace" or self._recording:
             return
         try:
             data = {
@@ -62,4 +64,8 @@ class LogHandler(logging.Handler):
             return
         if record.exc_info and record.exc_info[0] is not None:
             data["error"] = record.exc_info[0].__name__
-        self._tracer.record("log", **data)
+        self._recording = True
+        try:
+            self._tracer.record("log", **data)
+        finally:
+            self._recording = False

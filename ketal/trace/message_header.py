@@ -24,8 +24,11 @@ from ketal.errors import EventError
 NAME = "ketal-clock"
 """The name of the header."""
 VERSION = "1"
-BYTES_MAX = 65_536
-"""A longer header is refused when it is read."""
+BYTES_MAX = 65_000
+"""A longer header is neither written nor read; `http.client` reads lines of 65,536 bytes."""
+SHORT_MAX = 4_096
+"""Where headers are to be short: servers of HTTP and gRPC refuse requests with some 8,000 bytes of
+them, and OpenTelemetry carries no entry of baggage that is longer than this."""
 
 
 class SenderKnowledge(NamedTuple):

@@ -37,8 +37,6 @@ from ketal.trace.tracer import Tracer
 ENTRY = "ketal.clock"
 """The entry in the baggage, and the attribute of a span."""
 NODE = "ketal.node"
-BYTES_MAX = 4_096
-"""A longer entry is not carried by OpenTelemetry's baggage."""
 
 
 class ClockSpanProcessor(SpanProcessor):
@@ -100,11 +98,9 @@ class ClockPropagator(TextMapPropagator):
         setter: Setter[CarrierT] = default_setter,
     ) -> None:
         """Write baggage and clock into the headers of a message."""
-        text = self._tracer.send("send").get(message_header.NAME, "")
-        if len(text) > BYTES_MAX:
-            self._tracer.failures["a clock is too long for the baggage of a message"] += 1
-        elif text:
-            context = baggage.set_baggage(ENTRY, text, context)
+        headers = self._tracer.send_within(message_header.SHORT_MAX)
+        if message_header.NAME in headers:
+            context = baggage.set_baggage(ENTRY, headers[message_header.NAME], context)
         self._baggage.inject(carrier, context, setter)
 
     def extract(

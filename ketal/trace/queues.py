@@ -1,15 +1,39 @@
 """Queues as channels: what is put is a message that is sent, what is got one that is received.
 
-The one rule: an item travels with its headers, so an item that was put by other means is an error.
+The one rule: an item travels with its headers; one that was put by other means is got as it is, and
+counted as a message without a clock.
 """
 
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ketal.trace.tracer import Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class TracedItem:
+    """An item with the headers that it travels with; a queue by priority orders it as the item.
+
+    Attributes
+    ----------
+    headers : dict of str to str
+        What `Tracer.send` returned.
+    item : object
+        What was put.
+    """
+
+    headers: dict[str, str]
+    item: Any
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.item < (other.item if isinstance(other, TracedItem) else other))
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.item > (other.item if isinstance(other, TracedItem) else other))
 
 
 class TracedQueue:
@@ -58,7 +82,7 @@ class TracedQueue:
         *args, **kwargs
             As for the queue's own `put`.
         """
-        return self._queue.put((self._sent(), item), *args, **kwargs)
+        return self._queue.put(TracedItem(self._sent(), item), *args, **kwargs)
 
     def put_nowait(self, item: Any) -> None:
         """Send an item, or raise what the queue raises where it is full.
@@ -68,7 +92,7 @@ class TracedQueue:
         item : object
             What is put.
         """
-        self._queue.put_nowait((self._sent(), item))
+        self._queue.put_nowait(TracedItem(self._sent(), item))
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
         """Receive an item.
@@ -96,7 +120,7 @@ class TracedQueue:
     async def _awaited(self, got: Any) -> Any:
         return self._received(await got)
 
-    def _received(self, got: tuple[dict[str, str], Any]) -> Any:
-        headers, item = got
-        self._tracer.receive(headers, "get", queue=self._name)
-        return item
+    def _received(self, got: Any) -> Any:
+        stamped = got if isinstance(got, TracedItem) else TracedItem({}, got)
+        self._tracer.receive(stamped.headers, "get", queue=self._name)
+        return stamped.item

@@ -77,6 +77,10 @@ class Tracer:
         What has a clock of its own: the whole `process`, each `thread`, or each asyncio `task` (and
         each thread beside). With `process` the events of several threads are in one order, as if
         they were ordered by it.
+    incarnation : int, optional
+        Which run of the node this is, 1 for the first; by default what the sink says. A file knows
+        the runs that it holds. With a socket or a topic, of which each new run would be the first,
+        it is to be given where the node may be started again: a number that grows.
     monitor : Monitor or Collector, optional
         Is fed each event too, before the program goes on: its handlers are called where the event
         happens. Where several threads have events, or other processes send theirs, it is a
@@ -91,7 +95,8 @@ class Tracer:
     Raises
     ------
     SettingError
-        If the node's name is empty or ends like a later run, or the activity is none.
+        If the node's name is empty or ends like a later run, the activity is none, or the
+        incarnation no whole number from 1 on.
     OSError
         If the file cannot be opened.
 
@@ -143,6 +148,13 @@ class Tracer:
     n/1@1 within {'n': 1, 'n/1': 1}
     n/1@2 in a thread {'n': 1, 'n/1': 2}
 
+    A clock that is too long for what carries the message does not travel:
+
+    >>> tracer.send_within(8)
+    {}
+    >>> tracer.failures.total()
+    1
+
     What creates activities by other means hands over before:
 
     >>> tracer.hand_over()
@@ -154,6 +166,7 @@ class Tracer:
         sink: str | os.PathLike[str] | EventSink | None = None,
         *,
         activity: Kind = "process",
+        incarnation: int | None = None,
         monitor: Feeding | None = None,
     ) -> None:
         if not node or (node.rpartition("#")[1] and node.rpartition("#")[2].isdigit()):
@@ -163,11 +176,15 @@ class Tracer:
             )
         if activity not in ("process", "thread", "task"):
             raise SettingError(f"activity is process, thread or task, not {activity!r}")
+        if incarnation is not None and (incarnation.__class__ is not int or incarnation < 1):
+            raise SettingError(f"incarnation is a whole number from 1 on, not {incarnation!r}")
         if sink is None:
             sink = default_sink(node)
         self._sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
-        asked = getattr(self._sink, "incarnation", None)
-        self._activities = Activities(node, 1 if asked is None else asked(node), activity)
+        if incarnation is None:
+            asked = getattr(self._sink, "incarnation", None)
+            incarnation = 1 if asked is None else asked(node)
+        self._activities = Activities(node, incarnation, activity)
         self._writing = threading.RLock()
         self._monitor = monitor
         self.failures: Counter[str] = Counter()
@@ -256,7 +273,13 @@ class Tracer:
         made = functools.partial(self._begun, type=type, arguments=arguments)
         if at == "end":
             made = functools.partial(self._traced, type=type, result=result, arguments=arguments)
-        return made if function is None else made(function)
+
+        def traced(function: Any) -> Any:
+            if isinstance(function, classmethod | staticmethod):
+                return function.__class__(traced(function.__func__))
+            return made(function)
+
+        return traced if function is None else traced(function)
 
     def _begun(
         self, function: Callable[..., Any], *, type: str | None, arguments: bool
@@ -355,21 +378,35 @@ class Tracer:
         **data
             Its attributes.
         """
+        return self.send_within(message_header.BYTES_MAX, type, **data)
+
+    def send_within(self, bytes_max: int, type: str = "send", /, **data: object) -> dict[str, str]:
+        """Record that a message is sent by what carries no long headers; return its headers.
+
+        Parameters
+        ----------
+        bytes_max : int
+            Of a longer clock there are no headers, and it is counted in `failures`.
+        type : str
+            The event's type.
+        **data
+            Its attributes.
+        """
         headers: dict[str, str] = {}
         with self._guarded:
             with self._activities.current() as line:
                 event = self._stamp(line, type, data)
             text = message_header.encoded(line.node, event["clock"], _CALLS.get())
-            headers[message_header.NAME] = text
+            if len(text) <= bytes_max:
+                headers[message_header.NAME] = text
+            else:
+                self._failed(
+                    f"a message's clock is longer than {bytes_max:,} bytes, and did not travel"
+                )
             self._feed(event)
         return headers
 
-    def receive(
-        self,
-        headers: Headers,
-        type: str = "receive",
-        **data: object,
-    ) -> None:
+    def receive(self, headers: Headers, type: str = "receive", /, **data: object) -> None:
         """Record that a message was received; what its sender knew is known from now on.
 
         Parameters
@@ -518,7 +555,9 @@ class _Guarded:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    return function.__qualname__.rpartition("<locals>.")[2]
+    # An object that can be called has no name; its class has.
+    name: str = getattr(function, "__qualname__", function.__class__.__qualname__)
+    return name.rpartition("<locals>.")[2]
 
 
 def _no_arguments(args: Any, kwargs: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ketal.trace import Tracer
+from ketal.trace import Tracer, message_header
 from ketal.trace.grpc_interceptors import ClientInterceptor, ServerInterceptor
 from tests.trace.test_exactness import Collected
 
@@ -39,8 +39,8 @@ class Service:
 
 
 @pytest.fixture
-def calls() -> Iterator[tuple[Collected, Tracer, Any]]:
-    """The events, the client's tracer, and its channel to a server."""
+def calls(request: pytest.FixtureRequest) -> Iterator[tuple[Collected, Tracer, Any]]:
+    """The events, the client's tracer, its channel to a server; the parameter: how many fail."""
     events = Collected()
     client, server_tracer = Tracer("client", events), Tracer("server", events)
     service = Service()
@@ -55,8 +55,7 @@ def calls() -> Iterator[tuple[Collected, Tracer, Any]]:
     yield events, client, grpc.intercept_channel(channel, ClientInterceptor(client))
     channel.close()
     server.stop(None).wait()
-    assert not client.failures
-    assert not server_tracer.failures
+    assert (client.failures + server_tracer.failures).total() == getattr(request, "param", 0)
 
 
 def _clocks(events: Collected) -> list[tuple[str, dict[str, int]]]:
@@ -120,3 +119,18 @@ def test_a_call_that_is_not_waited_for(calls: tuple[Collected, Tracer, Any]) -> 
     assert done.wait(30)
     assert future.result() == b"a!"
     assert _clocks(events) == WHOLE
+
+
+@pytest.mark.parametrize("calls", [2], indirect=True)
+def test_a_clock_that_is_too_long_for_metadata_does_not_travel_and_the_call_does(
+    calls: tuple[Collected, Tracer, Any],
+) -> None:
+    """A server of gRPC refuses a call with more than some 8,000 bytes of metadata."""
+    events, client, channel = calls
+    client.receive(message_header.encoded("m", {"m": 1, "n" * 20_000: 1}))
+    assert channel.unary_unary("/s.S/unary_unary")(b"a", timeout=30) == b"a!"
+    served = next(event for event in events if event["type"] == "grpc.served")
+    assert served["clock"] == {"server": 1}
+    assert list(client.failures) == [
+        "a message's clock is longer than 4,096 bytes, and did not travel"
+    ]

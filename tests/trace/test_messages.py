@@ -14,7 +14,14 @@ from typing import Any
 
 import pytest
 
-from ketal.trace import AsgiMiddleware, TracedQueue, TracedSocket, TracedStreams, Tracer
+from ketal.trace import (
+    AsgiMiddleware,
+    TracedQueue,
+    TracedSocket,
+    TracedStreams,
+    Tracer,
+    message_header,
+)
 from ketal.trace.frames import PAYLOAD_MAX, PREFIX
 from tests.trace.test_exactness import Collected
 
@@ -165,3 +172,66 @@ def test_over_queues() -> None:
     assert _received(events) == [
         ("get", {"a": 2, "b": 1}, "a@2"), ("get", {"a": 3, "b": 2}, "b@2"),
     ]  # fmt: skip
+
+
+def test_a_queue_by_priority_gives_what_comes_first() -> None:
+    events, one, other = _pair()
+    jobs: queue.Queue[Any] = queue.PriorityQueue()
+    putting, getting = TracedQueue(jobs, one), TracedQueue(jobs, other)
+    for priority in (3, 1, 2):
+        putting.put(priority)
+    jobs.put(0)
+    assert [getting.get_nowait() for _ in range(4)] == [0, 1, 2, 3]
+    assert [event["receives"] for event in events if "receives" in event] == [
+        ["a@3"], ["a@4"], ["a@2"],
+    ]  # fmt: skip
+
+
+def test_an_item_that_was_put_by_other_means_is_got_and_counted() -> None:
+    events, one, _ = _pair()
+    jobs: queue.Queue[Any] = queue.Queue()
+    items: list[Any] = [None, ({}, 3)]
+    for item in items:
+        jobs.put(item)
+        assert TracedQueue(jobs, one).get() == item
+    assert dict(one.failures) == {"a message without the header ketal-clock was received": 2}
+    assert [event["type"] for event in events] == ["first", "get", "get"]
+
+
+def test_a_clock_that_is_too_long_for_a_message_does_not_travel(
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    """The message does."""
+    events, one, other = _pair()
+    one.receive(message_header.encoded("m", {"m": 1, "n" * 60_000: 1}))
+    many = {"m": 1, **{f"{'n' * 5_000}{number}": 1 for number in range(14)}}
+    for name, counter in many.items():
+        one.receive(message_header.encoded(name, {name: counter}))
+    TracedSocket(sockets[0], one).send(b"hello")
+    assert TracedSocket(sockets[1], other).receive() == b"hello"
+    reason = "a message's clock is longer than 65,000 bytes, and did not travel"
+    assert dict(one.failures) == {reason: 1}
+    assert events[-1]["clock"] == {"b": 1}
+    assert one.send_within(message_header.SHORT_MAX) == {}
+    assert other.send_within(message_header.SHORT_MAX) == {message_header.NAME: "1;b;b=2"}
+
+
+def test_a_response_whose_clock_is_too_long_for_http_is_sent() -> None:
+    events, one, other = _pair()
+    other.receive(message_header.encoded("m", {"m": 1, "n" * 5_000: 1}))
+    sent: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"y")]})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    scope = {"type": "http", "method": "GET", "path": "/p", "headers": [*one.send().items()]}
+    asyncio.run(AsgiMiddleware(application, other)(scope, receive, send))
+    assert sent[0]["headers"] == [(b"x", b"y")]
+    assert sum(other.failures.values()) == 1
+    assert [event["type"] for event in events][-2:] == ["http.request", "http.response"]

@@ -14,7 +14,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 import ketal
 from ketal.trace import Tracer, message_header
-from ketal.trace.otel import BYTES_MAX, ClockPropagator, ClockSpanProcessor
+from ketal.trace.otel import ClockPropagator, ClockSpanProcessor
 from tests.trace.test_exactness import Collected
 
 
@@ -86,12 +86,13 @@ def test_what_comes_without_a_clock_or_with_a_wrong_one_is_passed_on() -> None:
 def test_a_clock_that_baggage_cannot_carry_is_counted() -> None:
     events = Collected()
     shop = Service("shop", events)
-    long = message_header.encoded("other", {"other": 1, "n" * BYTES_MAX: 1})
+    long = message_header.encoded("other", {"other": 1, "n" * message_header.SHORT_MAX: 1})
     shop.clocks.receive(long)
     headers: dict[str, str] = {}
     shop.propagator.inject(headers, baggage.set_baggage("user", "eve"))
     assert headers["baggage"] == "user=eve"
-    assert dict(shop.clocks.failures) == {"a clock is too long for the baggage of a message": 1}
+    reason = "a message's clock is longer than 4,096 bytes, and did not travel"
+    assert dict(shop.clocks.failures) == {reason: 1}
 
 
 def test_the_end_of_a_span_says_what_failed() -> None:

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 import ketal
+from ketal.errors import SettingError
 from ketal.trace import JsonLines, KafkaSink, Tracer
+from tests.trace.test_exactness import Collected
 
 
 def _run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +42,20 @@ def test_a_restart_is_a_run_of_its_own(tmp_path: Path) -> None:
         Tracer("other/1#", path, activity="thread").record("c")
     assert list(_clocks(path))[-1].startswith("other/1#")
     assert len(_clocks(path)) == 9
+
+
+def test_a_restart_may_be_numbered_where_the_sink_knows_of_none() -> None:
+    """What a peer learns of the second run is not taken for what it knew of the first."""
+    events = Collected()
+    peer = Tracer("peer", events)
+    for number in (1, 2):
+        tracer = Tracer("n", events, incarnation=number)
+        tracer.record("begun")
+        peer.receive(tracer.send())
+    assert events[-1]["clock"] == {"n": 2, "n#2": 2, "peer": 2}
+    for wrong in (0, True, 1.5):
+        with pytest.raises(SettingError, match="incarnation is a whole number from 1 on"):
+            Tracer("n", events, incarnation=wrong)  # type: ignore[arg-type]
 
 
 def test_the_run_is_found_among_activities_and_other_nodes(tmp_path: Path) -> None:

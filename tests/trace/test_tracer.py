@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections.abc import Mapping
@@ -64,6 +65,36 @@ def test_a_call_is_an_event_with_its_arguments_and_its_result() -> None:
         ("Stack.push", {**pushed, "key": "k", "result": "1k"}),
         ("made", {"arg_result": 5, "arg_types": ["int"]}),
     ]  # fmt: skip
+
+
+def test_whatever_can_be_called_is_recorded() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+
+    class Stack:
+        @tracer.event
+        @classmethod
+        def made(cls, size: int) -> int:
+            return size
+
+        @tracer.event(at="begin")
+        @staticmethod
+        def checked(size: int) -> int:
+            return size
+
+        def __call__(self, size: int) -> int:
+            return size
+
+    assert (Stack.made(1), Stack().made(2), Stack.checked(3), Stack().checked(4)) == (1, 2, 3, 4)
+    assert tracer.event(Stack())(5) == 5
+    assert tracer.event(functools.partial(Stack.checked, size=6))() == 6
+    assert tracer.event({7: 8}.pop)(7) == 8
+    assert [event["type"] for event in events] == [
+        "Stack.made", "Stack.made", "Stack.checked", "Stack.checked", "Stack", "Stack.checked",
+        "partial", "dict.pop",
+    ]  # fmt: skip
+    assert events[0]["data"]["size"] == 1
+    assert not tracer.failures
 
 
 def test_what_is_recorded_is_what_a_pattern_reads() -> None:
@@ -203,6 +234,26 @@ def test_log_records_are_events_but_the_tracers_own() -> None:
     ]  # fmt: skip
 
 
+def test_a_sink_that_logs_makes_no_events_of_its_own() -> None:
+    """As a producer of Kafka does, with all of the program's log records recorded."""
+    logger = logging.getLogger("tests.trace.sink")
+
+    class Logging(Collected):
+        def write(self, event: Mapping[str, Any]) -> None:
+            super().write(event)
+            logger.warning("sent")
+
+    events = Logging()
+    handler = LogHandler(Tracer("n", events))
+    logger.addHandler(handler)
+    try:
+        for _ in range(2):
+            logger.warning("by the program")
+    finally:
+        logger.removeHandler(handler)
+    assert [event["data"]["message"] for event in events] == ["by the program"] * 2
+
+
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 
 
@@ -286,6 +337,15 @@ def test_a_task_that_is_begun_within_a_call_sends_within_it() -> None:
         ["n1/1@1", "n1@1"],
         ["n1@2"],
     ]
+
+
+def test_attributes_may_have_any_name() -> None:
+    events = Collected()
+    tracer = Tracer("n", events)
+    names = {"type": 1, "headers": 2, "self": 3, "bytes_max": 4, "node": 5}
+    tracer.receive(tracer.send("ask", **names), "asked", **names)
+    tracer.record("done", **names)
+    assert [event["data"] for event in events] == [names] * 3
 
 
 def test_a_call_is_recorded_at_its_beginning_or_its_end() -> None:
