@@ -36,7 +36,8 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
-from ketal.clocks.scheme import ReplicaScheme, counter_of, not_a_stamp
+from ketal.clocks.forking import ForkingScheme
+from ketal.clocks.scheme import counter_of, not_a_stamp
 from ketal.errors import EventError
 
 COMBINED = "c"
@@ -162,7 +163,7 @@ def is_ancestor(identifier: str, stamp: AutonomousStamp) -> bool:
     return at < len(stamp.combined) and stamp.combined[at][0].startswith(identifier)
 
 
-class AutonomousStamps(ReplicaScheme[AutonomousStamp, AutonomousStamp, AutonomousStamp]):
+class AutonomousStamps(ForkingScheme[AutonomousStamp, AutonomousStamp, AutonomousStamp]):
     """The stamps of autonomous causality, for processes and messages: section 4 of the paper.
 
     The processes are instances that are made of one root by duplications. An event that sends is
@@ -175,19 +176,17 @@ class AutonomousStamps(ReplicaScheme[AutonomousStamp, AutonomousStamp, Autonomou
     decides = True
     source = 'Baquero and Moura, "Causality in Autonomous Mobile Systems", Definitions 5.1 and 5.2'
 
-    def replicas(self, nodes: Sequence[str]) -> dict[str, AutonomousStamp]:
-        """Return instances that are made of the root by as few duplications as can be."""
-        out: dict[str, AutonomousStamp] = {}
-        waiting = [(ROOT, tuple(nodes))] if nodes else []
-        while waiting:
-            instance, names = waiting.pop()
-            if len(names) == 1:
-                out[names[0]] = instance
-            else:
-                half = (len(names) + 1) // 2
-                first, second = children(instance)
-                waiting += [(second, names[half:]), (first, names[:half])]
-        return out
+    def seed(self) -> AutonomousStamp:
+        """Return the root."""
+        return ROOT
+
+    def fork(self, replica: AutonomousStamp) -> tuple[AutonomousStamp, AutonomousStamp]:
+        """Return the instances of a duplication whose event nobody asks for."""
+        return children(replica)
+
+    def join(self, a: AutonomousStamp, b: AutonomousStamp) -> AutonomousStamp:
+        """Return the combination, under the shorter identifier."""
+        return combine(*sorted((a, b), key=lambda one: len(one.identifier)))
 
     def event(
         self,
@@ -200,7 +199,7 @@ class AutonomousStamps(ReplicaScheme[AutonomousStamp, AutonomousStamp, Autonomou
         after = replica
         for message in received:
             if not is_ancestor(message.identifier, after):
-                after = combine(*sorted((after, message), key=lambda one: len(one.identifier)))
+                after = self.join(after, message)
         if after is replica:
             after = internal(replica)
         return after, after

@@ -15,10 +15,11 @@ the base 0. Two trees are then equal iff what they mean is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ketal.clocks.forking import ForkingScheme
 from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
 
 Identity: TypeAlias = "int | tuple[Identity, Identity]"
@@ -212,7 +213,10 @@ def _grow(identity: Identity, events: Events) -> tuple[Events, int]:
     return (n, left, other), others_cost + 1
 
 
-class IntervalTreeClocks(StampIsHeader[IntervalTreeClock, IntervalTreeClock]):
+class IntervalTreeClocks(
+    StampIsHeader[IntervalTreeClock, IntervalTreeClock],
+    ForkingScheme[IntervalTreeClock, IntervalTreeClock, IntervalTreeClock],
+):
     """Interval tree clocks, nodes being forked from one seed, halves first.
 
     A stamp has no identity (`peek`), so it does not grow by that.
@@ -222,19 +226,17 @@ class IntervalTreeClocks(StampIsHeader[IntervalTreeClock, IntervalTreeClock]):
     decides = True
     source = 'Almeida, Baquero and Fonte, "Interval Tree Clocks", OPODIS 2008'
 
-    def replicas(self, nodes: Sequence[str]) -> dict[str, IntervalTreeClock]:
-        """Return replicas that are forked evenly."""
-        out: dict[str, IntervalTreeClock] = {}
-        waiting = [(SEED, tuple(nodes))] if nodes else []
-        while waiting:
-            clock, names = waiting.pop()
-            if len(names) == 1:
-                out[names[0]] = clock
-            else:
-                half = (len(names) + 1) // 2
-                first, second = fork(clock)
-                waiting += [(second, names[half:]), (first, names[:half])]
-        return out
+    def seed(self) -> IntervalTreeClock:
+        """Return the seed."""
+        return SEED
+
+    def fork(self, replica: IntervalTreeClock) -> tuple[IntervalTreeClock, IntervalTreeClock]:
+        """Return two replicas, each with a part of the identity."""
+        return fork(replica)
+
+    def join(self, a: IntervalTreeClock, b: IntervalTreeClock) -> IntervalTreeClock:
+        """Return a replica that has both identities."""
+        return join(a, b)
 
     def event(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from ketal.clocks.scheme import Happening
+from tests.sampling import sample
 
 
 @dataclass
@@ -47,7 +48,7 @@ class SampleRun:
 
 
 @st.composite
-def sample_runs(draw: st.DrawFn, nodes_max: int = 8, steps_max: int = 60) -> SampleRun:
+def sample_runs(draw: st.DrawFn, nodes_max: int = 8, steps_max: int = sample(60, 200)) -> SampleRun:
     """Draw executions of nodes whose clocks differ by up to 5 ms."""
     run = SampleRun()
     names = [f"n{number}" for number in range(draw(st.integers(1, nodes_max)))]

@@ -115,7 +115,7 @@ def _reached(direct: dict[EventName, list[EventName]], of: EventName) -> Iterato
 def instance_histories(draw: st.DrawFn) -> InstanceHistory:
     """Draw histories of up to 10 instances at a time."""
     history, live, count = InstanceHistory(), [0], 1
-    for _ in range(draw(st.integers(0, sample(40, 60)))):
+    for _ in range(draw(st.integers(0, sample(40, 200)))):
         i = live.pop(draw(st.integers(0, len(live) - 1)))
         match draw(st.sampled_from(["internal", "duplicate", "combine"])):
             case "duplicate" if len(live) < 9:

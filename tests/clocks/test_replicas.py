@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ketal.clocks.forking import ForkingScheme
 from ketal.clocks.interval_tree import SEED, IntervalTreeClock, event, fork, join, leq, peek
+from ketal.clocks.scheme import StampOrder
+from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.version_vectors import StoreReplica
-from tests.sampling import sample
+from tests.sampling import examples, sample
 
 History = frozenset[int]
+FORKING = [name for name in SCHEMES if isinstance(scheme_named(name), ForkingScheme)]
+
+
+@pytest.mark.parametrize("name", FORKING)
+@examples(100, 300)
+@given(data=st.data())
+def test_events_of_replicas_that_fork_and_join_are_ordered_as_causal_histories(
+    name: str, data: st.DataObject
+) -> None:
+    scheme = scheme_named(name)
+    assert isinstance(scheme, ForkingScheme)
+    replicas: list[tuple[Any, History]] = [(scheme.seed(), frozenset())]
+    messages: list[tuple[Any, History]] = []
+    stamps: list[tuple[int, Any, History]] = []
+    for step in range(data.draw(st.integers(0, sample(60, 200)))):
+        replica, history = replicas.pop(data.draw(st.integers(0, len(replicas) - 1)))
+        match data.draw(st.sampled_from(["internal", "send", "receive", "fork", "join"])):
+            case "fork" if len(replicas) < 7:
+                replicas += [(one, history) for one in scheme.fork(replica)]
+            case "join" if replicas:
+                other, known = replicas.pop(data.draw(st.integers(0, len(replicas) - 1)))
+                replicas.append((scheme.join(replica, other), history | known))
+            case kind:
+                received = []
+                if kind == "receive" and messages:
+                    header, known = messages.pop(data.draw(st.integers(0, len(messages) - 1)))
+                    received, history = [header], history | known
+                replica, stamp = scheme.event(replica, received)
+                history |= {step}
+                stamps.append((step, stamp, history))
+                if kind == "send":
+                    replica, header = scheme.header(replica, stamp, "n")
+                    messages.append((header, history))
+                replicas.append((replica, history))
+    for one, a, known in stamps:
+        for other, b, others in stamps:
+            if one != other:
+                after = StampOrder.AFTER if other in known else StampOrder.CONCURRENT
+                assert scheme.compare(a, b) is (StampOrder.BEFORE if one in others else after)
+
+
+def test_the_schemes_that_fork() -> None:
+    assert FORKING == ["itc", "stamps"]
 
 
 @given(data=st.data())

@@ -18,6 +18,7 @@ from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.stamping import direct_causes, vector_clocks
 from ketal.errors import EventError, SettingError
 from tests.clocks.executions import SampleRun, sample_runs
+from tests.sampling import examples
 
 EXACT = [name for name in SCHEMES if scheme_named(name).decides]
 INEXACT = [name for name in SCHEMES if not scheme_named(name).decides]
@@ -46,6 +47,7 @@ def _compared(scheme: Scheme[Any], run: SampleRun) -> Counter[tuple[StampOrder, 
 
 
 @pytest.mark.parametrize("name", EXACT)
+@examples(100, 300)
 @given(run=sample_runs())
 def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
     for truth, answer in _compared(scheme_named(name), run):
@@ -53,6 +55,7 @@ def test_an_exact_scheme_tells_every_pair(name: str, run: SampleRun) -> None:
 
 
 @pytest.mark.parametrize("scheme", [*map(scheme_named, INEXACT), PlausibleClocks(2)])
+@examples(100, 300)
 @given(run=sample_runs())
 def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleRun) -> None:
     for truth, answer in _compared(scheme, run):
@@ -60,6 +63,7 @@ def test_an_inexact_scheme_contradicts_no_pair(scheme: Scheme[Any], run: SampleR
 
 
 @pytest.mark.parametrize("name", INEXACT)
+@examples(100, 300)
 @given(run=sample_runs())
 def test_an_inexact_scheme_orders_what_happened_before(name: str, run: SampleRun) -> None:
     scheme, pasts = scheme_named(name), run.pasts()
