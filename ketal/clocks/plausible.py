@@ -19,6 +19,9 @@ from typing import Any
 from ketal.clocks.scheme import StampIsHeader, counter_of, not_a_stamp
 from ketal.errors import SettingError
 
+ENTRIES = 4
+"""The entries of a stamp, where nothing else is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlausibleStamp:
@@ -35,7 +38,7 @@ class PlausibleClocks(StampIsHeader[PlausibleStamp, PlausibleStamp]):
     Parameters
     ----------
     size : int
-        The number of entries.
+        The number of entries. The name has it, unless it is the one by default.
 
     Raises
     ------
@@ -47,10 +50,12 @@ class PlausibleClocks(StampIsHeader[PlausibleStamp, PlausibleStamp]):
     decides = False
     source = 'Torres-Rojas and Ahamad, "Plausible clocks", 1999 (REV)'
 
-    def __init__(self, size: int = 4) -> None:
+    def __init__(self, size: int = ENTRIES) -> None:
         if size < 1:
             raise SettingError("a plausible clock has one entry at least")
         self.size = size
+        if size != ENTRIES and self.name == PlausibleClocks.name:
+            self.name = f"{PlausibleClocks.name}:{size}"
 
     def replicas(self, nodes: Sequence[str]) -> dict[str, PlausibleStamp]:
         """Return clocks of zeros; nodes get entries in turn."""

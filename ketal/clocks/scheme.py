@@ -74,7 +74,7 @@ class Scheme(ABC, Generic[S]):
         The paper that describes it.
     """
 
-    name: ClassVar[str]
+    name: str
     decides: ClassVar[bool]
     source: ClassVar[str]
 
