@@ -11,7 +11,7 @@ it order all of these, and the log names the scheme in `undecided`, so that who 
 event happened before another gets an answer of three values.
 
 The one rule: two events are ordered as their stamps are. An event whose stamp contradicts its
-node's order is rejected.
+node's order, or that another node's event has too, is rejected.
 """
 
 from __future__ import annotations
@@ -87,11 +87,13 @@ def translated(
             of_node.append(len(held))
         held.append(record)
     clocks: dict[int, dict[str, int]] = {}
+    faults: dict[int, str] = {}
     if undecided is not None:
         undecided.pairs = undecided.unknown = 0
     for execution in executions.values():
         translation = _StampsByNode(scheme, held, execution)
         clocks |= translation.clocks()
+        faults |= translation.faults
         if undecided is not None:
             undecided.pairs += translation.pairs
             undecided.unknown += translation.unknown
@@ -100,6 +102,8 @@ def translated(
             yield name, item, file, line
             continue
         try:
+            if number in faults:
+                raise EventError(faults[number])
             if number not in clocks:
                 raise EventError(
                     f"clock: its {scheme.name} stamp is not ordered with that of another event of "
@@ -123,8 +127,23 @@ class _StampsByNode:
             for number in numbers
         }
         self._before = scheme.order(self._stamps.values())
+        self.faults = self._of_two_nodes(execution) if scheme.decides else {}
         self._same = {node: self._in_order(numbers) for node, numbers in sorted(execution.items())}
         self.pairs = self.unknown = 0
+
+    def _of_two_nodes(self, execution: dict[str, list[int]]) -> dict[int, str]:
+        """Return the records whose stamps are those of earlier ones of other nodes, and why."""
+        nodes = {number: node for node, numbers in execution.items() for number in numbers}
+        first: dict[bytes, str] = {}
+        faults = {}
+        for number in sorted(nodes):
+            other = first.setdefault(self._scheme.encode(self._stamps[number]), nodes[number])
+            if other != nodes[number]:
+                faults[number] = (
+                    f"clock: its {self._scheme.name} stamp is that of an event of {other} too, and "
+                    "each event has a stamp of its own"
+                )
+        return faults
 
     def _in_order(self, numbers: list[int]) -> list[list[int]]:
         """Return the records of a node's events in its order, equal stamps together.
@@ -138,7 +157,8 @@ class _StampsByNode:
             return 1 if self._before(self._stamps[b], self._stamps[a]) else 0
 
         same: list[list[int]] = []
-        for number in sorted(numbers, key=cmp_to_key(compared)):
+        sound = [number for number in numbers if number not in self.faults]
+        for number in sorted(sound, key=cmp_to_key(compared)):
             stamp = self._stamps[number]
             last = self._stamps[same[-1][0]] if same else None
             if last is None or self._before(last, stamp):

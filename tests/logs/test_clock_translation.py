@@ -113,6 +113,19 @@ def test_stamps_that_contradict_the_order_of_a_node_are_rejected() -> None:
     assert len(list(log)) == 1
 
 
+def test_a_stamp_that_another_node_has_too_is_rejected() -> None:
+    """A log of Lamport clocks, whose numbers are trees of an interval tree clock as well."""
+    lines = [_line("a", 1), _line("b", 1), _line("a", 1), _line("b", 2)]
+    log = _read(lines, "itc")
+    (rejected,) = log.rejected
+    assert (rejected.place, rejected.reason) == (
+        "<file>:2",
+        "clock: its itc stamp is that of an event of a too, and each event has a stamp of its own",
+    )
+    assert [str(event) for event in log] == ["a@1 x", "a@1 x", "b@1 x"]
+    assert not list(_read(lines, "lamport").rejected)
+
+
 @pytest.mark.parametrize("name", SCHEMES)
 def test_what_is_no_stamp_is_rejected_with_its_place(name: str) -> None:
     log = _read([_line("a", {"odd": []}), _line("a", None)], name)
