@@ -13,6 +13,7 @@ _HOMES = {
     "TracedThread": "threads", "TracedSocket": "sockets", "TracedStreams": "asyncio_streams",
     "Collector": "collecting", "SocketSink": "socket_sink", "AsgiMiddleware": "http",
     "LogHandler": "log_handler", "TopicCollector": "topic_collecting",
+    "kafka_headers": "message_header",
 }  # fmt: skip
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ketal.trace.collecting import Collector
     from ketal.trace.http import AsgiMiddleware
     from ketal.trace.log_handler import LogHandler
+    from ketal.trace.message_header import kafka_headers
     from ketal.trace.queues import TracedQueue
     from ketal.trace.sinks import JsonLines, KafkaSink
     from ketal.trace.socket_sink import SocketSink
@@ -41,6 +43,7 @@ __all__ = [
     "TracedStreams",
     "TracedThread",
     "Tracer",
+    "kafka_headers",
 ]
 
 

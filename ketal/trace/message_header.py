@@ -90,3 +90,22 @@ def decoded(text: str | bytes) -> SenderKnowledge:
         if not 0 < counter <= clock.get(name, 0):
             raise ValueError(f"the clock has no event {counter} of {name[:60]!r}")
     return SenderKnowledge(clock, tuple(f"{name}@{counter}" for name, counter in dots))
+
+
+def kafka_headers(headers: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    """Return the headers of a message as those of a record of Kafka.
+
+    `Tracer.receive` takes a record's headers as they are.
+
+    Parameters
+    ----------
+    headers : mapping
+        What `Tracer.send` returned.
+
+    Examples
+    --------
+    >>> from ketal.trace import Tracer, kafka_headers
+    >>> kafka_headers(Tracer("n1", "n1.jsonl").send("order"))
+    [('ketal-clock', b'1;n1;n1=1')]
+    """
+    return [(name, text.encode("ascii")) for name, text in headers.items()]
