@@ -1,8 +1,8 @@
 """`ketal demo`: a bug in the replicated stack, found while it runs, and why.
 
 Processes run the stack; what they record goes over TCP to a monitor, which judges it as it comes.
-Then the violation is drawn and explained, and the same automaton is asked about the same events in
-1,000 other orders.
+Then what was found is drawn and explained, and the pattern that found it is asked about the same
+events in 1,000 other orders.
 
 The one rule: nothing that is shown was made beforehand.
 """
@@ -20,13 +20,13 @@ import ketal
 from ketal.explanation.explaining import JudgedLog
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
-from ketal.replicated_stack.tables import PATTERNS, events_of, session_pattern
+from ketal.replicated_stack.tables import PATTERNS, events_of
 from ketal.replicated_stack.transport import Faults
 from ketal.trace import Collector, TopicCollector
 from ketal.trace.sinks import Feeding
 
 RUNS_MAX = 50
-NODES, STEPS, OFF, LATE_S, PAUSE_S = 3, 8, 0.2, 0.02, 0.02
+NODES, STEPS, OFF, LATE_S, PAUSE_S = 3, 8, 0.3, 0.02, 0.04
 WAIT_S = 30.0
 """How long events may be under way when the processes have ended."""
 WIDTH = 80
@@ -102,9 +102,9 @@ class Demo:
         else:
             return False
         self._line(f"  {self._events} events, {len(self._violations)} found")
-        self._explain(folder)
+        pattern = self._explain(folder)
         if self._shuffles:
-            self._shuffle(folder)
+            self._shuffle(folder, pattern)
         self._write_page(folder)
         return True
 
@@ -151,10 +151,11 @@ class Demo:
 
     # --- afterwards ---
 
-    def _explain(self, folder: Path) -> None:
+    def _explain(self, folder: Path) -> str:
+        """Explain what was found first; return its pattern."""
         judged = JudgedLog(self._program, ketal.read_log(*sorted(folder.glob("*.jsonl"))))
-        found = [v for v in judged.verdicts if v.kind in ("violation", "match")]
-        explained = judged.explained(found[0])
+        first = next(v for v in judged.verdicts if isinstance(v, ketal.Violation | ketal.Match))
+        explained = judged.explained(first)
         assert explained is not None
         self._line("")
         self._line("Why:")
@@ -166,23 +167,25 @@ class Demo:
         self._line("The events around it, a column for each node, time downwards:")
         for text in judged.diagram(explained):
             self._line(f"  {text}"[:WIDTH])
+        return first.pattern
 
-    def _shuffle(self, folder: Path) -> None:
+    def _shuffle(self, folder: Path, pattern: str) -> None:
         events = events_of(folder)
-        causal = session_pattern(causal=True, causal_order=True)
-        arrival = session_pattern(causal=True, causal_order=False)
-        right = _violating(causal, events)
+        by_arrival = PATTERNS.read_text().replace("order CausalOrder;", "order arrival;")
+        causal = self._program.only([pattern])
+        arrival = ketal.compile(by_arrival).only([pattern])
+        right = _answers(causal, events)
         same, counts = 0, Counter[str]()
         for number in range(self._shuffles):
             order = random.Random(number).sample(events, len(events))
-            said = _violating(arrival, order)
+            said = _answers(arrival, order)
             counts["false"] += bool(said - right)
             counts["missed"] += bool(right - said)
             counts["right"] += said == right
-            same += _violating(causal, order) == right
+            same += _answers(causal, order) == right
         n = f"{self._shuffles:,}"
         self._line("")
-        self._line(f"The same automaton, and the same events, shuffled {n} times:")
+        self._line(f"The automaton of {pattern}, and the same events, shuffled {n} times:")
         self._line(f"  with order CausalOrder   the same answer in {same:,} of {n}")
         self._line(
             f"  with order arrival       the right answer in {counts['right']:,} of {n}: "
@@ -213,9 +216,11 @@ class _Watched:
         return self._monitor.feed(item, place=place)
 
 
-def _violating(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
-    violations = ketal.run(program, events).violations
-    return {(verdict.scope["node"], str(verdict.event)) for verdict in violations}
+def _answers(program: ketal.Program, events: Sequence[ketal.Event]) -> set[tuple[str, str]]:
+    """Return what is found: the copy and the event of a violation, the events of a match."""
+    result = ketal.run(program, events)
+    violations = {(str(verdict.scope), str(verdict.event)) for verdict in result.violations}
+    return violations | {(str(verdict.scope), str(verdict)) for verdict in result.matches}
 
 
 def _wrapped(text: str, first: str, later: str) -> Iterator[str]:

@@ -34,6 +34,9 @@ def test_a_bug_is_found_drawn_and_explained(bug: str, tmp_path: Path) -> None:
     drawn = lines.index("The events around it, a column for each node, time downwards:")
     assert re.fullmatch(r"  (n\d(#\d)? *)+", lines[drawn + 1])
     assert "  with order CausalOrder   the same answer in 20 of 20" in lines
+    names = {line.split()[2].rstrip(":") for line in lines if line.startswith("  !! ")}
+    shuffled = "The automaton of {}, and the same events, shuffled 20 times:"
+    assert any(shuffled.format(name) in lines for name in names)
     page = Path(lines[-1].strip())
     assert page.read_text().startswith("<!doctype html>")
     logs = sorted(Path(lines[-2].strip()).glob("*.jsonl"))
