@@ -1,7 +1,8 @@
 """`CausalOrder`: an event is released as soon as it is causally ready; ties by arrival.
 
-Each waiting event is indexed by one dot that is not settled, so an arrival costs
-work only for what it releases.
+Each waiting event is found by one dot that is not settled, so an arrival costs
+work only for what it releases. Most need none: an event whose past is settled when it
+arrives, and that nothing waits for, is one look at its clock and two numbers.
 
 Clocks that know each other in a circle are no execution: such events wait for
 each other, until the end or until a full queue gives them up.
@@ -12,11 +13,15 @@ The one rule: what is held waits for something that is missing, or in a circle.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 from ketal.model.event import Event
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
+from ketal.operators.order.step import ReleaseStep
+
+_tuple = tuple.__new__
 
 
 class Eager(ReleasePolicy):
@@ -27,6 +32,73 @@ class Eager(ReleasePolicy):
     def begin(self) -> None:
         """Begin with nothing."""
         self._ready = []
+
+    def pass_on(
+        self, events: Iterator[Event], step: ReleaseStep, held_back_max: int
+    ) -> Event | None:
+        """Take in events, as long as nothing but their past and what is held says what comes of it.
+
+        An event of a node that is not live is left, one that is late, and one that is to be held
+        where `held_back_max` are.
+        """
+        # Looked up once for all events, and written out: this is done for every one.
+        store, active = self.store, self.live.active
+        nodes, settled, arrivals = store.nodes, store.settled, store.arrivals
+        released, add_end = step.released, step.ends.append
+        for event in events:
+            node, clock = event.node, event.clock
+            progress = nodes.get(node)
+            if progress is None or node not in active:
+                return event
+            counter, before = clock[node], settled[node]
+            if counter == before + 1:
+                for other, known in clock.items():
+                    if settled[other] < known and other != node:
+                        break
+                else:
+                    released.append(event)
+                    if progress.held or progress.waiters or progress.given_up:
+                        self._follow(progress.settle(counter), released)
+                    else:
+                        settled[node] = counter
+                    add_end(len(released))
+                    continue
+                if store.count >= held_back_max:
+                    return event
+                held = _tuple(Held, (next(arrivals), event, 0))
+                store.node(other).waiters.setdefault(known, []).append(held)
+            elif counter <= before or counter <= progress.declared or store.count >= held_back_max:
+                return event
+            else:
+                held = _tuple(Held, (next(arrivals), event, 0))
+            progress.held[counter] = held
+            store.count += 1
+            store.unrecorded = True
+            add_end(len(released))
+        return None
+
+    def _follow(self, woken: list[Held], released: list[Event]) -> None:
+        """Release what waited for dots that are settled now, and what waited for that."""
+        store, ready = self.store, self._ready
+        nodes, settled = store.nodes, store.settled
+        while True:
+            for held in woken:
+                _, event, _ = held
+                node = event.node
+                for other, known in event.clock.items():
+                    if settled[other] < known and other != node:
+                        store.node(other).waiters.setdefault(known, []).append(held)
+                        break
+                else:
+                    heapq.heappush(ready, held)
+            if not ready:
+                return
+            _, event, _ = heapq.heappop(ready)
+            progress, counter = nodes[event.node], event.clock[event.node]
+            del progress.held[counter]
+            store.count -= 1
+            released.append(event)
+            woken = progress.settle(counter)
 
     def admit(self, event: Event) -> bool:
         """Release an event next, hold it, or refuse it; return whether there was room."""
