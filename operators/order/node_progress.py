@@ -132,11 +132,11 @@ class NodeProgress:
             return []
         counts[node] = settled
         woken: list[Held] = []
-        if waiters:
-            if settled - before <= len(waiters):
-                counters = [c for c in range(before + 1, settled + 1) if c in waiters]
-            else:
-                counters = [c for c in waiters if c <= settled]
+        if settled == before + 1:
+            if settled in waiters:
+                woken = waiters.pop(settled)
+        elif waiters:
+            counters = [c for c in waiters if c <= settled]
             woken = [held for c in counters for held in waiters.pop(c)]
         if (follower := self.held.get(settled + 1)) is not None:
             woken.append(follower)
@@ -160,7 +160,8 @@ class NodeProgress:
         """Return the state as plain data, but for what is held and what waits."""
         numbers = self.settled, self.received, self.placed, str(self.clock_sum)
         given_up = [list(stretch) for stretch in self.given_up.items()]
-        return [*numbers, self.declared, self.needed, given_up, sorted(self.arrived)]
+        needed = max(self.needed, self.received)  # what was received before says nothing
+        return [*numbers, self.declared, needed, given_up, sorted(self.arrived)]
 
     def restore(self, state: Sequence[Any]) -> None:
         """Restore what `state` returned."""
