@@ -167,6 +167,7 @@ class PatternQueue:
         self._limits = limits
         self._topology = runs[0].compiled.pattern.topology
         self._timed = any(run.compiled.window_us is not None for run in runs)
+        self._learning = any(run.copies is not None for run in runs)
         self._times: list[tuple[int, Dot]] | None = None  # a heap; also of what is released
         options = ReleaseOptions.of(runs[0].compiled.pattern.order, limits, ordered=self.ordered)
         self.hold_back = HoldBackQueue(options, self._domains())
@@ -178,9 +179,14 @@ class PatternQueue:
     # --- what happens ---
 
     def takes_several(self, watermark_us: int | None) -> bool:
-        """Return whether several events may be taken in before what they release is offered."""
-        # A window may end between what one releases and what the next does.
-        return self.ordered and (watermark_us is None or not self._timed)
+        """Return whether several events may be taken in before what they release is offered.
+
+        They are not before the watermark. If no held one is either, no window ends by what is
+        released; but a node may learn of what is older.
+        """
+        if not self.ordered or watermark_us is None or not self._timed:
+            return self.ordered
+        return not self._learning and self._reached_us(watermark_us) == watermark_us
 
     def take(
         self, events: Sequence[Event], out: list[Verdict], *, withheld: bool

@@ -45,42 +45,53 @@ class Eager(ReleasePolicy):
         store, active = self.store, self.live.active
         nodes, settled, arrivals = store.nodes, store.settled, store.arrivals
         released, add_end = step.released, step.ends.append
+        count = store.count
         for event in events:
             node, clock = event.node, event.clock
             progress = nodes.get(node)
             if progress is None or node not in active:
-                return event
+                break
             counter, before = clock[node], settled[node]
+            awaited = None
             if counter == before + 1:
                 for other, known in clock.items():
                     if settled[other] < known and other != node:
+                        awaited = other
                         break
                 else:
                     released.append(event)
                     if progress.held or progress.waiters or progress.given_up:
-                        self._follow(progress.settle(counter), released)
+                        count -= self._follow(progress.settle(counter), released)
                     else:
                         settled[node] = counter
                     add_end(len(released))
                     continue
-                if store.count >= held_back_max:
-                    return event
-                held = _tuple(Held, (next(arrivals), event, 0))
-                store.node(other).waiters.setdefault(known, []).append(held)
-            elif counter <= before or counter <= progress.declared or store.count >= held_back_max:
-                return event
-            else:
-                held = _tuple(Held, (next(arrivals), event, 0))
-            progress.held[counter] = held
-            store.count += 1
-            store.unrecorded = True
+            elif counter <= before or counter <= progress.declared:
+                break
+            if count >= held_back_max:
+                break
+            held = progress.held[counter] = _tuple(Held, (next(arrivals), event, 0))
+            if awaited is not None:
+                store.node(awaited).waiters.setdefault(known, []).append(held)
+            count += 1
             add_end(len(released))
-        return None
+        else:
+            event = None
+        store.unrecorded = store.unrecorded or count > 0
+        store.count = count
+        return event
 
-    def _follow(self, woken: list[Held], released: list[Event]) -> None:
-        """Release what waited for dots that are settled now, and what waited for that."""
+    def _follow(self, woken: list[Held], released: list[Event]) -> int:
+        """Release what waited for dots that are settled now, and what waited for that.
+
+        Returns
+        -------
+        int
+            How many events were released that were held.
+        """
         store, ready = self.store, self._ready
         nodes, settled = store.nodes, store.settled
+        before = len(released)
         while True:
             for held in woken:
                 _, event, _ = held
@@ -92,11 +103,10 @@ class Eager(ReleasePolicy):
                 else:
                     heapq.heappush(ready, held)
             if not ready:
-                return
+                return len(released) - before
             _, event, _ = heapq.heappop(ready)
             progress, counter = nodes[event.node], event.clock[event.node]
             del progress.held[counter]
-            store.count -= 1
             released.append(event)
             woken = progress.settle(counter)
 

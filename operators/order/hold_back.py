@@ -137,12 +137,12 @@ class HoldBackQueue:
         time_us = event.time_us
         if time_us is not None:
             self._time.tick(time_us)
-        limits, policy = self._limits, self._policy
+        limits, policy, settled = self._limits, self._policy, self._store.settled
         if self._domains is not None:
             step.limit = limits.widen(event)
         progress = limits.activate(event.node)
         counter = event.clock[event.node]
-        if policy.ended or counter <= progress.settled or counter <= progress.declared:
+        if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
             self._overtaken(event, step)
         elif policy.passed(event):
             self._overtaken(event, step)

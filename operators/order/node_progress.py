@@ -80,7 +80,10 @@ class NodeProgress:
     @property
     def received(self) -> int:
         """So many are settled or received."""
-        received, held, given_up = max(self._received, self.settled), self.held, self.given_up
+        received, settled = self._received, self._counts[self._node]
+        if settled > received:
+            received = settled
+        held, given_up = self.held, self.given_up
         while True:
             if received + 1 in held:
                 received += 1
