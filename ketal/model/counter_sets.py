@@ -16,7 +16,8 @@ from typing import Any
 
 SPAN = 2_048
 """Counters in one chunk."""
-_BIT = [1 << bit for bit in range(SPAN)]
+BIT = [1 << bit for bit in range(SPAN)]
+"""The bit of each counter in its chunk."""
 _BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
@@ -59,7 +60,7 @@ class Counters:
         self.dirty: set[int] | None = set() if tracking else None
 
     def __contains__(self, counter: Any) -> bool:
-        return bool(self.chunks.get(counter // SPAN, 0) & _BIT[counter % SPAN])
+        return bool(self.chunks.get(counter // SPAN, 0) & BIT[counter % SPAN])
 
     def __len__(self) -> int:
         return self.count
@@ -67,12 +68,19 @@ class Counters:
     def __iter__(self) -> Iterator[int]:
         return self.after(0)
 
+    def last_after(self, counter: int) -> int:
+        """Return the last of the counters that follow one without a hole; itself for none."""
+        chunks, number = self.chunks, counter + 1
+        while chunks.get(number // SPAN, 0) & BIT[number % SPAN]:
+            number += 1
+        return number - 1
+
     def add(self, counter: int) -> None:
         """Add a counter that is not in the set."""
         number = counter // SPAN
         if number not in self.chunks:
             self._begin(number)
-        self.chunks[number] |= _BIT[counter % SPAN]
+        self.chunks[number] |= BIT[counter % SPAN]
         self.count += 1
         if self.dirty is not None:
             self.dirty.add(number)

@@ -15,8 +15,9 @@ The one rule: an event is offered to a run once, or is missed by it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ketal.engine.losses import ANY, Losses
 from ketal.engine.pattern_run import PatternRun
@@ -32,6 +33,8 @@ from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
 from ketal.operators.topology.domains import nodes_of
 
+Numbered: TypeAlias = tuple[int, list[Verdict]]
+"""Verdicts on an event, and its number among those that were taken in together."""
 _TIMES_LEAST = 1_024
 
 
@@ -164,6 +167,7 @@ class PatternQueue:
         self._limits = limits
         self._topology = runs[0].compiled.pattern.topology
         self._timed = any(run.compiled.window_us is not None for run in runs)
+        self._learning = any(run.copies is not None for run in runs)
         self._times: list[tuple[int, Dot]] | None = None  # a heap; also of what is released
         options = ReleaseOptions.of(runs[0].compiled.pattern.order, limits, ordered=self.ordered)
         self.hold_back = HoldBackQueue(options, self._domains())
@@ -174,21 +178,44 @@ class PatternQueue:
 
     # --- what happens ---
 
-    def push(self, event: Event, out: list[Verdict], *, withheld: bool) -> ReleaseStep:
-        """Push an event; runs that may be offered it at once add their verdicts to `out`."""
-        taken = event
-        if withheld:
-            self.withheld.add(event.dot)
-            self._miss_event(event)
-        else:
-            taken = self._offer_at_once(event, out)
-        step = self.hold_back.push(taken)
-        self._add_time(event)
-        return step
+    def takes_several(self, watermark_us: int | None) -> bool:
+        """Return whether several events may be taken in before what they release is offered.
 
-    def _offer_at_once(self, event: Event, out: list[Verdict]) -> Event:
-        """Offer an event that needs not wait; return it with its clock as far as known."""
-        return event
+        They are not before the watermark. If no held one is either, no window ends by what is
+        released; but a node may learn of what is older.
+        """
+        if not self.ordered or watermark_us is None or not self._timed:
+            return self.ordered
+        return not self._learning and self._reached_us(watermark_us) == watermark_us
+
+    def take(
+        self, events: Sequence[Event], out: list[Verdict], *, withheld: bool
+    ) -> Iterator[ReleaseStep]:
+        """Take in events in turn, one only where `takes_several` says no.
+
+        Yields
+        ------
+        ReleaseStep
+            What one or several of them brought about, before the next is taken in. Runs that
+            may be offered an event at once add their verdicts to `out` before.
+        """
+        taken = events
+        if withheld:
+            for event in events:
+                self.withheld.add(event.dot)
+                self._miss_event(event)
+        else:
+            taken = self._offer_at_once(events, out)
+        begin = 0
+        for step in self.hold_back.take(taken):
+            end = begin + len(step.ends)
+            self._add_times(events[begin:end])
+            yield step
+            begin = end
+
+    def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
+        """Offer events that need not wait; return them with their clocks as far as known."""
+        return events
 
     def push_again(self, event: Event) -> ReleaseStep:
         """Push an event that was refused before."""
@@ -196,21 +223,29 @@ class PatternQueue:
         for run in self.runs:
             run.unmiss(event.dot)
         step = self.hold_back.push(event)
-        self._add_time(event)
+        self._add_times((event,))
         return step
 
-    def apply(self, step: ReleaseStep, reports: Reports) -> list[Verdict]:
-        """Offer what a step released, and report what it gave up."""
+    def apply(self, step: ReleaseStep, reports: Reports) -> list[Numbered]:
+        """Offer what a step released, and report what it gave up.
+
+        Returns
+        -------
+        list of Numbered
+            In turn, the verdicts on each event that was taken in, by its number.
+        """
         for dot in step.gaps:
             for run in self.runs:
                 run.miss(dot, step.lowest_places.get(dot))
         # What is released in the same step may depend on them.
         for event in (*step.late, *step.refused):
             self._miss_event(event)
-        out: list[Verdict] = []
-        out += reports.lost(step)
+        numbered: list[Numbered] = [(0, reports.lost(step))] if step.gaps else []
         if step.released:
-            out += self._offer([e for e in step.released if not self._was_withheld(e)])
+            numbered += self._offer_released(step)
+        if step.only_releases:
+            return numbered
+        out: list[Verdict] = []
         for event in step.late:
             if not self._was_withheld(event):
                 out += reports.overtaken(event)
@@ -222,7 +257,18 @@ class PatternQueue:
                 out += reports.no_room(event)
         if step.given_up:
             out.append(reports.gave_up(step.given_up))
-        return out
+        return [*numbered, (0, out)]
+
+    def _offer_released(self, step: ReleaseStep) -> list[Numbered]:
+        """Offer what a step released; return the verdicts by the numbers of what released it."""
+        released, places = step.released, None
+        if self.withheld:
+            places = [n for n, event in enumerate(released) if not self._was_withheld(event)]
+            released = [released[place] for place in places]
+        return [
+            (bisect_right(step.ends, place if places is None else places[place]), list(verdicts))
+            for place, verdicts in self._dispatch.process(released)
+        ]
 
     def _offer(self, events: Sequence[Event]) -> list[Verdict]:
         """Offer events in turn to the runs."""
@@ -249,14 +295,17 @@ class PatternQueue:
 
     # --- time ---
 
-    def _add_time(self, event: Event) -> None:
-        """Record the time of an event that may be held."""
+    def _add_times(self, events: Iterable[Event]) -> None:
+        """Record the times of events that may be held."""
         times = self._times
-        if times is not None and event.time_us is not None and self.hold_back.holds(event.dot):
-            heapq.heappush(times, (event.time_us, event.dot))
-            if len(times) > _TIMES_LEAST + 2 * len(self.hold_back):
-                self._times = [item for item in times if self.hold_back.holds(item[1])]
-                heapq.heapify(self._times)
+        if times is None:
+            return
+        for event in events:
+            if event.time_us is not None and self.hold_back.holds(event.dot):
+                heapq.heappush(times, (event.time_us, event.dot))
+        if len(times) > _TIMES_LEAST + 2 * len(self.hold_back):
+            self._times = [item for item in times if self.hold_back.holds(item[1])]
+            heapq.heapify(self._times)
 
     def end_windows(self, watermark_us: int) -> list[Verdict]:
         """End the windows that end before anything that is held and before a watermark."""
@@ -377,22 +426,26 @@ class RestoringQueue(PatternQueue):
                 self.withheld.add(event.dot)
                 self._apply(self.hold_back.push(event))
 
-    def _offer_at_once(self, event: Event, out: list[Verdict]) -> Event:
-        """Offer an event whose clock is whole; return it with that clock."""
-        known = self._restorer.remembered(event)
-        if self._restorer.low(known, event):
-            return event
-        self.withheld.add(event.dot)
-        out += self._offer((known,))
-        return known
+    def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
+        """Offer events whose clocks are whole; return them with those clocks."""
+        taken = []
+        for event in events:
+            known = self._restorer.remembered(event)
+            if self._restorer.low(known, event):
+                known = event
+            else:
+                self.withheld.add(event.dot)
+                out += self._offer((known,))
+            taken.append(known)
+        return taken
 
     def _miss_event(self, event: Event) -> None:
         super()._miss_event(event)
         self._losses.passed(event, ANY)
 
-    def apply(self, step: ReleaseStep, reports: Reports) -> list[Verdict]:
+    def apply(self, step: ReleaseStep, reports: Reports) -> list[Numbered]:
         """Offer what a step released, and what cannot be restored any better."""
-        return self._apply(step)
+        return [(0, self._apply(step))]
 
     def _apply(self, step: ReleaseStep) -> list[Verdict]:
         for dot in step.gaps:

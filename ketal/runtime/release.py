@@ -14,6 +14,7 @@ The one rule: an event is counted once: as released, held back, late or refused.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from ketal.operators.membership.clock_restoration import Restorer, in_question, 
 from ketal.operators.order.missing import Arrivals, MissingDots
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domains import nodes_of
-from ketal.runtime.pattern_queues import PatternQueue, Reports, RestoringQueue
+from ketal.runtime.pattern_queues import Numbered, PatternQueue, Reports, RestoringQueue
 
 
 class Queues:
@@ -134,30 +135,49 @@ class Queues:
             out += self.reports.lost(missing.push(event))
         return out
 
-    def push(
-        self, event: Event, *, withheld: bool = False, refusing: Sequence[PatternRun] = ()
-    ) -> list[Verdict]:
-        """Take in a new event.
+    def take(
+        self,
+        events: Sequence[Event],
+        *,
+        withheld: bool = False,
+        refusing: Sequence[PatternRun] = (),
+    ) -> list[Numbered]:
+        """Take in new events in turn.
 
         Parameters
         ----------
-        event : Event
-            As it arrived.
+        events : sequence of Event
+            As they arrived.
         withheld : bool
-            Whether it takes its place and is not offered: it is late.
+            Whether they take their places and are not offered: they are late.
         refusing : sequence of PatternRun
-            Patterns in whose topology its node has no place.
+            Patterns in whose topologies their nodes have no place.
+
+        Returns
+        -------
+        list of Numbered
+            The number of each event that has verdicts, and these.
         """
-        out: list[Verdict] = []
-        for queue in self.queues:
-            if not refusing or queue.runs[0] not in refusing:
-                step = queue.push(event, out, withheld=withheld)
-                if step.limit:
-                    out.append(self.reports.too_many_domains(event, step.limit))
-                self._apply(queue, step, out)
-        for missing in self.missing:
-            out += self.reports.lost(missing.advance())
-        return out
+        by_number: dict[int, list[Verdict]] = defaultdict(list)
+        # What several report is reported once, by the one that finds it first.
+        alone = len(self.queues) == 1 and not self.missing
+        together = alone and self.queues[0].takes_several(self.watermark_us)
+        parts = [events] if together else [(event,) for event in events]
+        for part_number, part in enumerate(parts):
+            for queue in self.queues:
+                if refusing and queue.runs[0] in refusing:
+                    continue
+                begin = part_number
+                for step in queue.take(part, by_number[begin], withheld=withheld):
+                    if step.limit:
+                        event = events[begin]
+                        by_number[begin].append(self.reports.too_many_domains(event, step.limit))
+                    for number, verdicts in self._apply(queue, step):
+                        by_number[begin + number] += verdicts
+                    begin += len(step.ends)
+            for missing in self.missing:
+                by_number[part_number] += self.reports.lost(missing.advance())
+        return sorted((number, verdicts) for number, verdicts in by_number.items() if verdicts)
 
     def push_again(self, event: Event) -> list[Verdict] | None:
         """Take in a duplicate where there was no room for it before; None if nowhere."""
@@ -167,7 +187,7 @@ class Queues:
         out: list[Verdict] = []
         self.reports.forget_refused(event.dot)
         for queue in refusing:
-            self._apply(queue, queue.push_again(event), out)
+            out += flat(self._apply(queue, queue.push_again(event)))
         return out
 
     def advance(self, watermark_us: int) -> list[Verdict]:
@@ -178,7 +198,7 @@ class Queues:
             out += self.reports.lost(missing.advance(watermark_us))
         for queue in self.queues:
             step = queue.hold_back.advance(watermark_us)
-            self._apply(queue, step, out)
+            out += flat(self._apply(queue, step))
             if not step.released:
                 out += queue.end_windows(watermark_us)
         return out
@@ -209,13 +229,15 @@ class Queues:
         for missing in self.missing:
             out += self.reports.lost(act(missing))
         for queue in self.queues:
-            self._apply(queue, act(queue.hold_back), out)
+            out += flat(self._apply(queue, act(queue.hold_back)))
         return out
 
-    def _apply(self, queue: PatternQueue, step: ReleaseStep, out: list[Verdict]) -> None:
-        out += queue.apply(step, self.reports)
+    def _apply(self, queue: PatternQueue, step: ReleaseStep) -> list[Numbered]:
+        numbered = queue.apply(step, self.reports)
         if step.released and self.watermark_us is not None:
-            out += queue.end_windows(self.watermark_us)
+            # It took several events in only where no window ends by that.
+            numbered.append((0, queue.end_windows(self.watermark_us)))
+        return numbered
 
     # --- what can be asked ---
 
@@ -261,6 +283,11 @@ class Queues:
                 missing.begin(self.watermark_us)
             else:
                 missing.restore(saved)
+
+
+def flat(numbered: Iterable[Numbered]) -> list[Verdict]:
+    """Return verdicts without the numbers of their events."""
+    return [verdict for _, verdicts in numbered for verdict in verdicts]
 
 
 def _by_order(runs: Iterable[PatternRun]) -> list[list[PatternRun]]:

@@ -23,7 +23,7 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts import Late, Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.release import Queues
+from ketal.runtime.release import Queues, flat
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:
@@ -124,13 +124,17 @@ class StreamRelease:
         list of (int, list of Verdict)
             The number of each event that has verdicts, and these.
         """
-        processed: list[tuple[int, Any]] = self._direct.process(events)
+        processed: list[tuple[int, Any]] = []
+        if self._direct.runs:
+            processed = self._direct.process(events)
         if not self.queues:
             return processed
+        queued = self.queues.take(events)
+        if not processed:
+            return queued
         by_number: dict[int, list[Verdict]] = dict(processed)
-        for number, event in enumerate(events):
-            if queued := self.queues.push(event):
-                by_number.setdefault(number, []).extend(queued)
+        for number, verdicts in queued:
+            by_number.setdefault(number, []).extend(verdicts)
         return sorted(by_number.items())
 
     def take(
@@ -182,7 +186,8 @@ class StreamRelease:
                 if run.compiled.causal and run not in refusing:
                     run.miss_event(event)
             # Its dependants must not wait for it, though no pattern is offered it.
-            return [*out, late, *self.queues.push(event, withheld=True, refusing=refusing)]
+            queued = self.queues.take((event,), withheld=True, refusing=refusing)
+            return [*out, late, *flat(queued)]
         for run in refusing:
             run.counts.strangers += 1
         if refusing:
@@ -192,7 +197,7 @@ class StreamRelease:
         else:
             out += one(self._direct.process((known,)))
         if self.queues:
-            out += self.queues.push(event, refusing=refusing)
+            out += flat(self.queues.take((event,), refusing=refusing))
         return out
 
     def retake(self, event: Event) -> list[Verdict] | None:

@@ -1,7 +1,8 @@
 """`CausalOrder`: an event is released as soon as it is causally ready; ties by arrival.
 
-Each waiting event is indexed by one dot that is not settled, so an arrival costs
-work only for what it releases.
+Each waiting event is found by one dot that is not settled, so an arrival costs
+work only for what it releases. Most need none: an event whose past is settled when it
+arrives, and that nothing waits for, is one look at its clock and two numbers.
 
 Clocks that know each other in a circle are no execution: such events wait for
 each other, until the end or until a full queue gives them up.
@@ -12,11 +13,15 @@ The one rule: what is held waits for something that is missing, or in a circle.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 from ketal.model.event import Event
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.policy import GivenUp, ReleasePolicy
+from ketal.operators.order.step import ReleaseStep
+
+_tuple = tuple.__new__
 
 
 class Eager(ReleasePolicy):
@@ -27,6 +32,83 @@ class Eager(ReleasePolicy):
     def begin(self) -> None:
         """Begin with nothing."""
         self._ready = []
+
+    def pass_on(
+        self, events: Iterator[Event], step: ReleaseStep, held_back_max: int
+    ) -> Event | None:
+        """Take in events, as long as nothing but their past and what is held says what comes of it.
+
+        An event of a node that is not live is left, one that is late, and one that is to be held
+        where `held_back_max` are.
+        """
+        # Looked up once for all events, and written out: this is done for every one.
+        store, active = self.store, self.live.active
+        nodes, settled, arrivals = store.nodes, store.settled, store.arrivals
+        released, add_end = step.released, step.ends.append
+        count = store.count
+        for event in events:
+            node, clock = event.node, event.clock
+            progress = nodes.get(node)
+            if progress is None or node not in active:
+                break
+            counter, before = clock[node], settled[node]
+            awaited = None
+            if counter == before + 1:
+                for other, known in clock.items():
+                    if settled[other] < known and other != node:
+                        awaited = other
+                        break
+                else:
+                    released.append(event)
+                    if progress.held or progress.waiters or progress.given_up:
+                        count -= self._follow(progress.settle(counter), released)
+                    else:
+                        settled[node] = counter
+                    add_end(len(released))
+                    continue
+            elif counter <= before or counter <= progress.declared:
+                break
+            if count >= held_back_max:
+                break
+            held = progress.held[counter] = _tuple(Held, (next(arrivals), event, 0))
+            if awaited is not None:
+                store.node(awaited).waiters.setdefault(known, []).append(held)
+            count += 1
+            add_end(len(released))
+        else:
+            event = None
+        store.unrecorded = store.unrecorded or count > 0
+        store.count = count
+        return event
+
+    def _follow(self, woken: list[Held], released: list[Event]) -> int:
+        """Release what waited for dots that are settled now, and what waited for that.
+
+        Returns
+        -------
+        int
+            How many events were released that were held.
+        """
+        store, ready = self.store, self._ready
+        nodes, settled = store.nodes, store.settled
+        before = len(released)
+        while True:
+            for held in woken:
+                _, event, _ = held
+                node = event.node
+                for other, known in event.clock.items():
+                    if settled[other] < known and other != node:
+                        store.node(other).waiters.setdefault(known, []).append(held)
+                        break
+                else:
+                    heapq.heappush(ready, held)
+            if not ready:
+                return len(released) - before
+            _, event, _ = heapq.heappop(ready)
+            progress, counter = nodes[event.node], event.clock[event.node]
+            del progress.held[counter]
+            released.append(event)
+            woken = progress.settle(counter)
 
     def admit(self, event: Event) -> bool:
         """Release an event next, hold it, or refuse it; return whether there was room."""

@@ -5,15 +5,20 @@ where it is not settled, for once that is, most of the past is. When the dot is 
 event is looked at again. So an event is looked at few times, and an arrival costs work only
 for what it releases.
 
+Who waits for its node's previous event is found by its counter, so beside that at most one
+event a node is indexed.
+
 Two others are asked. A `Restorer` knows more of a clock than the event came with, once some
 node left. A `DomainPast` says which entries of a clock are waited for, under a topology;
 without one that is all of them.
 
-The one rule: an event that waits is indexed by one dot, which is not settled.
+The one rule: an event that waits is found by one dot, which is not settled.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from ketal.model.event import Dot, Event
@@ -34,21 +39,29 @@ class HeldEvents:
     ----------
     nodes : dict of str to NodeProgress
         Every node that an event or a clock named.
+    settled : dict of str to int
+        How many dots of each node are settled.
     count : int
         How many events are held.
     restorer : Restorer or None
         Restores clocks, once a node has left.
+    arrivals : iterator of int
+        Numbers what is held.
     size : callable or None
         Sums an event's clock, as far as it is known, where the policy asks for sums.
+    unrecorded : bool
+        Whether events are held whose needs `newly_needed` has not recorded.
     """
 
     def __init__(self, domains: DomainPast | None = None) -> None:
         self.nodes: dict[str, NodeProgress] = {}
+        self.settled: defaultdict[str, int] = defaultdict(int)
         self.count = 0
         self.restorer: Restorer | None = None
         self.size: Callable[[Event], int] | None = None
+        self.unrecorded = False
         self._domains = domains
-        self._arrivals = 0
+        self.arrivals = itertools.count(1)
         # The held events that name a dot, by their arrival, under a topology.
         self._naming: dict[tuple[str, int], dict[int, Held]] = {}
 
@@ -56,15 +69,14 @@ class HeldEvents:
         """Return what is known of a node's events."""
         progress = self.nodes.get(name)
         if progress is None:
-            progress = self.nodes[name] = NodeProgress()
+            progress = self.nodes[name] = NodeProgress(name, self.settled)
         return progress
 
     # --- what is held ---
 
     def arrival(self, event: Event, time_us: int = 0) -> Held:
         """Return an event with its place among the arrivals."""
-        self._arrivals += 1
-        return Held(self._arrivals, event, time_us)
+        return Held(next(self.arrivals), event, time_us)
 
     def hold(self, held: Held) -> Held:
         """Put an event in."""
@@ -72,7 +84,7 @@ class HeldEvents:
         progress = self.node(event.node)
         progress.held[event.clock[event.node]] = held
         self.count += 1
-        progress.extend(self.size)
+        progress.place(self.size)
         if self._domains is not None:
             for dot in event.clock.items():
                 self._naming.setdefault(dot, {})[held.arrival] = held
@@ -128,21 +140,18 @@ class HeldEvents:
         for node, counter in clock.items():
             yield node, counter - 1 if node == event.node else counter
 
-    def unsettled(self, event: Event) -> tuple[NodeProgress, int] | None:
+    def unsettled(self, event: Event) -> tuple[str, int] | None:
         """Return node and counter of one dot that `event` waits for; None if it is ready.
 
         Its node's previous event, where that is not settled.
         """
-        own, nodes = event.node, self.nodes
+        own, settled = event.node, self.settled
         clock = event.clock if self._domains is None else self._domains.clock(event)
-        counter = clock[own]
-        progress = nodes.get(own)
-        if (progress.settled if progress is not None else 0) < counter - 1:
-            return self.node(own), counter - 1
+        if settled[own] < clock[own] - 1:
+            return own, clock[own] - 1
         for node, counter in clock.items():
-            progress = nodes.get(node)
-            if (progress.settled if progress is not None else 0) < counter and node != own:
-                return self.node(node), counter
+            if settled[node] < counter and node != own:
+                return node, counter
         return None
 
     def await_settled(self, held: Held) -> bool:
@@ -150,8 +159,9 @@ class HeldEvents:
         unsettled = self.unsettled(held.event)
         if unsettled is None:
             return False
-        progress, counter = unsettled
-        progress.waiters.setdefault(counter, []).append(held)
+        node, counter = unsettled
+        if node != held.event.node:
+            self.node(node).waiters.setdefault(counter, []).append(held)
         return True
 
     def missing(self, event: Event) -> Dot | None:
@@ -202,7 +212,8 @@ class HeldEvents:
             unsettled = None if missing is not None else self.unsettled(event)
             if unsettled is None:
                 break
-            progress, counter = unsettled
+            node, counter = unsettled
+            progress = self.node(node)
             held = progress.held.get(progress.last_held(counter))
             if held is None:
                 break

@@ -25,7 +25,7 @@ held back and listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ketal.model.event import Dot, Event
@@ -70,6 +70,10 @@ class HoldBackQueue:
         self._limits = WaitLimits(options, store, time, live, policy, domains)
         waits_end = options.gap_us is not None or options.idle_us is not None
         self._expires = waits_end or not policy.awaits_dots  # whether time alone releases events
+        # What is missing, and since when, is recorded of each event held, where that matters.
+        records = options.gap_us is not None or options.gives_up
+        self._passed_held_max = 0 if records else options.held_back_max
+        self._options_matter = domains is not None or options.idle_us is not None
 
     def begin(self, seen: Mapping[str, tuple[int, list[int]]]) -> None:
         """Take as released what was seen before this queue was made.
@@ -89,18 +93,56 @@ class HoldBackQueue:
 
     # --- what happens ---
 
+    def take(self, events: Sequence[Event]) -> Iterator[ReleaseStep]:
+        """Take in events in turn, whose dots must not have been taken in before.
+
+        Yields
+        ------
+        ReleaseStep
+            What one or several of them brought about, before the next is taken in; of several
+            that is what they released and no more.
+        """
+        step, arriving, taken = ReleaseStep(), iter(events), 0
+        while True:
+            before = len(step.ends)
+            event = self._pass_on(arriving, step)
+            if passed := len(step.ends) - before:
+                self._time.pass_over(events[taken : taken + passed])
+            if event is None:
+                break
+            taken += passed + 1
+            self._push(event, step)
+            step.ends.append(len(step.released))
+            if not step.only_releases:
+                if len(step.ends) > 1:
+                    yield step.cut_first()
+                yield step
+                step = ReleaseStep()
+        if step.ends:
+            yield step
+
     def push(self, event: Event) -> ReleaseStep:
-        """Take in an event; its dot must not have been pushed before."""
-        step = ReleaseStep()
+        """Take in one event."""
+        return next(self.take((event,)))
+
+    def _pass_on(self, arriving: Iterator[Event], step: ReleaseStep) -> Event | None:
+        """Take in events that no option and no node's leaving concerns; return the first other."""
+        restoring, ended = self._store.restorer is not None, self._policy.ended
+        waiting = self._live.departed or self._limits.since
+        if self._options_matter or restoring or ended or waiting:
+            return next(arriving, None)
+        return self._policy.pass_on(arriving, step, self._passed_held_max)
+
+    def _push(self, event: Event, step: ReleaseStep) -> None:
         time_us = event.time_us
         if time_us is not None:
             self._time.tick(time_us)
-        limits, policy = self._limits, self._policy
+        limits, policy, settled = self._limits, self._policy, self._store.settled
         if self._domains is not None:
             step.limit = limits.widen(event)
         progress = limits.activate(event.node)
         counter = event.clock[event.node]
-        if policy.ended or counter <= progress.settled or counter <= progress.declared:
+        if policy.ended or counter <= settled[event.node] or counter <= progress.declared:
             self._overtaken(event, step)
         elif policy.passed(event):
             self._overtaken(event, step)
@@ -123,7 +165,6 @@ class HoldBackQueue:
             step.given_up += 1
             self._give_up(step)
             self._release_ready(step)
-        return step
 
     def advance(self, watermark_us: int) -> ReleaseStep:
         """Advance to a watermark: no earlier event is expected."""
@@ -206,7 +247,7 @@ class HoldBackQueue:
         if self._policy.awaits_dots:
             self._limits.settle(progress, event.clock[event.node])
             if progress.held:
-                progress.extend(store.size)
+                progress.place(store.size)
             return
         # What is in its past and has not come is late from now on.
         nodes = store.nodes
@@ -215,7 +256,7 @@ class HoldBackQueue:
             if progress.settled < counter:
                 progress.settle(counter)
                 if progress.held:
-                    progress.extend(store.size)
+                    progress.place(store.size)
 
     def _give_up(self, step: ReleaseStep) -> None:
         """Give up one wait of a queue that is too full."""
@@ -251,6 +292,7 @@ class HoldBackQueue:
         """Return the dots that hold events back, up to `lost_max`; of a long hole its ends."""
         count = self.options.lost_max
         step = ReleaseStep()
+        self._limits.record_held()
         for node, progress in sorted(self._store.nodes.items()):
             for first, last in progress.missing(progress.needed):
                 if len(step.gaps) >= count:
@@ -274,6 +316,7 @@ class HoldBackQueue:
         number : callable
             Gives an event's number in a table of the caller.
         """
+        self._limits.record_held()
         return {
             "time": self._time.state(),
             "domains": None if self._domains is None else self._domains.state(),

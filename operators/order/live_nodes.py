@@ -30,6 +30,8 @@ class LiveNodes:
 
     Attributes
     ----------
+    active : dict of str to (int or None)
+        The nodes that are live, and since when nothing is known of each.
     departed : dict of str to bool
         The nodes that left, and whether being active brings them back.
     """
@@ -38,23 +40,23 @@ class LiveNodes:
         self.departed: dict[str, bool] = {}
         self._time = time
         self._idle_us = idle_us
-        self._live: OrderedDict[str, int | None] = OrderedDict.fromkeys(declared)
+        self.active: OrderedDict[str, int | None] = OrderedDict.fromkeys(declared)
 
     def __contains__(self, node: str) -> bool:
-        return node in self._live
+        return node in self.active
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._live)
+        return iter(self.active)
 
     def activate(self, node: str) -> bool:
         """Mark a node as active; return whether it was not live and is so now.
 
         One that a `leave` removed needs a `join` to come back.
         """
-        if node in self._live:
+        if node in self.active:
             if self._idle_us is not None:
-                self._live[node] = self._time.now
-                self._live.move_to_end(node)
+                self.active[node] = self._time.now
+                self.active.move_to_end(node)
             return False
         if not self.departed.get(node, True):
             return False
@@ -64,35 +66,35 @@ class LiveNodes:
     def join(self, node: str) -> None:
         """Mark a node as live from now on, if it is not."""
         self.departed.pop(node, None)
-        self._live.setdefault(node, self._time.now)
+        self.active.setdefault(node, self._time.now)
 
     def leave(self, node: str, *, returns: bool) -> None:
         """Mark a node as gone; `returns` says whether being active brings it back."""
-        self._live.pop(node, None)
+        self.active.pop(node, None)
         self.departed[node] = returns
 
     def idle(self) -> str | None:
         """Return the node that is silent for longest, if it is so for too long."""
-        if self._idle_us is None or not self._live:
+        if self._idle_us is None or not self.active:
             return None
-        node, active_us = next(iter(self._live.items()))
+        node, active_us = next(iter(self.active.items()))
         return node if self._time.passed(active_us, self._idle_us) else None
 
     def restart(self, declared: Iterable[str], came: Collection[str]) -> None:
         """Count idle time from now on; keep the nodes that are declared or had an event."""
         declared = dict.fromkeys(declared)
-        nodes = [node for node in {**self._live, **declared} if node not in self.departed]
-        self._live.clear()
+        nodes = [node for node in {**self.active, **declared} if node not in self.departed]
+        self.active.clear()
         for node in nodes:
             if node in came or node in declared:
-                self._live[node] = self._time.now
+                self.active[node] = self._time.now
 
     def state(self) -> list[Any]:
         """Return the state as plain data."""
-        return [[list(item) for item in self._live.items()], dict(self.departed)]
+        return [[list(item) for item in self.active.items()], dict(self.departed)]
 
     def restore(self, state: list[Any]) -> None:
         """Restore what `state` returned."""
         live, departed = state
-        self._live = OrderedDict((node, active_us) for node, active_us in live)
+        self.active = OrderedDict((node, active_us) for node, active_us in live)
         self.departed = dict(departed)

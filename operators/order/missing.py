@@ -48,6 +48,9 @@ class MissingSince:
         self._rows: deque[tuple[int | None, str, int]] = deque()
         self._rows_max = _ROWS_LEAST
 
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
     def add(
         self, since_us: int | None, node: str, upto: int, lacks: Callable[[str, int], bool]
     ) -> None:

@@ -9,7 +9,7 @@ The one rule: what is settled, and what was received, stays so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from ketal.model.event import Event
@@ -27,12 +27,14 @@ class Held(NamedTuple):
 class NodeProgress:
     """What is known of one node's events.
 
+    Parameters
+    ----------
+    node : str
+    counts : mutable mapping of str to int
+        What is settled of each node of the queue; of a new one 0.
+
     Attributes
     ----------
-    settled : int
-        So many are released or given up.
-    received : int
-        So many are settled or received.
     placed : int
         As `received`, or whose place has passed; kept if sums are asked for.
     clock_sum : int
@@ -48,17 +50,17 @@ class NodeProgress:
     arrived : set of int
         What of this was received: before the queue was made, or late.
     waiters : dict of int to list of Held
-        The events that wait until a counter is settled.
+        The events of other nodes that wait until a counter is settled.
     """
 
     __slots__ = (
-        "arrived", "clock_sum", "declared", "given_up", "held", "needed", "placed", "received",
-        "settled", "waiters",
+        "_counts", "_node", "_received", "arrived", "clock_sum", "declared", "given_up", "held",
+        "needed", "placed", "waiters",
     )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.settled = self.received = self.placed = self.clock_sum = 0
-        self.declared = self.needed = 0
+    def __init__(self, node: str, counts: MutableMapping[str, int]) -> None:
+        self._node, self._counts = node, counts
+        self._received = self.placed = self.clock_sum = self.declared = self.needed = 0
         self.held: dict[int, Held] = {}
         self.given_up: dict[int, int] = {}
         self.arrived: set[int] = set()
@@ -66,19 +68,22 @@ class NodeProgress:
 
     def begin(self, upto: int, beyond: Iterable[int]) -> None:
         """Begin with what was seen before: all up to a counter, and some beyond."""
-        self.settled = self.received = self.placed = self.needed = upto
+        self._counts[self._node] = self.placed = self.needed = upto
         for counter in beyond:
             self.give_up_arrived(counter)
 
-    def extend(self, size: Callable[[Event], int] | None) -> None:
-        """Move `received` and `placed` over what was received or given up.
+    @property
+    def settled(self) -> int:
+        """So many are released or given up."""
+        return self._counts[self._node]
 
-        Parameters
-        ----------
-        size : callable or None
-            Sums an event's clock; None if sums are not asked for.
-        """
-        received, held, given_up = self.received, self.held, self.given_up
+    @property
+    def received(self) -> int:
+        """So many are settled or received."""
+        received, settled = self._received, self._counts[self._node]
+        if settled > received:
+            received = settled
+        held, given_up = self.held, self.given_up
         while True:
             if received + 1 in held:
                 received += 1
@@ -86,9 +91,20 @@ class NodeProgress:
                 received = last
             else:
                 break
-        self.received = received
+        self._received = received
+        return received
+
+    def place(self, size: Callable[[Event], int] | None) -> None:
+        """Move `placed` over what was received or given up.
+
+        Parameters
+        ----------
+        size : callable or None
+            Sums an event's clock; None if sums are not asked for.
+        """
         if size is None:
             return
+        held, given_up = self.held, self.given_up
         placed = self.placed
         while True:
             if (one := held.get(placed + 1)) is not None:
@@ -107,27 +123,26 @@ class NodeProgress:
         Returns
         -------
         list of Held
-            The events that waited for one of these.
+            The events that waited for one of these: of other nodes, and the node's own next one.
         """
-        before = self.settled
-        settled = max(before, counter)
+        counts, node, waiters = self._counts, self._node, self.waiters
+        before = counts[node]
+        settled = counter if counter > before else before
         while self.given_up and settled + 1 in self.given_up:
             self.arrived.discard(settled + 1)
             settled = self.given_up.pop(settled + 1)
         if settled == before:
             return []
-        self.settled = settled
-        self.received = max(self.received, settled)
-        waiters = self.waiters
-        if not waiters:
-            return []
-        if settled - before <= len(waiters):
-            counters = [c for c in range(before + 1, settled + 1) if c in waiters]
-        else:
+        counts[node] = settled
+        woken: list[Held] = []
+        if settled == before + 1:
+            if settled in waiters:
+                woken = waiters.pop(settled)
+        elif waiters:
             counters = [c for c in waiters if c <= settled]
-        woken = [held for c in counters for held in waiters.pop(c)]
-        if not waiters:
-            self.waiters = {}  # a dict that was large stays large
+            woken = [held for c in counters for held in waiters.pop(c)]
+        if (follower := self.held.get(settled + 1)) is not None:
+            woken.append(follower)
         return woken
 
     def give_up_arrived(self, counter: int) -> None:
@@ -148,11 +163,13 @@ class NodeProgress:
         """Return the state as plain data, but for what is held and what waits."""
         numbers = self.settled, self.received, self.placed, str(self.clock_sum)
         given_up = [list(stretch) for stretch in self.given_up.items()]
-        return [*numbers, self.declared, self.needed, given_up, sorted(self.arrived)]
+        needed = max(self.needed, self.received)  # what was received before says nothing
+        return [*numbers, self.declared, needed, given_up, sorted(self.arrived)]
 
     def restore(self, state: Sequence[Any]) -> None:
         """Restore what `state` returned."""
-        self.settled, self.received, self.placed, clock_sum, *rest = state
+        settled, self._received, self.placed, clock_sum, *rest = state
+        self._counts[self._node] = settled
         self.declared, self.needed, given_up, arrived = rest
         self.clock_sum = int(clock_sum)
         self.given_up, self.arrived = dict(given_up), set(arrived)

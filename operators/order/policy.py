@@ -10,7 +10,7 @@ but for the order of what is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ketal.model.event import Dot, Event, canonical_key
@@ -19,7 +19,7 @@ from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held
 from ketal.operators.order.release_options import ReleaseOptions
-from ketal.operators.order.step import Key, StreamTime
+from ketal.operators.order.step import Key, ReleaseStep, StreamTime
 
 GivenUp: TypeAlias = Held | list[tuple[str, int]]
 """An event to release before its turn, or nodes with a counter up to which nothing is awaited."""
@@ -71,6 +71,27 @@ class ReleasePolicy:
     def admit(self, event: Event) -> bool:
         """Release an event next, hold it, or refuse it; return whether there was room."""
         raise NotImplementedError
+
+    def pass_on(
+        self, events: Iterator[Event], step: ReleaseStep, held_back_max: int
+    ) -> Event | None:
+        """Take in events, as long as nothing but their past and what is held says what comes of it.
+
+        Parameters
+        ----------
+        events : iterator of Event
+            As they arrive.
+        step : ReleaseStep
+            Added to: what they release.
+        held_back_max : int
+            None of them is held where so many are.
+
+        Returns
+        -------
+        Event or None
+            The first that was not taken in; None if all were.
+        """
+        return next(events, None)
 
     def next(self) -> Held | None:
         """Return the next event to release; None where all that is held has to wait."""

@@ -1,4 +1,4 @@
-"""The result of one call of a hold-back queue, and the time of its stream.
+"""The result of what a hold-back queue was given, and the time of its stream.
 
 A step releases events, declares dots lost, finds events late or refuses them. A hole is
 a stretch of consecutive missing dots of one node. One of more than `lost_max` dots is
@@ -9,24 +9,28 @@ The one rule: every dot that is declared lost is named or counted, once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TypeAlias
 
 from ketal.model.event import Dot, Event
 
 Key: TypeAlias = tuple[int, str, int]
 """A place in the canonical order: sum of the clock, node, counter."""
+_TIME = attrgetter("time")
 
 
 @dataclass(slots=True)
 class ReleaseStep:
-    """The result of one call.
+    """The result of one call, or of arrivals that followed each other.
 
     Attributes
     ----------
     released : list of Event
         In the order in which a pattern is offered them, their clocks restored.
+    ends : list of int
+        Of each arrival, how many were released once it was taken in.
     gaps : list of Dot
         Declared lost, longest missing first.
     late : list of Event
@@ -56,6 +60,21 @@ class ReleaseStep:
     raised: list[Dot] = field(default_factory=list)
     lowest_places: dict[Dot, Key] = field(default_factory=dict, compare=False)
     limit: str = field(default="", compare=False)
+    ends: list[int] = field(default_factory=list, compare=False)
+
+    @property
+    def only_releases(self) -> bool:
+        """Whether it released events, or nothing, and that is all."""
+        others = self.late or self.gaps or self.refused or self.given_up or self.unnamed
+        return not (others or self.limit)
+
+    def cut_first(self) -> ReleaseStep:
+        """Cut off what all arrivals but the last released, and return that."""
+        *ends, end = self.ends
+        begin = ends[-1]
+        first = ReleaseStep(self.released[:begin], ends=ends)
+        self.released, self.ends = self.released[begin:], [end - begin]
+        return first
 
     def declare_lost(self, node: str, first: int, last: int, lost_max: int) -> None:
         """Name the dots of a hole as lost, and count those that are not named."""
@@ -129,6 +148,13 @@ class StreamTime:
             self.first = self.now = time_us
         elif time_us > self.now:
             self.now = time_us
+
+    def pass_over(self, events: Iterable[Event]) -> None:
+        """Advance over the times of events."""
+        timed = [event for event in events if event.time is not None]
+        for event in (timed[0], max(timed, key=_TIME)) if timed else ():
+            assert event.time_us is not None
+            self.tick(event.time_us)
 
     def advance(self, watermark_us: int) -> None:
         """Advance to a watermark."""

@@ -63,16 +63,16 @@ class Total(ReleasePolicy):
         """Hold an event, or refuse it; return whether there was room."""
         store = self.store
         progress = store.node(event.node)
-        before = progress.received, progress.placed, progress.clock_sum
+        before = progress.placed, progress.clock_sum
         store.hold(store.arrival(event))
         key = self._place(event)
-        if progress.placed != before[1] and self._bound is not None:
+        if progress.placed != before[0] and self._bound is not None:
             self._bound = None if self._bound[1] == event.node else self._bound
         full = store.count > self.options.held_back_max and not self.options.gives_up
         # A queue that is full still takes what lets something go, or it would stay full.
         if full and not self._may_go(min([key, *self._heap[:1]])):
             store.remove(event)
-            progress.received, progress.placed, progress.clock_sum = before
+            progress.placed, progress.clock_sum = before
             self._bound = None
             return False
         heapq.heappush(self._heap, key)
@@ -85,7 +85,9 @@ class Total(ReleasePolicy):
 
     def wake(self, held: Held) -> None:
         """Put a parked event back into the order."""
-        self._parked.discard(held.event.dot)
+        if not self._parked or held.event.dot not in self._parked:
+            return
+        self._parked.remove(held.event.dot)
         heapq.heappush(self._heap, self._place(held.event))
         self._bound = None
 

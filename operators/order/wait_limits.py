@@ -84,6 +84,7 @@ class WaitLimits:
         """
         self._live.leave(node, returns=returns)
         self._policy.changed()
+        self.record_held()
         progress = self._store.nodes.get(node)
         if progress is not None and progress.received < progress.needed:
             self.declare_lost(node, progress.needed, step)
@@ -112,6 +113,13 @@ class WaitLimits:
         if self._options.gap_us is not None or self._options.gives_up:
             for node, needed in fresh:
                 self.since.add(self._time.now, node, needed, self._store.lacks)
+
+    def record_held(self) -> None:
+        """Record what those events need that were held without."""
+        if self._store.unrecorded:
+            self._store.unrecorded = False
+            for held in self._store.by_arrival():
+                self.record(held.event)
 
     def expire(self, step: ReleaseStep) -> bool:
         """Give up what has been missing, and who has been silent, for too long.
@@ -160,7 +168,7 @@ class WaitLimits:
         self._settle_given_up(progress)
 
     def _settle_given_up(self, progress: NodeProgress) -> None:
-        progress.extend(self._store.size)
+        progress.place(self._store.size)
         self._policy.changed()
         self.settle(progress, 0)
 

@@ -17,6 +17,7 @@ from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node
 from ketal.operators.causal_order import canonical
 from ketal.operators.order.held_events import HeldEvents
+from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import Policy, ReleaseOptions, option_conflict
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast
@@ -175,6 +176,38 @@ def test_within_a_topology_every_option_does_what_its_definition_says() -> None:
 
     assert held_less > 30
     assert widened > 5, "the cases must not be empty ones"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_events_taken_in_together_are_released_as_one_by_one(policy: str) -> None:
+    several = 0
+
+    @drawn(150, 3_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal several
+        options = ReleaseOptions(**random_options(rng, policy))
+        together, single = HoldBackQueue(options), HoldBackQueue(options)
+        calls = random_calls(rng)
+        while calls:
+            run = list(itertools.takewhile(lambda call: call[0] == "push", calls))
+            if not run:
+                call, argument = calls.pop(0)
+                assert getattr(together, call)(argument) == getattr(single, call)(argument)
+                continue
+            calls = calls[len(run) :]
+            expected = [single.push(x) for _, x in run]
+            for step in together.take([x for _, x in run]):
+                ends = step.ends
+                assert step.only_releases or len(ends) == 1
+                for begin, end in zip([0, *ends], ends, strict=False):
+                    assert replace(step, released=step.released[begin:end]) == expected.pop(0)
+                several += len(ends) > 1
+            assert not expected
+            assert together.held_back() == single.held_back()
+            assert together.missing() == single.missing()
+            assert together.state(hash) == single.state(hash)
+
+    assert several
 
 
 @pytest.mark.parametrize("policy", POLICIES)

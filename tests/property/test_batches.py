@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 import ketal
 from ketal import Event
 from ketal.model.event import Control
+from ketal.model.limits import Limits
 from tests.driven import Driven
-from tests.sampling import examples
+from tests.property.executions import execution
+from tests.sampling import drawn, examples
 
 DECLARED = 'event Open = type == "o"; event Work = type == "w"; event Close = type == "c";'
 CHECK = (
@@ -60,6 +63,58 @@ def test_a_batch_is_its_items(text: str, stream: list[Any], cut: int) -> None:
         assert batch.summary == single.summary
         assert batch.state.changes() == single.state.changes()
     assert batch.snapshot() == single.snapshot()
+
+
+KINDS = "".join(f'event {kind.upper()} = type == "S.{kind}"; ' for kind in "abc")
+QUEUED = {
+    "eager": "order CausalOrder; {check}",
+    "eager, a window": "order CausalOrder; {find} within 3 s;",
+    "copies, a window": "order CausalOrder; at every node; {find} within 3 s;",
+    "gap": "order CausalOrder(gap = 2 s); {find}",
+    "idle": "order CausalOrder(idle = 2 s, gap = 5 s); {check}",
+    "total": "order CausalOrder(total); {find} within 3 s;",
+    "frontier": "order CausalOrder(frontier = 1 s); {find} within 3 s;",
+    "gives up": "order CausalOrder(overflow = lost); {check}",
+}
+
+
+@pytest.mark.parametrize("orders", [*([name] for name in QUEUED), ["gap", "eager, a window"]])
+def test_a_batch_that_a_queue_orders_is_its_items(orders: list[str]) -> None:
+    bodies = {
+        "find": f"{KINDS} find next A B;",
+        "check": f"{KINDS} check (A B | C)*; on violation skip;",
+    }
+    text = "".join(
+        f"pattern P{n} {{ {QUEUED[name].format(**bodies)} }}" for n, name in enumerate(orders)
+    )
+    program = ketal.compile(text)
+    released_together = 0
+
+    @drawn(60, 2_000)
+    def holds(rng: random.Random) -> None:
+        nonlocal released_together
+        share = rng.choice((1.0, 1.0, 0.9))
+        stream: list[Any] = [x for x in execution(rng, events_max=25) if rng.random() < share]
+        for _ in range(rng.choice((0, 0, 1, 3))):
+            other = rng.choice(
+                (Control("watermark", time=rng.randint(0, 20)), Control("leave", node="n2"))
+            )
+            stream.insert(rng.randint(0, len(stream)), other)
+        limits = Limits(held_back_max=rng.choice((2, 100)))
+        batch, single = Driven(program, limits=limits), Driven(program, limits=limits)
+        while stream:
+            cut = rng.choice((1, 3, 25))
+            some, stream = stream[:cut], stream[cut:]
+            assert said(batch.process(some)) == said(
+                (n, single.feed(x)) for n, x in enumerate(some)
+            )
+            assert batch.summary == single.summary
+            assert batch.state.changes() == single.state.changes()
+            released_together += len(some) > 3
+        assert batch.snapshot() == single.snapshot()
+        assert said([(0, batch.close())]) == said([(0, single.close())])
+
+    assert released_together
 
 
 def test_verdicts_come_in_the_order_of_events_then_of_patterns() -> None:

@@ -101,6 +101,7 @@ class Intake:
         # Looked up once for all events.
         upto, beyond, contents = self.upto, self.beyond, self.contents
         held, add_oldest = contents.held, contents.oldest.append
+        span, bits = counter_sets.SPAN, counter_sets.BIT
         number = 0
         for event in events:
             if not named and (event.__class__ is not Event or ATTRIBUTE in event.data):
@@ -117,11 +118,13 @@ class Intake:
                     self._out_of_order(node, counter)
             else:
                 # `Counters`, in place: what a part of an execution does for every event.
-                at, bit = counter // counter_sets.SPAN, 1 << counter % counter_sets.SPAN
+                at, bit = counter // span, bits[counter % span]
                 chunk = node_beyond.chunks.get(at, 0)
                 if chunk & bit:
                     break
-                if not chunk or counter == before + 1 or self._beyond_count >= self.counters_max:
+                if counter == before + 1:
+                    upto[node] = self._close_hole(node_beyond, counter)
+                elif not chunk or self._beyond_count >= self.counters_max:
                     self._out_of_order(node, counter)
                 else:
                     node_beyond.chunks[at] = chunk | bit
@@ -157,13 +160,11 @@ class Intake:
         return DUPLICATE if content(stored) == content(event) else CONTRADICTION
 
     def _out_of_order(self, node: str, counter: int) -> None:
-        """Admit a counter beyond a hole, or one that closes it."""
+        """Admit a counter beyond a hole."""
         if node not in self.beyond:
             self.beyond[node] = Counters(tracking=self.tracking)
         self.beyond[node].add(counter)
         self._beyond_count += 1
-        if counter == self.upto.get(node, 0) + 1:
-            self._close_hole(node)
         if self._beyond_count > self.counters_max:
             self._evict()
 
@@ -180,24 +181,22 @@ class Intake:
             share = -(-node_beyond.count // EVICTED_SHARE)
             count = min(share, self._beyond_count - target)
             last = node_beyond.place(count, self.upto.get(node, 0))
-            self.upto[node] = self.evicted[node] = last - 1
+            self.evicted[node] = last - 1
             node_beyond.count -= count - 1
             self._beyond_count -= count - 1
             node_beyond.drop(last - 1)
-            self._close_hole(node)
+            self.upto[node] = self._close_hole(node_beyond, last - 1)
             if self._beyond_count <= target:
                 return
 
-    def _close_hole(self, node: str) -> None:
-        """Raise `upto` of a node as far as the counters beyond it follow."""
-        node_beyond = self.beyond[node]
-        before = upto = self.upto.get(node, 0)
-        while upto + 1 in node_beyond:
-            upto += 1
-        node_beyond.count -= upto - before
-        self._beyond_count -= upto - before
-        self.upto[node] = upto
-        node_beyond.drop(upto)
+    def _close_hole(self, node_beyond: Counters, upto: int) -> int:
+        """Return up to where all were seen of a node, of which those up to a counter were."""
+        last = node_beyond.last_after(upto)
+        node_beyond.count -= last - upto
+        self._beyond_count -= last - upto
+        if not node_beyond.count or (last + 1) // counter_sets.SPAN > upto // counter_sets.SPAN:
+            node_beyond.drop(last)
+        return last
 
     def holes(self, known: dict[str, int] | None = None) -> int:
         """Return how many counters are missing below each node's highest.
