@@ -8,13 +8,13 @@ The one rule: the program that is watched never waits for the collector.
 
 from __future__ import annotations
 
-import atexit
 import os
 import queue
 import socket
 import threading
 import time
 from collections.abc import Mapping
+from multiprocessing.util import Finalize
 
 import msgspec
 
@@ -56,7 +56,6 @@ class SocketSink:
         self._address = (host, port)
         self._unsent_max = unsent_max
         self._begin()
-        atexit.register(self.close)
 
     def _begin(self) -> None:
         """Begin in this process; the thread of a parent is not in the child of a fork."""
@@ -66,6 +65,8 @@ class SocketSink:
         self._closing = False
         self._thread = threading.Thread(target=self._send_all, daemon=True, name="ketal sink")
         self._thread.start()
+        # Not `atexit`: a child of multiprocessing ends without what that calls.
+        self._at_end = Finalize(None, self.close, exitpriority=0)
 
     def write(self, event: Mapping[str, object]) -> None:
         """Have an event sent.
@@ -99,7 +100,7 @@ class SocketSink:
         except queue.Full:
             return
         self._sent.wait(LINGER_S)
-        atexit.unregister(self.close)
+        self._at_end.cancel()
 
     def _send_all(self) -> None:
         line = self._unsent.get()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import socket
@@ -200,6 +201,43 @@ else:
     assert sorted((item.node, item.counter) for item in fed.items) == [
         ("n", 1), ("n", 2), ("n/f1", 1),
     ]  # fmt: skip
+
+
+CHILDREN = """
+import multiprocessing, sys
+from ketal.trace import SocketSink, Tracer
+
+def work(port, tracer):
+    tracer = tracer or Tracer("child", SocketSink("127.0.0.1", port))
+    for _ in range(500):
+        tracer.record("t")
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    port = int(sys.argv[1])
+    inherited = Tracer("n", SocketSink("127.0.0.1", port)) if sys.argv[2] == "fork" else None
+    process = context.Process(target=work, args=(port, inherited))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_the_events_of_a_child_of_multiprocessing_are_sent_before_it_ends(
+    method: str, tmp_path: Path
+) -> None:
+    """Such a process ends without what `atexit` calls."""
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"there is no {method}")
+    (tmp_path / "program.py").write_text(CHILDREN)
+    fed = Fed()
+    with Collector(fed) as collector:
+        words = [sys.executable, str(tmp_path / "program.py"), str(collector.address[1]), method]
+        subprocess.run(words, check=True, timeout=60)
+        assert collector.wait(timeout_s=10)
+    name = "n/f1" if method == "fork" else "child"
+    assert [(item.node, item.counter) for item in fed.items] == [(name, n) for n in range(1, 501)]
 
 
 def test_threads_that_send_do_not_wait_for_one_another() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +24,31 @@ def shown(folder: Path) -> list[tuple[str, str]]:
 def test_the_commands_of_the_tutorial_print_what_it_says(tmp_path: Path) -> None:
     for said, printed in shown(tmp_path):
         assert printed == said
+
+
+def test_the_program_of_the_tutorial_is_recorded_by_the_test_that_the_page_has(
+    tmp_path: Path,
+) -> None:
+    for name, text in _FILE.findall(PAGE.read_text(encoding="utf-8")):
+        (tmp_path / name).write_text(
+            re.sub(r'Tracer\("(\w+)", "\w+.jsonl"\)', r'Tracer("\1")', text)
+        )
+    right = _pytest(tmp_path)
+    assert (right.returncode, right.stderr) == (0, "")
+    program = (tmp_path / "store.py").read_text()
+    (tmp_path / "store.py").write_text(program.replace('"early" in sys.argv', "True"))
+    wrong = _pytest(tmp_path)
+    assert wrong.returncode == 1
+    assert "match AnsweredEarly: Answer=client@3, Late=server@3" in wrong.stdout
+    assert "the page of this run: " in wrong.stdout
+
+
+def _pytest(folder: Path) -> subprocess.CompletedProcess[str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_store.py"]
+    return subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=False, timeout=120, env=plain
+    )
 
 
 def main() -> None:
