@@ -95,12 +95,13 @@ class SocketSink:
         if self._closing or self._process != os.getpid():
             return
         self._closing = True
+        self._at_end.cancel()
+        end = time.monotonic() + LINGER_S
         try:
-            self._unsent.put_nowait(None)
+            self._unsent.put(None, timeout=LINGER_S)
         except queue.Full:
             return
-        self._sent.wait(LINGER_S)
-        self._at_end.cancel()
+        self._sent.wait(max(0.0, end - time.monotonic()))
 
     def _send_all(self) -> None:
         line = self._unsent.get()

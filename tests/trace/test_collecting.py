@@ -203,6 +203,30 @@ else:
     ]  # fmt: skip
 
 
+ENDING = """
+import sys
+from ketal.trace import SocketSink, Tracer
+tracer = Tracer("n", SocketSink("127.0.0.1", int(sys.argv[1]), unsent_max=5))
+while not tracer.failures:
+    tracer.record("t")
+print("full", flush=True)
+"""
+
+
+def test_a_program_that_ends_with_as_many_events_as_may_wait_sends_them() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    fed = Fed()
+    words = [sys.executable, "-c", ENDING, str(port)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"full\n"
+        with Collector(fed, port=port) as collector:
+            assert program.wait(30) == 0
+            assert collector.wait(timeout_s=10)
+    assert [item.counter for item in fed.items][:5] == [1, 2, 3, 4, 5]
+
+
 CHILDREN = """
 import multiprocessing, sys
 from ketal.trace import SocketSink, Tracer
