@@ -107,6 +107,8 @@ class Eager(ReleasePolicy):
             _, event, _ = heapq.heappop(ready)
             progress, counter = nodes[event.node], event.clock[event.node]
             del progress.held[counter]
+            if not progress.held:
+                progress.held = {}  # a dict that was large stays large
             released.append(event)
             woken = progress.settle(counter)
 
