@@ -109,7 +109,7 @@ class Transport:
     async def _write(self, to: str, frame: Message, late_s: float) -> None:
         await asyncio.sleep(late_s)
         try:
-            if to not in self._writers:
+            if to not in self._writers or self._writers[to].transport.is_closing():
                 _, self._writers[to] = await asyncio.open_connection("127.0.0.1", self._ports[to])
             self._writers[to].write(json.dumps(frame).encode() + b"\n")
             await self._writers[to].drain()

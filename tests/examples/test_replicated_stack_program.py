@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import random
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.replicated_stack import checker
+from ketal.replicated_stack import checker, transport
 from ketal.replicated_stack.cluster import RunPlan, run
 from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import (
@@ -24,6 +27,7 @@ from ketal.replicated_stack.tables import (
     events_of,
     found_in,
 )
+from ketal.replicated_stack.transport import Faults, Transport
 from ketal.trace import Collector
 from tests.sampling import LONG
 
@@ -120,6 +124,45 @@ def test_every_bug_has_a_pattern_of_the_file() -> None:
     assert PATTERN_OF.keys() == {*Bug} - {Bug.NONE}
     assert {*PATTERN_OF.values(), *ALSO.values()} == {*ketal.load(PATTERNS).names}
     assert set(SESSION_BUGS) <= PATTERN_OF.keys()
+
+
+def test_frames_to_a_process_that_was_stopped_are_no_complaint(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes back where it listened, and gets what is sent again."""
+    handled: list[Any] = []
+    monkeypatch.setattr(transport, "RESEND_S", 0.2)
+
+    async def program() -> None:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as here,
+            socket.create_server(("127.0.0.1", 0)) as there,
+        ):
+            ports = {"a": here.getsockname()[1], "b": there.getsockname()[1]}
+            perfect = Faults(lost=0, doubled=0, late_s=0)
+            rng = random.Random(0)
+            a = Transport("a", here, ports, perfect, rng, lambda *message: None)
+            b = Transport("b", there, ports, perfect, rng, lambda *message: handled.append(message))
+            await a.start()
+            a.send("b", {"n": 0})
+            loop = asyncio.get_running_loop()
+            there.setblocking(False)
+            connection, _ = await loop.sock_accept(there)
+            await loop.sock_recv(connection, 1_000)
+            connection.close()
+            await asyncio.sleep(0.05)
+            a.send("b", {"n": 1})
+            await asyncio.sleep(0.05)
+            for n in range(2, 40):
+                a.send("b", {"n": n})
+            await b.start()
+            while not a.idle:
+                await asyncio.sleep(0.01)
+
+    with caplog.at_level(logging.WARNING, "asyncio"):
+        asyncio.run(program())
+    assert sorted(message["n"] for _, message in handled) == list(range(40))
+    assert caplog.records == []
 
 
 # --- the checker, on histories that are written here ---
