@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from statistics import mean
 
-from ketal.clocks.domain_stamps import (
+from ketal.clocks.matrices.domain_stamps import (
     Action,
     global_stamp_bytes,
     simulate,

@@ -16,17 +16,17 @@ from pathlib import Path
 from examples.clocks import runs
 from examples.clocks.runs import NODES, SERVERS, VECTORS, stamps_of, store
 from ketal.clocks.dotted import DottedClocks
+from ketal.clocks.inexact.lamport import LamportClocks
+from ketal.clocks.inexact.plausible import PlausibleClocks
 from ketal.clocks.interval_tree import SEED, IntervalTreeClock, event, fork, join
-from ketal.clocks.lamport import LamportClocks
-from ketal.clocks.plausible import PlausibleClocks
 from ketal.clocks.scheme import Clock
 from ketal.clocks.vector import VectorClocks
 from ketal.clocks.vector import join as joined
-from ketal.pictures.clock_bars import BarsRow
-from ketal.pictures.clock_bars_svg import bars_svg
-from ketal.pictures.clock_figures import BarsScale, KnownEvents, clock_svg
-from ketal.pictures.clock_pairs import comparison_svg, difference_svg, join_svg, versions_svg
-from ketal.pictures.itc_picture import tree_join_svg, trees_svg
+from ketal.pictures.clocks.clock_bars import BarsRow
+from ketal.pictures.clocks.clock_bars_svg import bars_svg
+from ketal.pictures.clocks.clock_figures import BarsScale, KnownEvents, clock_svg
+from ketal.pictures.clocks.clock_pairs import comparison_svg, difference_svg, join_svg, versions_svg
+from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
 
 Shown = tuple[Clock | str, Sequence[str] | None]
 """A clock with the columns of its identity, or an operator."""

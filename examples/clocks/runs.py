@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ketal.clocks.causal_history import CausalHistories
-from ketal.clocks.lamport import LamportClocks
+from ketal.clocks.inexact.lamport import LamportClocks
 from ketal.clocks.scheme import Clock, Happening, ReplicaScheme
 from ketal.clocks.vector import VectorClocks
-from ketal.clocks.version_vectors import ObjectReplica, StoreReplica
-from ketal.pictures.clock_figures import KnownEvents, history_text, vector_text
-from ketal.pictures.stamped_space_time import TimelineEvent, stamped_space_time_svg
+from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica
+from ketal.pictures.clocks.clock_figures import KnownEvents, history_text, vector_text
+from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
 
 NODES = ("a", "b", "c")
 NAMES = ("a1", "b1", "c1", "a2", "c2", "a3", "b2", "b3", "c3")

@@ -8,18 +8,18 @@ from typing import Any
 
 from ketal.clocks.autonomous import AutonomousStamps
 from ketal.clocks.causal_history import CausalHistories
-from ketal.clocks.dependency_sequences import DependencyClocks
 from ketal.clocks.differential import DeltaClocks
 from ketal.clocks.dotted import DottedClocks
-from ketal.clocks.hierarchical import HierarchicalClocks
-from ketal.clocks.hybrid import HybridClocks
-from ketal.clocks.interleaving import InterleavingClocks
+from ketal.clocks.inexact.hybrid import HybridClocks
+from ketal.clocks.inexact.lamport import LamportClocks
+from ketal.clocks.inexact.plausible import PlausibleClocks
 from ketal.clocks.interval_tree import IntervalTreeClocks
-from ketal.clocks.lamport import LamportClocks
-from ketal.clocks.matrix import MatrixClocks
-from ketal.clocks.plausible import PlausibleClocks
+from ketal.clocks.matrices.matrix import MatrixClocks
+from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks
+from ketal.clocks.mobile_hosts.hierarchical import HierarchicalClocks
+from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks
+from ketal.clocks.mobile_hosts.station_vectors import StationClocks
 from ketal.clocks.scheme import Scheme
-from ketal.clocks.station_vectors import StationClocks
 from ketal.clocks.vector import VectorClocks
 from ketal.errors import SettingError
 

@@ -24,7 +24,7 @@ from ketal.explanation.execution_events import ExecutionEvents
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
 from ketal.model.event import Dot, Event
-from ketal.pictures.clock_pairs import pair_svg
+from ketal.pictures.clocks.clock_pairs import pair_svg
 
 NODES_SHOWN = 5
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from ketal.clocks.member_list import members_of, members_text
+from ketal.clocks.texts.member_list import members_of, members_text
 from ketal.errors import EventError
 
 NAME = "ketal-clock"

@@ -4,7 +4,7 @@ From Quaireau and Laumay, "Ensuring applicative causal ordering in autonomous
 mobile computing", section 4.1: who may send to whom is a directed graph; the
 domain of an edge (p, q) is p, q and every r on an elementary path from p to q,
 and it is kept if no edge's domain strictly contains it. Their theorem: causal
-delivery within each domain gives it globally (`ketal.clocks.domain_stamps` plays it).
+delivery within each domain gives it globally (`ketal.clocks.matrices.domain_stamps` plays it).
 Section 4.3: an edge that the author calls `relaxed` is left out of the graph.
 
 Whether r lies on an elementary path is NP-complete in directed graphs, so

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
-from ketal.clocks.domain_stamps import (
+from ketal.clocks.matrices.domain_stamps import (
     Action,
     MessageHistory,
     arrive,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from ketal.clocks.matrix import MatrixClocks, MatrixStamp, known_everywhere
+from ketal.clocks.matrices.matrix import MatrixClocks, MatrixStamp, known_everywhere
 from ketal.errors import EventError
 from tests.clocks.executions import SampleRun, sample_runs
 

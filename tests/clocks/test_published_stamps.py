@@ -19,7 +19,7 @@ from ketal.clocks.interval_tree import (
 )
 from ketal.clocks.scheme import StampOrder
 from ketal.clocks.schemes import scheme_named
-from ketal.clocks.version_vectors import ObjectReplica, StoreReplica, Version
+from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica, Version
 from tests.clocks.executions import SampleRun
 
 # Baquero, "Causality is Graphically Simple", Figs. 2-4 and 10: Alice, Bob and Chris. Alice's second

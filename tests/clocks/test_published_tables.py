@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ketal.clocks.clock_texts import interval_tree_events_of
-from ketal.clocks.hybrid import HybridClocks, HybridStamp
+from ketal.clocks.inexact.hybrid import HybridClocks, HybridStamp
 from ketal.clocks.interval_tree import Events, IntervalTreeClock, join, leq
+from ketal.clocks.texts.clock_texts import interval_tree_events_of
 from ketal.clocks.vector import compare
 from ketal.clocks.vector import join as joined
-from ketal.clocks.version_vectors import StoreReplica, Version
+from ketal.clocks.versions.version_vectors import StoreReplica, Version
 from ketal.errors import EventError
 
 # --- vector clocks --------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ketal.clocks.forking import ForkingScheme
 from ketal.clocks.interval_tree import SEED, IntervalTreeClock, event, fork, join, leq, peek
 from ketal.clocks.scheme import StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
-from ketal.clocks.version_vectors import StoreReplica
+from ketal.clocks.versions.version_vectors import StoreReplica
 from tests.sampling import examples, sample
 
 History = frozenset[int]

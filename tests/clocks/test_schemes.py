@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.hybrid import HybridClocks
-from ketal.clocks.plausible import PlausibleClocks
+from ketal.clocks.inexact.hybrid import HybridClocks
+from ketal.clocks.inexact.plausible import PlausibleClocks
 from ketal.clocks.scheme import Scheme, StampOrder
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.clocks.stamping import direct_causes, vector_clocks

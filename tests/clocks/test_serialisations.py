@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.clock_texts import (
+from ketal.clocks.interval_tree import (
+    DEPTH_MAX,
+    SEED,
+    IntervalTreeClock,
+    IntervalTreeClocks,
+    event,
+    fork,
+    join,
+    literal,
+)
+from ketal.clocks.scheme import Scheme
+from ketal.clocks.schemes import scheme_named
+from ketal.clocks.texts.clock_texts import (
     interval_tree_clock_of,
     interval_tree_events_of,
     json_clock,
@@ -21,20 +33,8 @@ from ketal.clocks.clock_texts import (
     version_of,
     version_text,
 )
-from ketal.clocks.interval_tree import (
-    DEPTH_MAX,
-    SEED,
-    IntervalTreeClock,
-    IntervalTreeClocks,
-    event,
-    fork,
-    join,
-    literal,
-)
-from ketal.clocks.member_list import header_clock, header_text, members_of, members_text
-from ketal.clocks.scheme import Scheme
-from ketal.clocks.schemes import scheme_named
-from ketal.clocks.version_vectors import StoreReplica, Version
+from ketal.clocks.texts.member_list import header_clock, header_text, members_of, members_text
+from ketal.clocks.versions.version_vectors import StoreReplica, Version
 from ketal.errors import EventError
 from ketal.trace import message_header
 from tests.clocks.executions import SampleRun, sample_runs

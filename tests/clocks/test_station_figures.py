@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.dependency_sequences import (
+from ketal.clocks.mobile_hosts.dependency_sequences import (
     DependencyClocks,
     bits_of_pairs,
     has,
@@ -21,11 +21,11 @@ from ketal.clocks.dependency_sequences import (
     pairs_of_set,
     set_of_pairs,
 )
-from ketal.clocks.hierarchical import HierarchicalClocks, digits
-from ketal.clocks.interleaving import InterleavingClocks
+from ketal.clocks.mobile_hosts.hierarchical import HierarchicalClocks, digits
+from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks
+from ketal.clocks.mobile_hosts.station_vectors import StationClocks
 from ketal.clocks.scheme import Clock, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
-from ketal.clocks.station_vectors import StationClocks
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.clocks.test_stations import EXACT, MobileRun, stayed
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.dependency_sequences import DependencyClocks, set_of_pairs
-from ketal.clocks.hierarchical import HierarchicalClocks, HierarchicalStamp, digits
-from ketal.clocks.interleaving import InterleavingClocks, InterleavingStamp
+from ketal.clocks.mobile_hosts.dependency_sequences import DependencyClocks, set_of_pairs
+from ketal.clocks.mobile_hosts.hierarchical import HierarchicalClocks, HierarchicalStamp, digits
+from ketal.clocks.mobile_hosts.interleaving import InterleavingClocks, InterleavingStamp
+from ketal.clocks.mobile_hosts.station_vectors import Carried, StationClocks, StationStamp
+from ketal.clocks.mobile_hosts.stations import Label
 from ketal.clocks.scheme import Happening, Scheme, StampOrder
 from ketal.clocks.schemes import scheme_named
 from ketal.clocks.stamping import vector_clocks
-from ketal.clocks.station_vectors import Carried, StationClocks, StationStamp
-from ketal.clocks.stations import Label
 from ketal.errors import EventError
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.sampling import sample

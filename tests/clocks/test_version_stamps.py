@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ketal.clocks.version_stamps import SEED, VersionStamp, fork, join, leq, reduced, update
+from ketal.clocks.versions.version_stamps import (
+    SEED,
+    VersionStamp,
+    fork,
+    join,
+    leq,
+    reduced,
+    update,
+)
 from tests.sampling import sample
 
 

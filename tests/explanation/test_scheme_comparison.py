@@ -7,7 +7,7 @@ from hypothesis import given
 
 import ketal
 from ketal.clocks.causal_history import CausalHistories
-from ketal.clocks.lamport import LamportClocks
+from ketal.clocks.inexact.lamport import LamportClocks
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.errors import SettingError
 from ketal.explanation.scheme_comparison import SchemeReport, compare_schemes

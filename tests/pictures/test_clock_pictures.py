@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.dotted import DottedClocks, DottedVector
 from ketal.clocks.vector import VectorClocks
-from ketal.clocks.version_vectors import ObjectReplica, StoreReplica, Version
+from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica, Version
 from ketal.errors import SettingError
-from ketal.pictures.clock_bars import COLUMNS_MAX, LEVELS_MAX
-from ketal.pictures.clock_figures import KnownEvents, clock_svg, history_text
-from ketal.pictures.clock_pairs import comparison_svg, difference_svg, join_svg, versions_svg
+from ketal.pictures.clocks.clock_bars import COLUMNS_MAX, LEVELS_MAX
+from ketal.pictures.clocks.clock_figures import KnownEvents, clock_svg, history_text
+from ketal.pictures.clocks.clock_pairs import comparison_svg, difference_svg, join_svg, versions_svg
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.pictures.svg_boxes import SVG, check_layout, hatched, sign, squares, texts
 from tests.pictures.test_svg import colours

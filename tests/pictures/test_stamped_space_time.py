@@ -15,14 +15,14 @@ from ketal.clocks.interval_tree import IntervalTreeClocks
 from ketal.clocks.scheme import Happening
 from ketal.clocks.vector import VectorClocks
 from ketal.errors import SettingError
-from ketal.pictures.stamped_space_time import (
+from ketal.pictures.clocks.stamped_space_time import (
     RADIUS,
     STAMP_COLUMNS_MAX,
     TIMELINE_EVENTS_MAX,
     TimelineEvent,
     stamped_space_time_svg,
 )
-from ketal.pictures.timeline_layout import BAND_GAP, CLEAR_PX, ROW, Timeline
+from ketal.pictures.clocks.timeline_layout import BAND_GAP, CLEAR_PX, ROW, Timeline
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.pictures.svg_boxes import SVG, check_layout, texts
 from tests.pictures.test_svg import colours

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ketal.errors import columns
-from ketal.pictures.clock_bars import BarsRow, ClockBars, EventSquare, checked_size
+from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, EventSquare, checked_size
 from ketal.pictures.labels import clipped, xml_text
 from ketal.pictures.svg import COLUMN_EM, LABEL_PX, escaped, px
 

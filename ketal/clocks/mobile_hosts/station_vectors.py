@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ketal.clocks.mobile_hosts.stations import Label, Station, StationScheme
 from ketal.clocks.scheme import Clock, counter_of, not_a_stamp
-from ketal.clocks.stations import Label, Station, StationScheme
 from ketal.clocks.vector import join
 
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ketal.errors import SettingError, columns
+from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
 from ketal.pictures.labels import clipped, xml_text
 from ketal.pictures.svg import COLUMN_EM, LABEL_PX, escaped, px
-from ketal.pictures.timeline_layout import SIDE, CurvePiece, Timeline
 
 TIMELINE_EVENTS_MAX = 400
 """The most events that are drawn where the caller names no limit; of more nothing is legible."""

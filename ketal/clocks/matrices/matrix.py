@@ -9,7 +9,7 @@ so much of a log, or of what is remembered for others, may be discarded.
 Wuu and Bernstein, "Efficient solutions to the replicated log and dictionary problems", PODC 1984
 (the two-dimensional time table of their section 3); Raynal's and Singhal's "Logical Time: Capturing
 Causality in Distributed Systems" (1996) calls it matrix time. The matrices that count messages
-between two processes, for causal delivery, are others: `ketal.clocks.domain_stamps`.
+between two processes, for causal delivery, are others: `ketal.clocks.matrices.domain_stamps`.
 
 The one rule: the rows of one node in all matrices of an execution are vector clocks of its events,
 so of two of them that with the greater own entry is nowhere less, and is the maximum of both.
@@ -65,7 +65,7 @@ def known_everywhere(stamp: MatrixStamp, nodes: Iterable[str]) -> dict[str, int]
 
     Examples
     --------
-    >>> from ketal.clocks.matrix import MatrixStamp, known_everywhere
+    >>> from ketal.clocks.matrices.matrix import MatrixStamp, known_everywhere
     >>> stamp = MatrixStamp("b", {"a": {"a": 2}, "b": {"a": 2, "b": 1}})
     >>> known_everywhere(stamp, ["a", "b"])
     {'a': 2}

@@ -73,7 +73,7 @@ class StoreReplica:
 
     Examples
     --------
-    >>> from ketal.clocks.version_vectors import StoreReplica
+    >>> from ketal.clocks.versions.version_vectors import StoreReplica
     >>> server = StoreReplica("s").put("one").put("two")
     >>> [str(version) for version in server.siblings]
     ['[]s1', '[]s2']
@@ -131,7 +131,7 @@ class ObjectReplica:
 
     Examples
     --------
-    >>> from ketal.clocks.version_vectors import ObjectReplica
+    >>> from ketal.clocks.versions.version_vectors import ObjectReplica
     >>> a, b = ObjectReplica("a").update(), ObjectReplica("b").update()
     >>> both = b.receive(a)
     >>> both.in_conflict, both.versions, both.update().versions

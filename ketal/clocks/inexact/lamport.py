@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ketal.clocks.plausible import PlausibleClocks, PlausibleStamp
+from ketal.clocks.inexact.plausible import PlausibleClocks, PlausibleStamp
 from ketal.clocks.scheme import counter_of
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ketal.clocks.version_vectors import ObjectReplica, StoreReplica
-from ketal.pictures.clock_bars import BarsRow, ClockBars
-from ketal.pictures.clock_bars_svg import bars_svg
-from ketal.pictures.clock_figures import BarsScale, Knowledge, KnownEvents
+from ketal.clocks.versions.version_vectors import ObjectReplica, StoreReplica
+from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars
+from ketal.pictures.clocks.clock_bars_svg import bars_svg
+from ketal.pictures.clocks.clock_figures import BarsScale, Knowledge, KnownEvents
 
 MARKS = "Hatched: what the other one does not know."
 CONCURRENT = "∥"

@@ -97,7 +97,7 @@ def reduced(stamp: VersionStamp) -> VersionStamp:
 
     Examples
     --------
-    >>> from ketal.clocks.version_stamps import SEED, fork, join, reduced, update
+    >>> from ketal.clocks.versions.version_stamps import SEED, fork, join, reduced, update
     >>> first, second = fork(SEED)
     >>> str(join(update(first), second)), str(reduced(join(update(first), second)))
     ('[0|0+1]', '[ε|ε]')

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from ketal.clocks.mobile_hosts.stations import Label, Station, StationScheme
 from ketal.clocks.scheme import counter_of, not_a_stamp
-from ketal.clocks.stations import Label, Station, StationScheme
 from ketal.errors import EventError
 
 Pairs = tuple[int, ...]

@@ -7,7 +7,8 @@
     ((1, 0), (1, 2, 0))       an interval tree clock: identity and events, as in its paper
 
 Of each form one function writes it and one reads it; `literal` of `ketal.clocks.interval_tree`
-writes the last one. The headers of messages have a form of their own: `ketal.clocks.member_list`.
+writes the last one. The headers of messages have a form of their own:
+`ketal.clocks.texts.member_list`.
 
 The one rule: what is written is read as it was. A form without escapes refuses a name that it
 cannot write; a text that is none of the form is an `EventError`.
@@ -30,7 +31,7 @@ from ketal.clocks.interval_tree import (
     join,
 )
 from ketal.clocks.scheme import Clock, counter_of
-from ketal.clocks.version_vectors import Version
+from ketal.clocks.versions.version_vectors import Version
 from ketal.errors import EventError
 
 _COUNTER = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -119,7 +120,7 @@ def version_of(text: str, value: Any = None) -> Version:
 
     Examples
     --------
-    >>> from ketal.clocks.clock_texts import version_of
+    >>> from ketal.clocks.texts.clock_texts import version_of
     >>> version_of("[]s2").obsoletes(version_of("[]s1"))
     False
     >>> version_of("[s:1]s2").obsoletes(version_of("[]s1"))
@@ -166,7 +167,7 @@ def interval_tree_clock_of(text: str) -> IntervalTreeClock:
 
     Examples
     --------
-    >>> from ketal.clocks.clock_texts import interval_tree_clock_of
+    >>> from ketal.clocks.texts.clock_texts import interval_tree_clock_of
     >>> interval_tree_clock_of("((1, 0), (1, 2, 0))")
     IntervalTreeClock(identity=(1, 0), events=(1, 2, 0))
     """

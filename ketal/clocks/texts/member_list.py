@@ -50,7 +50,7 @@ def header_clock(text: str) -> dict[str, int]:
 
     Examples
     --------
-    >>> from ketal.clocks.member_list import header_clock, header_text
+    >>> from ketal.clocks.texts.member_list import header_clock, header_text
     >>> header_text({"shop": 3, "a bank": 5})
     'a%20bank=5,shop=3'
     >>> header_clock("a%20bank=5,shop=3")

@@ -31,9 +31,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ketal.clocks.mobile_hosts.station_vectors import Carried, StationStamp, clock_read, next_clock
+from ketal.clocks.mobile_hosts.stations import (
+    Label,
+    Station,
+    StationScheme,
+    label_of,
+    order_by_links,
+)
 from ketal.clocks.scheme import not_a_stamp
-from ketal.clocks.station_vectors import Carried, StationStamp, clock_read, next_clock
-from ketal.clocks.stations import Label, Station, StationScheme, label_of, order_by_links
 
 
 @dataclass(frozen=True, slots=True)

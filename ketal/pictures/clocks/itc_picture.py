@@ -18,15 +18,15 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from ketal.clocks.interval_tree import Events, Identity, IntervalTreeClock, join, literal
-from ketal.pictures.clock_bars import (
+from ketal.pictures.clocks.clock_bars import (
     LEVELS_MAX,
     BarsRow,
     ClockBars,
     EventSquare,
     checked_size,
 )
-from ketal.pictures.clock_bars_svg import bars_svg
-from ketal.pictures.clock_pairs import MARKS, relation_note, relation_sign
+from ketal.pictures.clocks.clock_bars_svg import bars_svg
+from ketal.pictures.clocks.clock_pairs import MARKS, relation_note, relation_sign
 
 T = TypeVar("T")
 

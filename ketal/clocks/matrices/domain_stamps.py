@@ -20,7 +20,7 @@ test look for a counterexample, and find one where a domain is taken away.
 
 These matrices count messages between two processes, of which one is held back
 for another. Those that count the events which a process is known to know, and
-order events, are in `ketal.clocks.matrix`.
+order events, are in `ketal.clocks.matrices.matrix`.
 
 The one rule: a message along an edge whose ends share no domain (a `relaxed`
 one) carries no stamp and is delivered on arrival.

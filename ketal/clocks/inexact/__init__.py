@@ -1,0 +1,1 @@
+"""Schemes whose lesser stamps are no proof of happened-before."""

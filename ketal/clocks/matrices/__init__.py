@@ -1,0 +1,1 @@
+"""Matrix clocks: of events, and of messages for causal delivery."""

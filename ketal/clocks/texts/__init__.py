@@ -1,0 +1,1 @@
+"""Clocks as text, as the field writes them."""

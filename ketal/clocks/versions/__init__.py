@@ -1,0 +1,1 @@
+"""Which versions of a replicated object are newest."""

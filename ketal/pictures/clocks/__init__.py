@@ -1,0 +1,1 @@
+"""Clocks drawn: as areas, as trees, as stamps along timelines."""
