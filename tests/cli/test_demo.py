@@ -66,7 +66,7 @@ def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
             pass
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert "Traceback" not in err
 
 
