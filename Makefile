@@ -45,7 +45,7 @@ chaos: $(READY)
 
 # What is measured, by hand only; `make bench BENCH=table` writes the table of README.md, and
 # BENCH_ARGS are the arguments of one of them (docs/benchmarks.md).
-BENCH ?= table clocks domains finds hold_back long_run process_engine saved_state several_consumers spark_engine
+BENCH ?= table clocks tracing domains finds hold_back long_run process_engine saved_state several_consumers spark_engine
 bench: $(READY)
 	for name in $(BENCH); do $(BIN)/python -m "benchmarks.$$name" $(BENCH_ARGS) || exit 1; done
 
