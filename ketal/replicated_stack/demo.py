@@ -178,10 +178,10 @@ class Demo:
         same, counts = 0, Counter[str]()
         for number in range(self._shuffles):
             order = random.Random(number).sample(events, len(events))
-            said = _answers(arrival, order)
-            counts["false"] += bool(said - right)
-            counts["missed"] += bool(right - said)
-            counts["right"] += said == right
+            answers = _answers(arrival, order)
+            counts["false"] += bool(answers - right)
+            counts["missed"] += bool(right - answers)
+            counts["right"] += answers == right
             same += _answers(causal, order) == right
         n = f"{self._shuffles:,}"
         self._line("")
