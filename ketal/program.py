@@ -214,10 +214,10 @@ class Program(Mapping[str, "Program"]):
             )
             for one in self.compiled
         ]
-        warnings = [w for w in self.warnings if not w.pattern]
+        of_patterns = [warning for one in self.compiled for warning in one.warnings]
+        warnings = [warning for warning in self.warnings if warning not in of_patterns]
         warnings += [warning for one in compiled for warning in one.warnings]
-        resolved = (w for w in self.warnings if w.pattern and w not in warnings)
-        warnings = sorted({*warnings, *resolved}, key=_place)
+        warnings.sort(key=_place)
         return Program(
             tuple(compiled), self.file, tuple(warnings), source=self.source, params=self.params
         )

@@ -23,7 +23,9 @@ from ketal.errors import EventError, SettingError, printable
 from ketal.model.event import Dot
 
 if TYPE_CHECKING:
+    from ketal.explanation.comparison import EventComparison
     from ketal.explanation.execution_events import ExecutionEvents
+    from ketal.explanation.scheme_comparison import SchemeComparison
     from ketal.logs import Source
     from ketal.logs.restamping import StampedExecution
     from ketal.model.event import Event
@@ -202,16 +204,11 @@ def _compare(args: argparse.Namespace) -> int:
     from ketal.explanation.comparison import compare_events
 
     compared = compare_events(executions, *pair, execution=args.execution)
-    form = args.to or picture_form(None, args.write, _SUFFIXES)
-    with opened(args.write, inputs=logs) as sink:
-        if form == "svg":
+    if (args.to or picture_form(None, args.write, _SUFFIXES)) == "svg":
+        with opened(args.write, inputs=logs) as sink:
             sink.text(compared.to_svg())
-        elif args.output == "json":
-            sink.line(as_json({"comparison": compared.to_dict()}))
-        else:
-            for line in compared.lines():
-                sink.line(printable(line))
-    return FINE
+        return FINE
+    return _print_comparison(args, logs, compared)
 
 
 def _compare_schemes(
@@ -225,7 +222,12 @@ def _compare_schemes(
 
     schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
     part = _chosen(executions, args.execution)
-    compared = compare_schemes(part.events(), schemes, limits, part.name)
+    return _print_comparison(args, logs, compare_schemes(part.events(), schemes, limits, part.name))
+
+
+def _print_comparison(
+    args: argparse.Namespace, logs: list[str], compared: EventComparison | SchemeComparison
+) -> int:
     with opened(args.write, inputs=logs) as sink:
         if args.output == "json":
             sink.line(as_json({"comparison": compared.to_dict()}))
