@@ -59,7 +59,13 @@ def beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
         shared = tuple(event for event, _ in compiled.events if event not in pattern.events)
         file = syntax.File((beginning,), events=shared)
         try:
-            yield compile_pattern(file, beginning, registered=registered, limits=compiled.limits)
+            yield compile_pattern(
+                file,
+                beginning,
+                registered=registered,
+                limits=compiled.limits,
+                undecided=compiled.undecided,
+            )
         except PatternError:
             continue
 

@@ -169,6 +169,19 @@ def test_an_explanation_says_what_the_clocks_leave_open() -> None:
     assert "is unknown: lamport clocks do not tell how b@1 and a@1 are ordered" in text
 
 
+def test_how_far_a_find_came_is_asked_under_the_same_clocks() -> None:
+    """`Then` is after `First` by the numbers, which prove nothing between nodes."""
+    log = _log("lamport", ("a", "write", 1), ("b", "write", 2), ("b", "write", 3))
+    program = ketal.compile(
+        'pattern P { order CausalOrder; event W = type == "write"; event E = type == "end"; '
+        'First = W && node == "a"; Then = Causal(W, First) && node == "b"; Last = E; '
+        "find any First Then Last; }"
+    )
+    assert not ketal.run(program, log).matches
+    (one,) = ketal.explain(program, log)
+    assert [[step for step, _ in run.taken] for run in one.runs] == [["First"]]
+
+
 def test_a_page_shows_the_verdicts_of_such_a_log() -> None:
     log = _log("lamport", ("a", "write", 1), ("b", "write", 1))
     assert "Concurrent" in ketal.view(log, ketal.compile(PAIRS)).html
