@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,12 @@ from tests.sampling import load_profile
 load_profile()
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _runs_of_nodes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have the runs of traced nodes counted in a folder of the tests'."""
+    os.environ["KETAL_TRACE_RUNS"] = str(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="session")

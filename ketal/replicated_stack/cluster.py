@@ -22,7 +22,7 @@ from typing import Any
 import ketal
 from ketal.replicated_stack.node import FIRST, Bug, StackNode
 from ketal.replicated_stack.transport import Faults, Transport
-from ketal.trace import Collector, JsonLines, KafkaSink, SocketSink, Tracer
+from ketal.trace import Collector, JsonLines, KafkaSink, LogSender, Tracer
 
 ROUNDS_MAX = 40
 """Rounds of comparing at the end; nodes with a bug may never agree."""
@@ -85,49 +85,63 @@ class Topic:
 
 
 class _Sinks:
-    """A sink that writes to a file, to collectors and to a topic."""
+    """A sink that writes to a file, and to a topic besides; collectors are sent the file."""
 
     def __init__(self, path: Path, others: Iterable[tuple[str, int] | Topic]) -> None:
         file = JsonLines(path)
         self.incarnation = file.incarnation
         self._sinks: list[Any] = [file]
-        self._closed: list[Any] = []
+        self._producers: list[Any] = []
+        self._senders: list[LogSender] = []
         for other in others:
             if isinstance(other, Topic):
                 from ketal.streaming.kafka.event_topics import producer_of
 
                 producer = producer_of(other.bootstrap_servers)
                 self._sinks.append(KafkaSink(producer, other.name))
-                self._closed.append(producer)
+                self._producers.append(producer)
             else:
-                self._sinks.append(SocketSink(*other))
-                self._closed.append(self._sinks[-1])
+                self._senders.append(LogSender(path, *other))
 
     def write(self, event: Mapping[str, Any]) -> None:
         for sink in self._sinks:
             sink.write(event)
 
+    def flush(self) -> None:
+        """Send to the topic what was not sent yet; the file holds all."""
+        for producer in self._producers:
+            producer.flush()
+
     def close(self) -> None:
         """Send what was not sent yet."""
-        for one in self._closed:
-            one.close()
+        self.flush()
+        for sender in self._senders:
+            sender.close()
 
 
 class _EmbeddedMonitor:
     """The monitor of a process, with what it has found.
 
+    When the process is started again it is fed the log of its earlier runs, and its peers send
+    theirs from the beginning.
+
     Parameters
     ----------
     patterns : Path
         The patterns.
+    log : Path
+        The log of the process.
     port : int
         Where the events of its peers come.
     """
 
-    def __init__(self, patterns: Path, port: int) -> None:
+    def __init__(self, patterns: Path, log: Path, port: int) -> None:
         self._found: list[str] = []
         handlers = dict.fromkeys(("violation", "match"), self._keep)
         self._monitor = ketal.Monitor(ketal.load(patterns), on=handlers)
+        if log.exists():
+            for event in ketal.read_log(log):
+                self._monitor.feed(event)
         self.collector = Collector(self._monitor, port=port)
 
     def _keep(self, verdict: Any) -> None:
@@ -243,17 +257,19 @@ def _process(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this one.
     others: list[Any] = [] if plan.collector is None else [plan.collector]
     others += [("127.0.0.1", port) for other, port in monitors.items() if other != name]
-    sink = _Sinks(folder / f"{name}.jsonl", others)
-    own = None if plan.embedded is None else _EmbeddedMonitor(plan.embedded, monitors[name])
+    log = folder / f"{name}.jsonl"
+    own = None if plan.embedded is None else _EmbeddedMonitor(plan.embedded, log, monitors[name])
+    sink = _Sinks(log, others)
     tracer = Tracer(name, sink, monitor=None if own is None else own.collector)
     node = StackNode(tracer, plan.bug, folder)
     rng = random.Random(f"{plan.seed} {tracer.node}")
     node.transport = Transport(tracer.node, listener, ports, plan.faults, rng, node.handle)
     work = random.Random(f"{plan.seed} {tracer.node} work")
     stopped = asyncio.run(_work(node, plan, work, pipe, stops_at))
-    sink.close()  # What was recorded is sent: the program is stopped, its tracer is not.
     if stopped:
+        sink.flush()
         os._exit(1)
+    sink.close()
     pipe.send("sent")
     pipe.recv()
     if own is not None:

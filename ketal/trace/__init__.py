@@ -12,7 +12,7 @@ _HOMES = {
     "Tracer": "tracer", "JsonLines": "sinks", "KafkaSink": "sinks", "TracedQueue": "queues",
     "TracedThread": "threads", "TracedSocket": "sockets", "TracedStreams": "asyncio_streams",
     "Collector": "collecting", "SocketSink": "socket_sink", "AsgiMiddleware": "http",
-    "LogHandler": "log_handler", "TopicCollector": "topic_collecting",
+    "LogHandler": "log_handler", "LogSender": "log_sender", "TopicCollector": "topic_collecting",
     "kafka_headers": "message_header",
 }  # fmt: skip
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ketal.trace.collecting import Collector
     from ketal.trace.http import AsgiMiddleware
     from ketal.trace.log_handler import LogHandler
+    from ketal.trace.log_sender import LogSender
     from ketal.trace.message_header import kafka_headers
     from ketal.trace.queues import TracedQueue
     from ketal.trace.sinks import JsonLines, KafkaSink
@@ -36,6 +37,7 @@ __all__ = [
     "JsonLines",
     "KafkaSink",
     "LogHandler",
+    "LogSender",
     "SocketSink",
     "TopicCollector",
     "TracedQueue",

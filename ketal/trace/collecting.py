@@ -1,25 +1,28 @@
-"""Events over TCP, taken: those that `SocketSink` sends, for a running `Monitor`.
+"""Events over TCP, taken: those that `SocketSink` and `LogSender` send, for a running `Monitor`.
 
 A connection carries JSON lines. A line that was cut is sent again over another connection, so it
-is dropped here.
+is dropped here. Who sends a log says so first, and is told from which byte on it is wanted.
 
 The one rule: the monitor is fed one event at a time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ketal.logs.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
+from ketal.trace.log_sender import announced
 from ketal.trace.sinks import Feeding
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MAX = 1_000
 """Connections of a collector; more are closed."""
+LOGS_MAX = 10_000
+"""Logs of which a collector knows how much it has taken; of more, the oldest is forgotten, and sent
+anew if its connection breaks."""
 
 
 class Collector:
@@ -73,8 +79,7 @@ class Collector:
     def __init__(self, monitor: Feeding, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self.lock = threading.RLock()
         self._monitor = monitor
-        self._idle = threading.Condition()
-        self._open = 0
+        self._taken: dict[str, int] = {}
         self._server = _Server((host, port), self._take)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
         self._thread = threading.Thread(
@@ -84,20 +89,36 @@ class Collector:
 
     def _take(self, connection: socket.socket, peer: str) -> None:
         """Feed what comes over a connection, until it is closed."""
-        with self._idle:
-            if self._open >= CONNECTIONS_MAX:
-                return
-            self._open += 1
-        try:
-            lines = _whole_lines(connection, DEFAULT.line_bytes_max)
-            for records in read_lines(peer, lines, Source(), DEFAULT):
-                with self.lock:
-                    for _, item, name, number in records:
-                        self._monitor.feed(item, place=f"{name}:{number}")
-        finally:
-            with self._idle:
-                self._open -= 1
-                self._idle.notify_all()
+        chunks = _whole_lines(connection, DEFAULT.line_bytes_max)
+        first = next(chunks, b"")
+        opening, _, rest = first.partition(b"\n")
+        log = announced(opening)
+        if log is None:
+            chunks = chain([first], chunks)
+        else:
+            chunks = self._wanted(log, connection, chain([rest], chunks))
+        for records in read_lines(peer, chunks, Source(), DEFAULT):
+            with self.lock:
+                for _, item, name, number in records:
+                    self._monitor.feed(item, place=f"{name}:{number}")
+
+    def _wanted(
+        self, log: str, connection: socket.socket, chunks: Iterator[bytes]
+    ) -> Iterator[bytes]:
+        """Say what is wanted of a log, and yield it; a part is taken when the next is asked for."""
+        with self.lock:
+            position = self._taken.pop(log, 0)
+            self._taken[log] = position
+            if len(self._taken) > LOGS_MAX:
+                del self._taken[next(iter(self._taken))]
+        with contextlib.suppress(OSError):
+            connection.sendall(b"%d\n" % position)
+        for chunk in chunks:
+            yield chunk
+            position += len(chunk)
+            with self.lock:
+                # An earlier connection of the same log may not be at its end yet.
+                self._taken[log] = max(self._taken.get(log, 0), position)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
         """Feed an event of this process: `Tracer(…, monitor=collector)` does.
@@ -210,6 +231,7 @@ def _whole_lines(connection: socket.socket, most: int) -> Iterator[bytes]:
         if end:
             yield whole + end
         elif len(rest) > most:
-            # It is no line of an event: let the reader refuse it, and go on.
-            yield rest + b"\n"
+            # It is no line of an event: let the reader refuse it, and go on. No byte is added, so
+            # that a log's bytes are counted right.
+            yield rest[:-1] + b"\n"
             rest = b""

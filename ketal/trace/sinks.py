@@ -18,6 +18,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from ketal.trace.run_numbers import next_run
+
 if TYPE_CHECKING:
     from ketal.model.event import Control, Event
     from ketal.model.verdicts import Rejected
@@ -196,11 +198,26 @@ class KafkaSink:
     events b'n1'
     >>> sink.write({"node": "n2", "type": "by hand", "clock": {"n2": 1}})
     events b'n2'
+
+    The next run:
+
+    >>> sink.incarnation("n1")
+    2
     """
 
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
         self._topic = topic
+
+    def incarnation(self, node: str) -> int:
+        """Return which run of a node this is of those that wrote to the topic.
+
+        Parameters
+        ----------
+        node : str
+            The node's name, without an incarnation.
+        """
+        return next_run(node, self._topic)
 
     def write(self, event: Mapping[str, object]) -> None:
         """Hand an event to the producer.

@@ -1,7 +1,8 @@
-"""Events over TCP, sent as they happen to a `Collector`.
+"""Events over TCP, sent as they happen to a `Collector`, of a program without a log.
 
-A sink that lost its connection connects again, and sends the line that it was sending anew: the
-collector drops one that was cut, and of one that had come whole the monitor counts a duplicate.
+What has a log sends that (`log_sender`). A sink that lost its connection connects again, and sends
+the line that it was sending anew: the collector drops one that was cut, and of one that had come
+whole the monitor counts a duplicate.
 
 The one rule: the program that is watched never waits for the collector.
 """
@@ -17,6 +18,8 @@ from collections.abc import Mapping
 from multiprocessing.util import Finalize
 
 import msgspec
+
+from ketal.trace.run_numbers import next_run
 
 UNSENT_MAX = 100_000
 """Events that wait to be sent; of more, the tracer counts each as not written."""
@@ -50,6 +53,11 @@ class SocketSink:
     ...     collector.wait()
     match P: A=n1@1+n1@2
     True
+
+    The next run of the program that sends there:
+
+    >>> sink.incarnation("n1")
+    2
     """
 
     def __init__(self, host: str, port: int, *, unsent_max: int = UNSENT_MAX) -> None:
@@ -67,6 +75,17 @@ class SocketSink:
         self._thread.start()
         # Not `atexit`: a child of multiprocessing ends without what that calls.
         self._at_end = Finalize(None, self.close, exitpriority=0)
+
+    def incarnation(self, node: str) -> int:
+        """Return which run of a node this is of those that sent to the collector's address.
+
+        Parameters
+        ----------
+        node : str
+            The node's name, without an incarnation.
+        """
+        host, port = self._address
+        return next_run(node, f"{host}:{port}")
 
     def write(self, event: Mapping[str, object]) -> None:
         """Have an event sent.

@@ -79,8 +79,9 @@ class Tracer:
         they were ordered by it.
     incarnation : int, optional
         Which run of the node this is, 1 for the first; by default what the sink says. A file knows
-        the runs that it holds. With a socket or a topic, of which each new run would be the first,
-        it is to be given where the node may be started again: a number that grows.
+        the runs that it holds; for a socket and a topic the runs are counted in a folder of the
+        user's (KETAL_TRACE_RUNS). With a sink of your own that has no `incarnation(node)`, and
+        where no folder outlives a run, as in a container, it is to be given: a number that grows.
     monitor : Monitor or Collector, optional
         Is fed each event too, before the program goes on: its handlers are called where the event
         happens. Where several threads have events, or other processes send theirs, it is a

@@ -1,0 +1,53 @@
+"""Which run of a node this is, where its events go to what holds no earlier ones.
+
+A file of JSON lines holds the runs that it has seen. Of what is sent to a socket or a topic a
+number is kept for each destination and node, in a file of its own.
+
+The one rule: no number is given twice. Where none can be kept, it is the time in milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+_LOG = logging.getLogger("ketal.trace")
+
+RUNS_VARIABLE = "KETAL_TRACE_RUNS"
+"""The environment variable that names the folder of the numbers."""
+
+
+def runs_folder() -> Path:
+    """Return the folder of the numbers: the variable's, or one of the user's state."""
+    named = os.environ.get(RUNS_VARIABLE)
+    if named:
+        return Path(named)
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "ketal" / "runs"
+
+
+def next_run(node: str, destination: str) -> int:
+    """Return which run of a node this is, 1 for the first, and keep that it was.
+
+    Parameters
+    ----------
+    node : str
+        The node's name, without an incarnation.
+    destination : str
+        Where its events go.
+    """
+    try:
+        path = runs_folder() / quote(destination, safe="") / quote(node, safe="")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number = int(path.read_text()) + 1 if path.exists() else 1
+        # It is there whole, or the one before is: a program may be killed here.
+        written = path.with_name(f"{path.name}.{os.getpid()}")
+        written.write_text(f"{number}\n")
+        os.replace(written, path)
+    except (OSError, RuntimeError, ValueError) as error:
+        number = time.time_ns() // 1_000_000
+        _LOG.warning("the runs of %s are numbered by the time: %s", node, error)
+    return number

@@ -1,0 +1,305 @@
+"""Logs that are sent while they are written: nothing is lost, and hardly anything is sent twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ketal
+from ketal.model.limits import DEFAULT
+from ketal.trace import Collector, LogSender, Tracer, collecting, log_sender
+
+
+class Taken:
+    """What a collector has fed, line by line."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+    def feed(self, event: Any, *, place: str = "") -> None:
+        self.items.append(event)
+
+    def dots(self) -> list[str]:
+        return [str(item.dot) if isinstance(item, ketal.Event) else "?" for item in self.items]
+
+    def holds(self, written: list[str]) -> None:
+        """Assert that all came in order, and little of it twice.
+
+        What came over a connection that broke may not be fed yet when the next begins.
+        """
+        dots = self.dots()
+        assert list(dict.fromkeys(dots)) == written
+        assert len(dots) <= len(written) + 1_000
+
+    def wait_for(self, number: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(self.items) < number and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(self.items) >= number
+
+
+def written(path: Path) -> list[str]:
+    """The events of a log, in its order; a line that was cut by `kill -9` is `?`."""
+    return [
+        str(item.dot) if isinstance(item, ketal.Event) else "?" for item in ketal.read_log(path)
+    ]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+KILLED = """
+import sys, time
+from ketal.trace import LogSender, Tracer
+tracer = Tracer("n", sys.argv[1])
+sender = LogSender(sys.argv[1], "127.0.0.1", int(sys.argv[2]))
+for number in range(int(sys.argv[3])):
+    tracer.record("t", text="x" * 200)
+    if number == 300:
+        print("ready", flush=True)
+"""
+
+
+def test_a_program_that_is_killed_sends_the_rest_when_it_is_started_again(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    taken = Taken()
+    with Collector(taken) as collector:
+        words = [sys.executable, "-c", KILLED, str(path), str(collector.address[1])]
+        for _ in range(3):
+            program = subprocess.Popen([*words, "10000000"], stdout=subprocess.PIPE)
+            assert program.stdout is not None
+            program.stdout.readline()
+            program.send_signal(signal.SIGKILL)
+            program.wait()
+            program.stdout.close()
+        subprocess.run([*words, "10"], check=True, timeout=60)
+        assert collector.wait(timeout_s=20)
+    taken.holds(written(path))
+    assert {dot.partition("@")[0] for dot in taken.dots()} == {"n", "n#2", "n#3", "n#4"}
+
+
+def test_a_collector_that_starts_again_is_sent_all_though_nothing_happens(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    tracer = Tracer("n", path)
+    port = free_port()
+    sender = LogSender(path, "127.0.0.1", port)
+    for _ in range(5):
+        tracer.record("t")
+    for _ in range(3):
+        taken = Taken()
+        listening = _Relay(port)
+        with Collector(taken) as collector:
+            listening.to(collector.address)
+            taken.wait_for(5)
+            listening.cut()
+        assert taken.dots() == written(path)
+    last = Taken()
+    with Collector(last, port=port) as collector:
+        assert sender.close()
+        assert collector.wait(timeout_s=10)
+    assert last.dots() == written(path)
+
+
+def test_connections_that_break_anywhere_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    taken = Taken()
+    rng = random.Random(7)
+    with Collector(taken) as collector:
+        relay = _Relay(free_port())
+        relay.to(collector.address)
+        tracer = Tracer("n", path)
+        sender = LogSender(path, "127.0.0.1", relay.port)
+        for number in range(3_000):
+            tracer.record("t", text="x" * rng.randrange(2_000))
+            if number % 500 == 250:
+                time.sleep(0.05)
+                relay.break_connections()
+        deadline = time.monotonic() + 20
+        while len(taken.items) < 3_000 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert sender.close()
+        relay.cut()
+        assert collector.wait(timeout_s=10)
+    assert relay.broken >= 3
+    taken.holds(written(path))
+
+
+class _Relay:
+    """Passes connections on to a collector, and breaks them when it is told to."""
+
+    def __init__(self, port: int) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.port: int = self._listener.getsockname()[1]
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self.broken = 0
+
+    def to(self, address: tuple[str, int]) -> None:
+        self._address = address
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                ours, _ = self._listener.accept()
+            except OSError:
+                return
+            theirs = socket.create_connection(self._address)
+            self._pairs.append((ours, theirs))
+            for one, other in ((ours, theirs), (theirs, ours)):
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        try:
+            while part := one.recv(1_000):
+                other.sendall(part)
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def break_connections(self) -> None:
+        for pair in self._pairs:
+            self.broken += 1
+            for one in pair:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+        self._pairs.clear()
+
+    def cut(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.break_connections()
+
+
+def _announce(path: Path, address: tuple[str, int]) -> tuple[socket.socket, int]:
+    connection = socket.create_connection(address, timeout=10)
+    with open(path, "rb") as log:
+        connection.sendall(log_sender.announcement(log.readline()))
+    return connection, log_sender._position(connection)
+
+
+def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Path) -> None:
+    """That of the earlier may not be at its end when the later begins."""
+    path = tmp_path / "n.jsonl"
+    tracer = Tracer("n", path)
+    for _ in range(4):
+        tracer.record("t")
+    lines = path.read_bytes().splitlines(keepends=True)
+    taken = Taken()
+    with Collector(taken) as collector:
+        earlier, at = _announce(path, collector.address)
+        later, also = _announce(path, collector.address)
+        assert (at, also) == (0, 0)
+        for connection in (earlier, later):
+            connection.sendall(b"".join(lines[:2]))
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
+            connection.close()
+        again, position = _announce(path, collector.address)
+        assert position == len(b"".join(lines[:2]))
+        again.close()
+        assert collector.wait(timeout_s=10)
+
+
+def test_a_line_that_is_too_long_does_not_move_the_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "DEFAULT", replace(DEFAULT, line_bytes_max=100_000))
+    path = tmp_path / "n.jsonl"
+    lines = [json.dumps({"node": "n", "type": "t", "clock": {"n": n}}) for n in (1, 2, 3)]
+    path.write_text("\n".join([lines[0], "x" * 450_000, lines[1]]) + "\n")
+    taken = Taken()
+    with Collector(taken) as collector:
+        assert LogSender(path, *collector.address).close()
+        with open(path, "a") as file:
+            file.write(lines[2] + "\n")
+        assert LogSender(path, *collector.address).close()
+        assert collector.wait(timeout_s=10)
+    assert [dot for dot in taken.dots() if dot != "?"] == ["n@1", "n@2", "n@3"]
+    assert "?" in taken.dots()
+
+
+def test_a_collector_forgets_the_oldest_of_too_many_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "LOGS_MAX", 2)
+    taken = Taken()
+    with Collector(taken) as collector:
+        for name in ("a", "b", "c", "a"):
+            path = tmp_path / f"{name}.jsonl"
+            if not path.exists():
+                Tracer(name, path).record("t")
+            assert LogSender(path, *collector.address).close()
+        assert collector.wait(timeout_s=10)
+    assert taken.dots() == ["a@1", "b@1", "c@1", "a@1"]
+
+
+def test_who_is_no_collector_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_sender, "LINGER_S", 0.5)
+    path = tmp_path / "n.jsonl"
+    Tracer("n", path).record("t")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = other.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1_000)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        port = other.getsockname()[1]
+        assert not LogSender(path, "127.0.0.1", port).close()
+        other.shutdown(socket.SHUT_RDWR)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
+    assert said.startswith(f"127.0.0.1:{port} is no collector")
+
+
+def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
+    assert LogSender(tmp_path / "none.jsonl", "127.0.0.1", free_port()).close()
+    (tmp_path / "empty.jsonl").touch()
+    with Collector(Taken()) as collector:
+        assert LogSender(tmp_path / "empty.jsonl", *collector.address).close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_the_parent_sends_what_the_child_of_a_fork_writes(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    script = """
+import os, sys
+from ketal.trace import LogSender, Tracer
+tracer = Tracer("n", sys.argv[1])
+sender = LogSender(sys.argv[1], "127.0.0.1", int(sys.argv[2]))
+tracer.record("parent")
+child = os.fork()
+tracer.record("after")
+if not child:
+    sys.exit(0)
+os.waitpid(child, 0)
+"""
+    taken = Taken()
+    with Collector(taken) as collector:
+        words = [sys.executable, "-c", script, str(path), str(collector.address[1])]
+        subprocess.run(words, check=True, timeout=30)
+        assert collector.wait(timeout_s=10)
+    assert sorted(taken.dots()) == ["n/f1@1", "n@1", "n@2"]

@@ -1,0 +1,75 @@
+"""Programs that are started again, where their events go to what holds no earlier ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ketal.trace import Collector, KafkaSink, SocketSink, Tracer
+from ketal.trace.run_numbers import next_run, runs_folder
+from tests.trace.test_log_sender import Taken
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KETAL_TRACE_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def test_a_program_that_sends_to_a_socket_has_a_new_incarnation_each_time() -> None:
+    script = """
+import sys
+from ketal.trace import SocketSink, Tracer
+Tracer("n/ö", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
+"""
+    taken = Taken()
+    with Collector(taken) as collector:
+        for _ in range(3):
+            words = [sys.executable, "-c", script, str(collector.address[1])]
+            subprocess.run(words, check=True, timeout=30)
+        assert collector.wait(timeout_s=10)
+    assert sorted(taken.dots()) == ["n/ö#2@1", "n/ö#3@1", "n/ö@1"]
+
+
+def test_the_runs_of_each_destination_and_node_are_counted_apart() -> None:
+    class Producer:
+        def send(self, topic: str, **message: Any) -> None:
+            pass
+
+    assert [Tracer("n", KafkaSink(Producer(), "events")).node for _ in range(3)] == [
+        "n", "n#2", "n#3",
+    ]  # fmt: skip
+    assert Tracer("n", KafkaSink(Producer(), "others")).node == "n"
+    assert Tracer("m", KafkaSink(Producer(), "events")).node == "m"
+    assert Tracer("n", KafkaSink(Producer(), "events"), incarnation=9).node == "n#9"
+    assert Tracer("n", SocketSink("127.0.0.1", 9)).node == "n"
+
+
+def test_where_no_number_can_be_kept_it_is_the_time(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.write_text("no folder")
+    before = time.time_ns() // 1_000_000
+    numbers = [next_run("n", "events"), next_run("n", "events")]
+    assert before <= numbers[0] <= numbers[1] <= time.time_ns() // 1_000_000
+    assert all("numbered by the time" in record.getMessage() for record in caplog.records)
+    folder.unlink()
+    (folder / "events").mkdir(parents=True)
+    (folder / "events" / "n").write_text("nonsense")
+    assert next_run("n", "events") >= before
+
+
+def test_the_folder_is_one_of_the_users_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KETAL_TRACE_RUNS")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert runs_folder() == tmp_path / "state" / "ketal" / "runs"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert runs_folder() == tmp_path / ".local" / "state" / "ketal" / "runs"
