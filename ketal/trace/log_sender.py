@@ -57,12 +57,12 @@ class LogSender:
     >>> from ketal.trace import Collector, LogSender, Tracer
     >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; }')
     >>> tracer = Tracer("n1", "n1.jsonl")
-    >>> tracer.record("a")
+    >>> for type in ("a", "a", "b"):
+    ...     tracer.record(type)
     >>> for _ in range(2):
     ...     monitor = ketal.Monitor(program, on={"match": print})
     ...     with Collector(monitor) as collector:
     ...         sender = LogSender("n1.jsonl", *collector.address)
-    ...         tracer.record("a")
     ...         sender.close()
     match P: A=n1@1+n1@2
     True
