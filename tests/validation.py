@@ -9,4 +9,4 @@ def validate(execution: Execution) -> None:
     """Assert the rule of each class of an execution that has state."""
     for run in execution.runs:
         run.validate_state()
-    execution.admission.intake.contents.validate_state()
+    execution.admission.intake.validate_state()

@@ -187,8 +187,7 @@ class Execution:
         """
         out: list[tuple[int, list[Verdict]]] = []
         at, end = 0, len(batch)
-        steady = 0  # so many of the batch may be identified before one is offered
-        admission, progress = self.admission, self.progress
+        admission, progress, release = self.admission, self.progress, self.release
         if progress.names.looking:
             progress.names.look(batch)
         progress.kinds.look(batch)
@@ -197,23 +196,27 @@ class Execution:
             room = 0  # how many events may be admitted by their counters alone
             if admission.membership is None and not (admission.closed or progress.closed):
                 room = self._accepted_max - counted.accepted
-            if at >= steady and room > 0:
-                steady = at + self.release.together(batch, at)
+            upto = at  # up to where events may be admitted before one is offered
+            if room > 0 and release.takes_batches:
+                upto = min(end, at + room)
                 if self._uses_time:
-                    steady = self.progress.first_passed(batch, at, steady)
-            together = min(room, steady - at) if room > 0 else 0
-            some: Any = batch if end == 1 else batch[at : at + max(together, 1)]
-            count = admit(some) if room > 0 else 0
-            if count and together > 0:
-                counted.accepted += count
-                offered = self.release.offer(some if count == len(some) else some[:count])
-                if count == end:
-                    return offered
-                out += [(at + number, verdicts) for number, verdicts in offered]
-                at += count
-                continue
-            name = "" if place is None or count else place(at)
-            verdicts = self._admitted(some[0]) if count else self._take(batch[at], name)
+                    upto = progress.first_passed(batch, at, upto)
+            if upto > at:
+                some: Any = batch if upto - at == end else batch[at:upto]
+                count = admit(some, steady=None if release.holds_all else admission.steady)
+                if count:
+                    counted.accepted += count
+                    offered = release.offer(some if count == len(some) else some[:count])
+                    if count == end:
+                        return offered
+                    out += [(at + number, verdicts) for number, verdicts in offered]
+                    at += count
+                    continue
+            item: Any = batch[at]
+            if room > 0 and admit((item,)):
+                verdicts = self._admitted(item)
+            else:
+                verdicts = self._take(item, "" if place is None else place(at))
             if verdicts:
                 out.append((at, verdicts))
             at += 1

@@ -59,6 +59,8 @@ class LogRelease:
 
     holds_all = True
     """Whether all events are in memory until the end."""
+    takes_batches = True
+    """Whether several events may be identified before one is offered."""
 
     def __init__(
         self, runs: Sequence[PatternRun], admission: Admission, limits: Limits, name: str
@@ -82,10 +84,6 @@ class LogRelease:
         return self._judged, len(self._events)
 
     # --- while the log is read ---
-
-    def together(self, batch: Sequence[Any], begin: int) -> int:
-        """Return how many records from a place on may be identified before one is offered: all."""
-        return len(batch) - begin
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, list[Verdict]]]:
         """Hold new events."""

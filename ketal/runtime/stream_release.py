@@ -99,16 +99,13 @@ class StreamRelease:
         self.retiring: StreamRelease | None = None
         self._restores_clocks = False
 
-    def together(self, batch: Sequence[Any], begin: int) -> int:
-        """Return how many records from a place on may be identified before one is offered.
+    @property
+    def takes_batches(self) -> bool:
+        """Whether several events may be identified before one is offered.
 
-        No clock shows then that a node has left, and nobody asks what has arrived so far.
+        Nobody asks what has arrived so far then.
         """
-        if self.queues.missing or self.retiring:
-            return 0
-        if not self._admission.reads_clocks:
-            return len(batch) - begin
-        return self._admission.count_steady(batch, begin)
+        return not (self.queues.missing or self.retiring)
 
     def _free(self) -> list[PatternRun]:
         """Return the runs under CausalOrder that need no order."""
@@ -117,7 +114,7 @@ class StreamRelease:
     # --- events ---
 
     def offer(self, events: Sequence[Event]) -> list[tuple[int, Any]]:
-        """Pass events that `together` counted to the runs and the queues.
+        """Pass new events to the runs and the queues, none of which shows a node to have left.
 
         Returns
         -------

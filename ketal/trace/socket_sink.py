@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import os
 import queue
-import socket
 import threading
-import time
 from collections.abc import Mapping
-from multiprocessing.util import Finalize
 
 import msgspec
 
+from ketal.trace.own_sockets import connected
+from ketal.trace.program_end import end_all, send_at_end
 from ketal.trace.run_numbers import next_run
 
 UNSENT_MAX = 100_000
 """Events that wait to be sent; of more, the tracer counts each as not written."""
 RETRY_S = 0.2
-LINGER_S = 5.0
-"""How long a program that ends waits for the events that it has not sent."""
 
 
 class SocketSink:
@@ -68,13 +65,11 @@ class SocketSink:
     def _begin(self) -> None:
         """Begin in this process; the thread of a parent is not in the child of a fork."""
         self._process = os.getpid()
-        self._unsent: queue.Queue[bytes | None] = queue.Queue(self._unsent_max)
-        self._sent = threading.Event()
-        self._closing = False
-        self._thread = threading.Thread(target=self._send_all, daemon=True, name="ketal sink")
-        self._thread.start()
-        # Not `atexit`: a child of multiprocessing ends without what that calls.
-        self._at_end = Finalize(None, self.close, exitpriority=0)
+        self._unsent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._closed = False
+        self._over = threading.Event()
+        threading.Thread(target=self._send_all, daemon=True, name="ketal sink").start()
+        send_at_end(self)
 
     def incarnation(self, node: str) -> int:
         """Return which run of a node this is of those that sent to the collector's address.
@@ -102,34 +97,42 @@ class SocketSink:
         """
         if self._process != os.getpid():
             self._begin()
-        if self._closing:
+        if self._closed:
             raise OSError("the sink is closed")
-        try:
-            self._unsent.put_nowait(msgspec.json.encode(event) + b"\n")
-        except queue.Full:
-            raise OSError(f"{self._unsent_max:,} events wait to be sent") from None
+        if self._unsent.qsize() >= self._unsent_max:
+            raise OSError(f"{self._unsent_max:,} events wait to be sent")
+        self._unsent.put(msgspec.json.encode(event) + b"\n")
 
     def close(self) -> None:
         """Send what waits, for some seconds at most, and end."""
-        if self._closing or self._process != os.getpid():
-            return
-        self._closing = True
-        self._at_end.cancel()
-        end = time.monotonic() + LINGER_S
-        try:
-            self._unsent.put(None, timeout=LINGER_S)
-        except queue.Full:
-            return
-        self._sent.wait(max(0.0, end - time.monotonic()))
+        if not self._closed and self._process == os.getpid():
+            end_all([self])
+
+    def finish(self) -> None:
+        """Send what waits and end; wait for nothing, and take no more."""
+        self._closed = True
+        self._unsent.put(None)
+
+    def wait_sent(self, timeout_s: float) -> None:
+        """Wait until all is sent, and end.
+
+        Parameters
+        ----------
+        timeout_s : float
+            How long at most; what is not sent by then is not sent.
+        """
+        self._over.wait(timeout_s)
+        self._over.set()
 
     def _send_all(self) -> None:
+        over = self._over
         line = self._unsent.get()
-        while line is not None:
+        while line is not None and not over.is_set():
             try:
-                with socket.create_connection(self._address, timeout=30) as connection:
+                with connected(self._address) as connection:
                     while line is not None:
                         connection.sendall(line)
                         line = self._unsent.get()
             except OSError:
-                time.sleep(RETRY_S)
-        self._sent.set()
+                over.wait(RETRY_S)
+        over.set()

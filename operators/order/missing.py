@@ -107,16 +107,24 @@ class MissingSince:
         self._rows = deque((since_us, node, upto) for since_us, node, upto in state)
 
 
-class Arrivals(Protocol):
-    """What has come: of each node all up to a counter, and those beyond."""
+class NodeArrivals(Protocol):
+    """What has come of a node."""
 
     @property
-    def upto(self) -> Mapping[str, int]:
+    def upto(self) -> int:
         """The counter up to which all arrived."""
 
     @property
-    def beyond(self) -> Mapping[str, Counters]:
+    def beyond(self) -> Counters:
         """The counters that arrived beyond."""
+
+
+class Arrivals(Protocol):
+    """What has come."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeArrivals]:
+        """What has come of each node."""
 
 
 class MissingDots:
@@ -152,10 +160,12 @@ class MissingDots:
         if event.time_us is not None:
             self._time.tick(event.time_us)
         step = ReleaseStep()
-        own, known, upto = event.node, self._known, self._arrived.upto
+        own, known, arrived = event.node, self._known, self._arrived.nodes
         for node, counter in event.clock.items():
             needed = counter - 1 if node == own else counter
-            if needed <= upto.get(node, 0) or needed <= known.get(node, 0):
+            if needed <= known.get(node, 0):
+                continue
+            if (of_node := arrived.get(node)) is not None and needed <= of_node.upto:
                 continue
             if self.nodes is not None and base_node(node) not in self.nodes:
                 continue
@@ -170,8 +180,8 @@ class MissingDots:
         """Begin in the middle of an execution: the holes at this time are missing from now on."""
         if watermark_us is not None:
             self._time.tick(watermark_us)
-        for node, beyond in sorted(self._arrived.beyond.items()):
-            highest = beyond.highest()
+        for node, arrived in sorted(self._arrived.nodes.items()):
+            highest = arrived.beyond.highest()
             if highest and (self.nodes is None or base_node(node) in self.nodes):
                 self._known[node] = highest
                 self._since.add(self._time.now, node, highest, self._lacks)
@@ -199,7 +209,7 @@ class MissingDots:
         present = set(members)
         for node in present:
             self.join(node)
-        named = {*self._known, *self._arrived.upto, *self._arrived.beyond, *self._departed}
+        named = {*self._known, *self._arrived.nodes, *self._departed}
         return self._leave(sorted(named - present))
 
     def _leave(self, nodes: Iterable[str]) -> ReleaseStep:
@@ -226,12 +236,10 @@ class MissingDots:
 
     def _holes(self, node: str, above: int, upto: int) -> Iterator[tuple[int, int]]:
         """Return the holes beyond a counter and up to another: first and last."""
-        arrived = self._arrived
-        first = max(arrived.upto.get(node, 0), above) + 1
-        beyond = arrived.beyond.get(node)
-        if beyond is not None:
-            return beyond.holes(first, upto)
-        return iter(((first, upto),) if first <= upto else ())
+        arrived = self._arrived.nodes.get(node)
+        if arrived is not None:
+            return arrived.beyond.holes(max(arrived.upto, above) + 1, upto)
+        return iter(((above + 1, upto),) if above < upto else ())
 
     def _lost(self, dots: Iterable[tuple[str, int]]) -> ReleaseStep:
         """Declare lost what is missing of nodes up to counters."""

@@ -12,16 +12,15 @@ The one rule: `read` is the sum of the other counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ketal.model import counter_sets
-from ketal.model.counter_sets import Counters
+from ketal.model.counter_sets import SPAN, Counters
 from ketal.model.event import Event, content, digest
 from ketal.model.limits import Limits
 from ketal.operators.membership.incarnations import ATTRIBUTE
-from ketal.runtime.admission.seen_digests import Contents, Row
+from ketal.runtime.admission.seen_digests import Content, Contents, Row, digest_of
 
 
 @dataclass(slots=True)
@@ -53,7 +52,39 @@ NEW, DUPLICATE, CONTRADICTION = "new", "duplicate", "contradiction"
 SEEN, EVICTED = "seen", "evicted"
 """What an event is (`Intake.status`)."""
 
-NONE_BEYOND = Counters(tracking=False)
+Steady = Mapping[str, tuple[KeysView[str], int]]
+"""Of each node the entries that its clocks had so far, and the last counter at which one was added."""
+
+
+class SeenCounters:
+    """The counters that were seen of one node.
+
+    Attributes
+    ----------
+    upto : int
+        The counter up to which all were seen, or are evicted.
+    beyond : Counters
+        Those seen beyond a hole.
+    evicted : int
+        The counter up to which holes were closed without their events.
+    contents : dict of int to (Event or Row)
+        What is held of the node's last events, which is `Contents`' own.
+    """
+
+    __slots__ = ("beyond", "contents", "evicted", "upto")
+
+    def __init__(self, contents: dict[int, Content], *, tracking: bool) -> None:
+        self.upto = self.evicted = 0
+        self.beyond = Counters(tracking=tracking)
+        self.contents = contents
+
+    def __contains__(self, counter: int) -> bool:
+        return counter <= self.upto or counter in self.beyond
+
+    @property
+    def highest(self) -> int:
+        """The highest counter that was seen."""
+        return max(self.upto, self.beyond.highest())
 
 
 class Intake:
@@ -68,26 +99,22 @@ class Intake:
 
     Attributes
     ----------
-    upto : dict of str to int
-        Of each node the counter up to which all were seen, or are evicted.
-    beyond : dict of str to Counters
-        Of each node the counters seen beyond a hole.
-    evicted : dict of str to int
-        Of each node the counter up to which holes were closed without their events.
+    nodes : dict of str to SeenCounters
+        What was seen of each node.
     contents : Contents
         The contents of the last events.
     """
 
     def __init__(self, limits: Limits, contents_max: int | None = None) -> None:
         self.counters_max = limits.counters_max
-        self.upto: dict[str, int] = {}
-        self.beyond: dict[str, Counters] = {}
+        self.nodes: dict[str, SeenCounters] = {}
         self.tracking = False  # whether chunks of counters are marked dirty
-        self.evicted: dict[str, int] = {}
         self._beyond_count = 0
         self.contents = Contents(contents_max or limits.dots_max)
 
-    def admit(self, events: Sequence[Any], *, named: bool = False) -> int:
+    def admit(
+        self, events: Sequence[Any], *, named: bool = False, steady: Steady | None = None
+    ) -> int:
         """Admit events in turn, up to one that is not plainly new; return how many.
 
         Parameters
@@ -97,48 +124,51 @@ class Intake:
         named : bool
             Whether they are events under the names of their incarnations; else what is no `Event`,
             or one whose incarnation an attribute gives, is not plainly new.
+        steady : mapping, optional
+            The entries of clocks so far. An event whose clock has others, or that came before one
+            was added, is not plainly new: it may show that a node has left.
         """
-        # Looked up once for all events.
-        upto, beyond, contents = self.upto, self.beyond, self.contents
-        held, add_oldest = contents.held, contents.oldest.append
-        span, bits = counter_sets.SPAN, counter_sets.BIT
-        number = 0
+        nodes, admitted = self.nodes, 0
         for event in events:
             if not named and (event.__class__ is not Event or ATTRIBUTE in event.data):
                 break
-            node = event.node
-            counter = event.clock[node]
-            before, node_beyond = upto.get(node, 0), beyond.get(node)
-            if counter <= before:
-                break
-            if node_beyond is None or not node_beyond.count:
-                if counter == before + 1:
-                    upto[node] = counter
-                else:
-                    self._out_of_order(node, counter)
-            else:
-                # `Counters`, in place: what a part of an execution does for every event.
-                at, bit = counter // span, bits[counter % span]
-                chunk = node_beyond.chunks.get(at, 0)
-                if chunk & bit:
+            node, clock = event.node, event.clock
+            counter = clock[node]
+            if steady is not None:
+                entries = steady.get(node)
+                if entries is None or entries[0] != clock.keys() or counter < entries[1]:
                     break
-                if counter == before + 1:
-                    upto[node] = self._close_hole(node_beyond, counter)
-                elif not chunk or self._beyond_count >= self.counters_max:
-                    self._out_of_order(node, counter)
-                else:
-                    node_beyond.chunks[at] = chunk | bit
-                    node_beyond.count += 1
-                    self._beyond_count += 1
-                    if node_beyond.dirty is not None:
-                        node_beyond.dirty.add(at)
-            dot = (node, counter)
-            held[dot] = event
-            add_oldest(dot)
-            number += 1
-        if len(held) > contents.most:
-            contents.evict()
-        return number
+            seen = nodes.get(node)
+            if seen is None:
+                seen = self._begun(node)
+            if counter == seen.upto + 1 and not seen.beyond.count:
+                seen.upto = counter
+            elif not self._admit_out_of_order(seen, counter):
+                break
+            seen.contents[counter] = event
+            admitted += 1
+        self.contents.arrive(events if admitted == len(events) else events[:admitted])
+        return admitted
+
+    def _begun(self, node: str) -> SeenCounters:
+        """Return what was seen of a node that is new: nothing."""
+        contents = self.contents.held_of(node)
+        seen = self.nodes[node] = SeenCounters(contents, tracking=self.tracking)
+        return seen
+
+    def _admit_out_of_order(self, seen: SeenCounters, counter: int) -> bool:
+        """Admit a counter that closes a hole, or is beyond one; return whether it is new."""
+        upto, beyond = seen.upto, seen.beyond
+        if counter <= upto or counter in beyond:
+            return False
+        if counter == upto + 1:
+            seen.upto = self._close_hole(beyond, counter)
+            return True
+        beyond.add(counter)
+        self._beyond_count += 1
+        if self._beyond_count > self.counters_max:
+            self._evict()
+        return True
 
     def status(self, event: Event) -> str:
         """Return what an event is, and admit nothing.
@@ -148,25 +178,18 @@ class Intake:
         """
         node = event.node
         counter = event.clock[node]
-        if counter > self.upto.get(node, 0) and counter not in self.beyond.get(node, NONE_BEYOND):
+        seen = self.nodes.get(node)
+        if seen is None or counter not in seen:
             return NEW
-        stored = self.contents.held.get((node, counter))
-        if stored is None and counter == 1:
-            stored = self.contents.firsts.get(node)
-        if stored is None:
-            return EVICTED if counter <= self.evicted.get(node, 0) else SEEN
-        if isinstance(stored, bytes):
-            return DUPLICATE if stored == digest(event) else CONTRADICTION
-        return DUPLICATE if content(stored) == content(event) else CONTRADICTION
-
-    def _out_of_order(self, node: str, counter: int) -> None:
-        """Admit a counter beyond a hole."""
-        if node not in self.beyond:
-            self.beyond[node] = Counters(tracking=self.tracking)
-        self.beyond[node].add(counter)
-        self._beyond_count += 1
-        if self._beyond_count > self.counters_max:
-            self._evict()
+        held = seen.contents.get(counter)
+        if isinstance(held, Event):
+            return DUPLICATE if content(held) == content(event) else CONTRADICTION
+        known = self.contents.firsts.get(node) if counter == 1 else None
+        if held is not None:
+            known = digest_of(held)
+        if known is None:
+            return EVICTED if counter <= seen.evicted else SEEN
+        return DUPLICATE if known == digest(event) else CONTRADICTION
 
     def _evict(self) -> None:
         """Evict counters: close the lowest holes of the nodes with the most counters beyond holes.
@@ -175,53 +198,54 @@ class Intake:
         part of an execution has holes for ever, and to find the lowest takes long.
         """
         target = self._beyond_count - max(1, self.counters_max // EVICTED_SHARE)
-        holed = [(node, beyond) for node, beyond in self.beyond.items() if beyond.count]
-        for node, node_beyond in sorted(holed, key=lambda pair: (-pair[1].count, pair[0])):
+        holed = [(node, seen) for node, seen in self.nodes.items() if seen.beyond.count]
+        for _, seen in sorted(holed, key=lambda pair: (-pair[1].beyond.count, pair[0])):
+            beyond = seen.beyond
             # Of each node the same share, rounded up.
-            share = -(-node_beyond.count // EVICTED_SHARE)
+            share = -(-beyond.count // EVICTED_SHARE)
             count = min(share, self._beyond_count - target)
-            last = node_beyond.place(count, self.upto.get(node, 0))
-            self.evicted[node] = last - 1
-            node_beyond.count -= count - 1
+            last = beyond.place(count, seen.upto)
+            seen.evicted = last - 1
+            beyond.count -= count - 1
             self._beyond_count -= count - 1
-            node_beyond.drop(last - 1)
-            self.upto[node] = self._close_hole(node_beyond, last - 1)
+            beyond.drop(last - 1)
+            seen.upto = self._close_hole(beyond, last - 1)
             if self._beyond_count <= target:
                 return
 
-    def _close_hole(self, node_beyond: Counters, upto: int) -> int:
+    def _close_hole(self, beyond: Counters, upto: int) -> int:
         """Return up to where all were seen of a node, of which those up to a counter were."""
-        last = node_beyond.last_after(upto)
-        node_beyond.count -= last - upto
+        last = beyond.last_after(upto)
+        beyond.count -= last - upto
         self._beyond_count -= last - upto
-        if not node_beyond.count or (last + 1) // counter_sets.SPAN > upto // counter_sets.SPAN:
-            node_beyond.drop(last)
+        if not beyond.count or (last + 1) // SPAN > upto // SPAN:
+            beyond.drop(last)
         return last
 
-    def holes(self, known: dict[str, int] | None = None) -> int:
+    def holes(self, known: Mapping[str, int] | None = None) -> int:
         """Return how many counters are missing below each node's highest.
 
         Parameters
         ----------
-        known : dict of str to int, optional
+        known : mapping of str to int, optional
             Counters that clocks refer to, which count as well.
         """
-        missing = 0
-        for node in {*self.upto, *self.beyond, *(known or ())}:
-            upto, beyond = self.upto.get(node, 0), self.beyond.get(node) or NONE_BEYOND
-            highest = max(upto, beyond.highest(), (known or {}).get(node, 0))
-            missing += highest - upto - beyond.count
+        known = known or {}
+        missing = sum(counter for node, counter in known.items() if node not in self.nodes)
+        for node, seen in self.nodes.items():
+            highest = max(seen.highest, known.get(node, 0))
+            missing += highest - seen.upto - seen.beyond.count
         return missing
 
     def seen_between(self, node: str, low: int, high: int | None) -> bool:
         """Return whether a counter between two others was seen of a node; None: no upper one."""
-        first = low + 1
-        if first > self.upto.get(node, 0):
-            after = next(self.beyond.get(node, NONE_BEYOND).after(low), None)
-            if after is None:
-                return False
-            first = after
-        return high is None or first < high
+        seen = self.nodes.get(node)
+        if seen is None:
+            return False
+        first: int | None = low + 1
+        if low >= seen.upto:
+            first = next(seen.beyond.after(low), None)
+        return first is not None and (high is None or first < high)
 
     def seen(self, without: Event | None = None) -> dict[str, tuple[int, list[int]]]:
         """Return of each node up to which counter all was seen, and what was seen beyond.
@@ -231,8 +255,10 @@ class Intake:
         without : Event, optional
             An event that is left out.
         """
-        nodes = sorted({*self.upto, *self.beyond})
-        seen = {n: (self.upto.get(n, 0), list(self.beyond_of(n))) for n in nodes}
+        seen = {
+            node: (of.upto, list(of.beyond.after(of.upto)))
+            for node, of in sorted(self.nodes.items())
+        }
         if without is not None:
             counter = without.clock[without.node]
             upto, beyond = seen[without.node]
@@ -244,26 +270,23 @@ class Intake:
 
     def highest(self) -> dict[str, int]:
         """Return the highest counter that was seen of each node."""
-        beyond = {n: beyond.highest() for n, beyond in self.beyond.items() if beyond.count}
-        return dict(sorted({**self.upto, **beyond}.items()))
-
-    def beyond_of(self, node: str) -> Iterator[int]:
-        """Yield the counters of a node that were seen beyond a hole, in order."""
-        node_beyond = self.beyond.get(node)
-        return iter(()) if node_beyond is None else node_beyond.after(self.upto.get(node, 0))
+        return {node: seen.highest for node, seen in sorted(self.nodes.items())}
 
     def track(self) -> None:
         """Mark chunks of counters beyond holes dirty from now on."""
         self.tracking = True
-        for node_beyond in self.beyond.values():
-            node_beyond.dirty = set()
+        for seen in self.nodes.values():
+            seen.beyond.dirty = set()
+
+    # --- state ---
 
     def state(self) -> dict[str, Any]:
         """Return what is small of the state: all but counters beyond holes, and contents."""
+        nodes = sorted(self.nodes.items())
         return {
-            "upto": dict(sorted(self.upto.items())),
-            "beyond": sorted(node for node, beyond in self.beyond.items() if beyond.count),
-            "forgotten": dict(sorted(self.evicted.items())),
+            "upto": {node: seen.upto for node, seen in nodes if seen.upto},
+            "beyond": [node for node, seen in nodes if seen.beyond.count],
+            "forgotten": {node: seen.evicted for node, seen in nodes if seen.evicted},
             **self.contents.save(),
         }
 
@@ -284,10 +307,23 @@ class Intake:
         contents : iterable of Row
             What is held of the last events.
         """
-        self.upto, self.evicted = state["upto"], state["forgotten"]
-        self.beyond = {node: Counters(tracking=self.tracking) for node in state["beyond"]}
+        for node in dict.fromkeys([*state["upto"], *state["beyond"]]):
+            seen = self._begun(node)
+            seen.upto = state["upto"].get(node, 0)
+            seen.evicted = state["forgotten"].get(node, 0)
+        holed = set(state["beyond"])
         for node, number, chunk in beyond:
-            if node in self.beyond:
-                self.beyond[node].put(number, chunk, self.upto.get(node, 0))
-        self._beyond_count = sum(beyond.count for beyond in self.beyond.values())
+            if node in holed:
+                seen = self.nodes[node]
+                seen.beyond.put(number, chunk, seen.upto)
+        self._beyond_count = sum(seen.beyond.count for seen in self.nodes.values())
         self.contents.load(state, contents)
+
+    def validate_state(self) -> None:
+        """Assert that the counts are right, and the rule of the contents."""
+        assert self._beyond_count == sum(seen.beyond.count for seen in self.nodes.values())
+        for node, seen in self.nodes.items():
+            assert seen.contents is self.contents.of_node[node]
+            assert seen.upto or seen.beyond.count
+            assert len(list(seen.beyond.after(seen.upto))) == seen.beyond.count
+        self.contents.validate_state()

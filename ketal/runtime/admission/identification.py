@@ -14,7 +14,7 @@ that name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
@@ -27,7 +27,7 @@ from ketal.operators.membership.incarnation_names import later_run
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import nodes_of
-from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake
+from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
 from ketal.runtime.admission.seen_digests import Row
 
 Clock = dict[str, int]
@@ -71,6 +71,8 @@ class Admission:
         The patterns with a closed topology, by number, those beside last, and its nodes.
     first : dict of str to dict
         Of each node, by entry, the least counter of an event that has it.
+    steady : Steady or None
+        What clocks show no node to have left (`Intake.admit`); None where that does not matter.
     """
 
     def __init__(
@@ -95,6 +97,8 @@ class Admission:
         self._names = [c.name for c in everyone]
         self._clocks_max = events_max or limits.dots_max
         self.first: dict[str, Clock] = {}
+        self._entries: dict[str, tuple[KeysView[str], int]] = {}
+        self.steady: Steady | None = self._entries if self.reads_clocks else None
 
     # --- closed topologies ---
 
@@ -157,6 +161,7 @@ class Admission:
                 highest=highest,
             )
             self.first = {}
+            self._entries.clear()
         return self.membership
 
     def shows_leave(self, event: Event) -> bool:
@@ -172,28 +177,6 @@ class Admission:
             self.begun().restorer.mark_departed(dropped)
         return bool(dropped)
 
-    def count_steady(self, batch: Sequence[Any], begin: int) -> int:
-        """Return how many records from a place on are events that show no node to have left.
-
-        Each has the entries that its node's clocks have had so far, at a counter that no entry
-        came after, so `first` is the same after it.
-        """
-        known: dict[str, tuple[Any, int]] = {}
-        for number in range(begin, len(batch)):
-            event = batch[number]
-            if event.__class__ is not Event:
-                return number - begin
-            node, clock = event.node, event.clock
-            row = known.get(node)
-            if row is None:
-                first = self.first.get(node)
-                if first is None:
-                    return number - begin
-                row = known[node] = first.keys(), max(first.values())
-            if row[0] != clock.keys() or clock[node] < row[1]:
-                return number - begin
-        return len(batch) - begin
-
     def _dropped(self, event: Event) -> set[str]:
         """Return the nodes whose entry a new event shows dropped by its node.
 
@@ -204,7 +187,7 @@ class Admission:
         counter = clock[node]
         first = self.first.get(node)
         if first is None:
-            self.first[node] = dict.fromkeys(clock, counter)
+            self._put_first(node, dict.fromkeys(clock, counter))
             return set()
         if first.keys() == clock.keys() and counter >= max(first.values()):
             return set()
@@ -213,8 +196,13 @@ class Admission:
         # Whatever was seen of the node before its first event with an entry lacks the entry.
         between = self.intake.seen_between
         dropped.update(name for name, upto in lower.items() if between(node, counter, upto))
-        self.first[node] = {**first, **dict.fromkeys(lower, counter)}
+        self._put_first(node, {**first, **dict.fromkeys(lower, counter)})
         return dropped
+
+    def _put_first(self, node: str, first: Clock) -> None:
+        self.first[node] = first
+        # An event with these entries, at no lower counter, leaves `first` as it is.
+        self._entries[node] = first.keys(), max(first.values())
 
     def control(self, control: Control) -> Control:
         """Apply a control event; return it under the names of incarnations."""
@@ -232,10 +220,13 @@ class Admission:
     def look_back(self) -> None:
         """Record the entries of the clocks held: the program before did not read them."""
         if self.membership is None and self.reads_clocks and not self.first:
+            found: dict[str, Clock] = {}
             for node, counter, clock in self.intake.contents.clocks():
-                first = self.first.setdefault(node, {})
+                first = found.setdefault(node, {})
                 for name in clock:
                     first[name] = min(counter, first.get(name, counter))
+            for node, first in found.items():
+                self._put_first(node, first)
             if any(later_run(node) is not None for node in self.first):
                 self.begun()
 
@@ -279,4 +270,5 @@ class Admission:
         if state["membership"] is not None:
             self.membership = MembershipStage.restored(state["membership"], clocks, self.limits)
         self.intake.restore(state["intake"], beyond, contents)
-        self.first = dict(first)
+        for node, clock in first.items():
+            self._put_first(node, clock)

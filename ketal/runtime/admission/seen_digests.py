@@ -28,6 +28,10 @@ WHOLE_CLOCK_ENTRIES = 8
 """A clock with no more entries is saved as it is, not as what it changes."""
 
 
+Content = Event | Row
+"""What is held of an event: the event, or of one that was loaded its row."""
+
+
 class Contents:
     """The contents, and clocks, of the last events.
 
@@ -38,10 +42,10 @@ class Contents:
 
     Attributes
     ----------
-    held : dict of (str, int) to (Event or bytes)
-        By node and counter, in order of arrival; a digest instead of an event that was loaded.
-    oldest : deque of (str, int)
-        Its keys.
+    of_node : dict of str to dict
+        What is held of each node, by counter.
+    arrived : deque of (Event or Row)
+        The same, in order of arrival.
     firsts : dict of str to bytes
         The digest of each node's first event, where the event was evicted.
     evicted : int
@@ -50,37 +54,40 @@ class Contents:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.held: dict[tuple[str, int], Event | bytes] = {}
-        self.oldest: deque[tuple[str, int]] = deque()
+        self.of_node: dict[str, dict[int, Content]] = {}
+        self.arrived: deque[Content] = deque()
         self.firsts: dict[str, bytes] = {}
         self.evicted = 0
-        self._clocks: dict[tuple[str, int], Clock] = {}  # of what is held as a digest
 
-    def evict(self) -> None:
-        """Evict the oldest until no more than `most` are held."""
-        oldest, held, clocks = self.oldest, self.held, self._clocks
-        for _ in range(len(oldest) - self.most):
-            dot = oldest.popleft()
-            stored = held.pop(dot)
+    def held_of(self, node: str) -> dict[int, Content]:
+        """Return the dict of what is held of a node, into which its events are put as they come."""
+        held = self.of_node.get(node)
+        if held is None:
+            held = self.of_node[node] = {}
+        return held
+
+    def arrive(self, events: Sequence[Event]) -> None:
+        """Add events that are in the dicts of their nodes; evict the oldest beyond `most`."""
+        arrived = self.arrived
+        arrived.extend(events)
+        for _ in range(len(arrived) - self.most):
+            oldest = arrived.popleft()
+            node, counter = dot_of(oldest)
+            del self.of_node[node][counter]
             self.evicted += 1
-            if dot[1] == 1:
-                self.firsts[dot[0]] = _digest_of(stored)
-            if clocks:
-                clocks.pop(dot, None)
+            if counter == 1:
+                self.firsts[node] = digest_of(oldest)
 
     def clocks(self) -> Iterator[tuple[str, int, Clock]]:
         """Yield node, counter and clock of the events held, in order of arrival."""
-        for dot, stored in self.held.items():
-            clock = self._clock(dot, stored)
+        for content in self.arrived:
+            clock = content.clock if isinstance(content, Event) else content[3]
             if clock is not None:
-                yield *dot, clock
-
-    def _clock(self, dot: tuple[str, int], stored: Event | bytes) -> Clock | None:
-        return self._clocks.get(dot) if isinstance(stored, bytes) else stored.clock
+                yield *dot_of(content), clock
 
     def first_contents(self) -> dict[str, bytes]:
         """Return the digest of each node's event of counter 1, where it was seen."""
-        held = {node: _digest_of(stored) for (node, c), stored in self.held.items() if c == 1}
+        held = {node: digest_of(of[1]) for node, of in self.of_node.items() if 1 in of}
         return {**self.firsts, **held}
 
     # --- state ---
@@ -92,36 +99,47 @@ class Contents:
     @property
     def taken(self) -> int:
         """How many were added, those that were evicted since included."""
-        return self.evicted + len(self.held)
+        return self.evicted + len(self.arrived)
 
     def newest(self, since: int) -> list[Row]:
         """Return the rows of those that were added after the first `since`, in order of arrival."""
         count = self.taken - max(since, self.evicted)
-        held = list(itertools.islice(reversed(self.held.items()), count))
-        held.reverse()
-        return [(*dot, _digest_of(stored), self._clock(dot, stored)) for dot, stored in held]
+        newest = list(itertools.islice(reversed(self.arrived), count))
+        newest.reverse()
+        return [
+            (*dot_of(content), digest(content), content.clock)
+            if isinstance(content, Event)
+            else content
+            for content in newest
+        ]
 
     def load(self, value: dict[str, Any], rows: Iterable[Row]) -> None:
         """Load what `save` and `newest` returned into a fresh object."""
         self.firsts, self.evicted = value["firsts"], value["evicted"]
-        for node, counter, content_digest, clock in rows:
-            dot = (node, counter)
-            self.held[dot] = content_digest
-            if clock is not None:
-                self._clocks[dot] = clock
-        self.oldest.extend(self.held)
-        self.evict()
+        for row in rows:
+            self.held_of(row[0])[row[1]] = row
+            self.arrived.append(row)
+        self.arrive(())
 
     def validate_state(self) -> None:
         """Assert the rule of this module."""
-        assert len(self.held) <= self.most
-        assert list(self.held) == list(self.oldest)
-        assert all(isinstance(self.held[dot], bytes) for dot in self._clocks)
-        assert not any((node, 1) in self.held for node in self.firsts)
+        assert len(self.arrived) <= self.most
+        held = {(node, counter) for node, of in self.of_node.items() for counter in of}
+        assert len(held) == len(self.arrived)
+        assert held == set(map(dot_of, self.arrived))
+        assert not any((node, 1) in held for node in self.firsts)
 
 
-def _digest_of(stored: Event | bytes) -> bytes:
-    return stored if isinstance(stored, bytes) else digest(stored)
+def dot_of(content: Content) -> tuple[str, int]:
+    """Return node and counter of an event, or of a row."""
+    if isinstance(content, Event):
+        return content.node, content.clock[content.node]
+    return content[0], content[1]
+
+
+def digest_of(content: Content) -> bytes:
+    """Return the digest of an event, or of a row."""
+    return digest(content) if isinstance(content, Event) else content[2]
 
 
 def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:

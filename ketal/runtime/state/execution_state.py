@@ -71,7 +71,9 @@ class Progress:
         return time_us is not None and self.watermark_us is not None and time_us < self.watermark_us
 
     def first_passed(self, batch: Sequence[Any], begin: int, end: int) -> int:
-        """Return the number of the first item that is passed, or no event; `end` for none.
+        """Return the number of the first item that is passed; `end` for none.
+
+        Where a watermark is known an item that is no event ends it too.
 
         Parameters
         ----------
@@ -80,6 +82,8 @@ class Progress:
         begin, end : int
             From where to where they are looked through.
         """
+        if self.watermark_us is None:
+            return end
         for number in range(begin, end):
             item = batch[number]
             if not isinstance(item, Event) or self.passed(item):

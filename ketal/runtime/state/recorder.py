@@ -97,8 +97,9 @@ class _CounterRecords:
 
     def changes(self, out: Changes) -> None:
         """Save the chunks that are dirty; the first time, all."""
-        for node, counters in sorted(self._intake.beyond.items()):
-            dirty, upto = counters.dirty, self._intake.upto.get(node, 0)
+        for node, seen in sorted(self._intake.nodes.items()):
+            counters, upto = seen.beyond, seen.upto
+            dirty = counters.dirty
             for number in sorted(counters.chunks if self._whole else dirty or ()):
                 bits = counters.packed(number, upto)
                 key = f"beyond/{number}/{node}".encode()

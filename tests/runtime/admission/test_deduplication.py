@@ -19,19 +19,24 @@ def event(node: str, counter: int) -> Event:
     return Event(node=node, type="t", clock={node: counter})
 
 
+def evicted(intake: Intake) -> dict[str, int]:
+    """Of each node the counter up to which holes were closed."""
+    return {node: seen.evicted for node, seen in intake.nodes.items() if seen.evicted}
+
+
 def test_holes_for_ever_are_given_up_a_share_at_once() -> None:
     """As a part of an execution has them; finding the lowest for each event took a millisecond."""
     intake = Intake(Limits(counters_max=KEPT, dots_max=1))
-    given_up, before = 0, {"a": 0, "b": 0}
+    given_up, before = 0, evicted(intake)
     for counter in range(2, 4_000, 2):
         for node in "ab":
             assert intake.admit((event(node, counter),)) == 1
-            assert sum(line.count for line in intake.beyond.values()) <= KEPT
-        given_up += intake.evicted != before
-        before = dict(intake.evicted)
+            assert sum(seen.beyond.count for seen in intake.nodes.values()) <= KEPT
+        given_up += evicted(intake) != before
+        before = evicted(intake)
     assert 0 < given_up <= 2 * 2_000 // (KEPT // 16)
     for node in "ab":
-        gone = intake.evicted[node]
+        gone = evicted(intake)[node]
         # What is above is known as exactly as ever.
         assert 3_998 - gone >= KEPT * 0.8
         for counter in range(gone + 1, 3_998):
@@ -49,8 +54,8 @@ def test_many_nodes_lose_a_share_each() -> None:
     for counter in (3, 5, 7, 9):
         for node in range(41):
             intake.admit((event(f"n{node}", counter),))
-    assert KEPT * 0.8 < sum(line.count for line in intake.beyond.values()) <= KEPT
-    assert set(intake.evicted.values()) == {2}
+    assert KEPT * 0.8 < sum(seen.beyond.count for seen in intake.nodes.values()) <= KEPT
+    assert set(evicted(intake).values()) == {2}
 
 
 @pytest.mark.parametrize("apart", [2, 16, 1_000])
@@ -64,16 +69,16 @@ def test_what_is_given_up_is_the_lowest_however_far_apart_counters_are(
     counter = 1
     for _ in range(400):
         counter += rng.randint(1, 2 * apart)
-        before = intake.evicted.get("a", 0)
+        before = evicted(intake).get("a", 0)
         seen.add(counter)
         intake.admit((event("a", counter),))
-        if intake.evicted.get("a", 0) != before:
+        if evicted(intake).get("a", 0) != before:
             # The next one of those that were kept is seen; what is below it is not told apart.
-            upto = intake.evicted["a"] + 1
+            upto = evicted(intake)["a"] + 1
             assert upto in seen
             seen = {one for one in seen if one >= upto}
             share = KEPT // 16
             assert KEPT - share <= len(seen) <= KEPT
-        kept = {one for one in seen if one > intake.upto.get("a", 0)}
-        assert list(intake.beyond_of("a")) == sorted(kept)
-    assert intake.evicted
+        of = intake.nodes["a"]
+        assert list(of.beyond.after(of.upto)) == sorted(one for one in seen if one > of.upto)
+    assert evicted(intake)["a"]

@@ -33,9 +33,9 @@ def test_the_last_are_kept(most: int, parts: list[tuple[int, str]]) -> None:
         came += events
         last.extend(events)
         for event in events:
-            contents.held[event.node, event.counter] = event
-            contents.oldest.append((event.node, event.counter))
-        contents.evict()
+            contents.held_of(event.node)[event.counter] = event
+        contents.arrive(events)
+        contents.validate_state()
         kept = [(e.node, e.counter, digest(e), e.clock) for e in last]
         firsts = {e.node: digest(e) for e in came if e.counter == 1}
         if then == "n":

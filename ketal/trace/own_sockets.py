@@ -1,0 +1,63 @@
+"""The sockets of this process, which the child of a fork does not share.
+
+A copy in a child would leave a connection open, or a port taken, when the process that serves it is
+gone.
+
+The one rule: of the sockets here a child has none.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+TIMEOUT_S = 30.0
+_OWN: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def own(one: socket.socket) -> socket.socket:
+    """Return a socket, which a child of a fork will not have."""
+    _OWN.add(one)
+    return one
+
+
+@contextmanager
+def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """Connect for the time of a `with`; what takes longer than `TIMEOUT_S` raises.
+
+    Raises
+    ------
+    OSError
+        If there is no connection.
+    """
+    with socket.create_connection(address, timeout=TIMEOUT_S) as connection:
+        refuse_itself(connection)
+        yield own(connection)
+
+
+def refuse_itself(connection: socket.socket) -> None:
+    """Raise if a connection is one with itself.
+
+    That comes about where nobody listens at a port of those that the system gives to who connects,
+    and it is tried long enough. It would take all that is sent.
+
+    Raises
+    ------
+    ConnectionError
+        If it is.
+    """
+    if connection.getsockname() == connection.getpeername():
+        raise ConnectionError("nobody listens there")
+
+
+def _after_fork_in_child() -> None:
+    for one in [*_OWN]:
+        one.close()
+    _OWN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
