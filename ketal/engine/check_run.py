@@ -5,7 +5,7 @@ The one rule: a run is halted, or in at least one configuration, and in none twi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,14 +53,34 @@ class CheckRun:
         self.configurations: tuple[Configuration, ...] = machine.fresh
         self.halted = False
 
+    def take_plain(self, masks: Sequence[int], begin: int, place: int) -> int:
+        """Take events for which state and mask decide what follows; return the first that is left.
+
+        Parameters
+        ----------
+        masks : sequence of int
+            The masks of the events.
+        begin, place : int
+            The number of the first event, and its place among those offered.
+
+        Returns
+        -------
+        int
+            The number of the first event that is not taken, which is to be offered.
+        """
+        configurations, decided = self.configurations, self.machine.decided
+        number, end = begin, len(masks)
+        while number < end and len(configurations) == 1:
+            after = decided[configurations[0].state, masks[number]]
+            if after is None:
+                break
+            configurations = after
+            number += 1
+        self.configurations = configurations
+        return number
+
     def offer(self, event: Event, mask: int, place: int) -> Refused | None:
         """Take the event, or say why it is not allowed; the arguments are those of `Seen`."""
-        configurations = self.configurations
-        if len(configurations) == 1:
-            decided = self.machine.decided[configurations[0].state, mask]
-            if decided is not None:
-                self.configurations = decided
-                return None
         seen = Seen(event, mask, place)
         after = self._after(seen)
         if after:

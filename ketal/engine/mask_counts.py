@@ -9,7 +9,7 @@ which the table is added when it is full.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ketal.compiler.predicates import Formula, evaluate
@@ -26,7 +26,7 @@ class CountedMask:
     in_alphabet : bool
         Whether events with the mask are in the alphabet.
     events : int
-        How many there were. A run adds each of its events.
+        How many there were.
     satisfied : tuple of Formula or None
         The guards that these events satisfy; None until it is asked for.
     """
@@ -64,6 +64,16 @@ class MaskCounts(dict[int, CountedMask]):
             self.clear()
         counted = self[mask] = CountedMask(evaluate(self._alphabet, mask))
         return counted
+
+    def add(self, masks: Iterable[int]) -> bool:
+        """Count events by their masks; return whether all of them are in the alphabet."""
+        all_in_alphabet = True
+        for mask in masks:
+            counted = self[mask]
+            counted.events += 1
+            if not counted.in_alphabet:
+                all_in_alphabet = False
+        return all_in_alphabet
 
     def totals(self) -> dict[Formula, int]:
         """Return how many events satisfied each guard.

@@ -61,8 +61,10 @@ class PatternRun:
         How many events of those offered satisfied each guard.
     """
 
+    takes_by_mask = True
+    """Whether events that their masks decide need not be offered one by one."""
     __slots__ = (
-        "_every_type", "_mask", "_scoped", "_unknown_types", "_verdicts",
+        "_every_type", "_mask", "_one_scope", "_scoped", "_unknown_types", "_verdicts",
         "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
         "losses", "machine", "met", "scopes",
     )  # fmt: skip
@@ -101,6 +103,9 @@ class PatternRun:
         self._mask = machine.compiled.mask
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
+        # Of events in one scope many are taken by their masks, where nothing else is asked of each.
+        plain = self._unknown_types is None and not trace and self.takes_by_mask
+        self._one_scope = plain and deployment is None and not compiled.partition
         self._every_type = deployment is not None or compiled.counts_every_type
 
     def _guard_failed(self) -> None:
@@ -117,14 +122,29 @@ class PatternRun:
             Of each event that brought something about, its place among them, and what.
         """
         out: list[tuple[int, list[RunVerdict]]] = []
-        met, scoped = self.met, self._scoped
+        met, scoped, scopes = self.met, self._scoped, self.scopes
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
-        masks = map(self._mask, events)
-        for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
-            counted = met[mask]
-            counted.events += 1
+        numbers: Sequence[int] = range(len(events))
+        masks = list(map(self._mask, events))
+        all_in_alphabet = met.add(masks)
+        skims = self._skims(events)
+        if skims and not all_in_alphabet:
+            numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
+            masks = [masks[number] for number in numbers]
+        at, end = 0, len(masks)
+        while at < end:
+            if skims and (scope := scopes.get(())) is not None:
+                begin, at = at, scope.run.take_plain(masks, at, scope.offered)
+                if at > begin:
+                    scope.offered += at - begin
+                    scopes.mark_dirty(scope)
+                if at == end:
+                    break
+            number, mask = numbers[at], masks[at]
+            event = events[number]
+            at += 1
             if losses.some:
-                self.scopes.live.counting = False  # which are uncertain is told one by one
+                scopes.live.counting = False  # which are uncertain is told one by one
                 losses.offered(event)
                 if copies is not None and not copies.everything:
                     self._verdicts.learned_at = canonical_key(event)
@@ -133,16 +153,24 @@ class PatternRun:
             if copies is not None:
                 verdicts = self._step_copies(copies, event, mask)
             else:
-                if not counted.in_alphabet:
+                if not met[mask].in_alphabet:
                     continue
-                name = self.scopes.name_of(event) if scoped else ()
+                name = scopes.name_of(event) if scoped else ()
                 if name is None:
-                    self.scopes.count_unscoped(event, self.counts)
+                    scopes.count_unscoped(event, self.counts)
                     continue
                 verdicts = self.step(name, event, mask)
             if verdicts:
                 out.append((number, verdicts))
         return out
+
+    def _skims(self, events: Sequence[Event]) -> bool:
+        """Return whether the run of the one scope may take events by their masks alone."""
+        return (
+            self._one_scope
+            and not self.losses.some
+            and (self._window_us is None or None not in [event.time for event in events])
+        )
 
     def concerned_by(self, event: Event) -> bool:
         """Return whether an event with the type of this one may change anything here.
@@ -193,7 +221,9 @@ class PatternRun:
             self.counts.halted += 1
             return []
         before, verdicts = run.configurations, self._verdicts
-        refused = run.offer(event, mask, place)
+        refused = None
+        if not run.take_plain((mask,), 0, place):
+            refused = run.offer(event, mask, place)
         if refused is None and len(run.configurations) == 1 and not verdicts.trace:
             return []
         out = verdicts.of_check(scope, before, refused, Seen(event, mask, place))

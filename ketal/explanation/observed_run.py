@@ -224,6 +224,8 @@ class ObservedRun(PatternRun):
         """Return True: an event that changes nothing is observed, too."""
         return True
 
+    takes_by_mask = False
+
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
         """Process released events in turn; return their verdicts."""
         out = []

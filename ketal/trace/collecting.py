@@ -1,7 +1,8 @@
 """Events over TCP, taken: those that `SocketSink` and `LogSender` send, for a running `Monitor`.
 
 A connection carries JSON lines. A line that was cut is sent again over another connection, so it
-is dropped here. Who sends a log says so first, and is told from which byte on it is wanted.
+is dropped here. Who sends a log says so first, and is answered from which byte on it is wanted, and
+at the end up to which byte it was taken.
 
 The one rule: the monitor is fed one event at a time.
 """
@@ -9,7 +10,9 @@ The one rule: the monitor is fed one event at a time.
 from __future__ import annotations
 
 import contextlib
-import select
+import logging
+import os
+import selectors
 import socket
 import socketserver
 import threading
@@ -22,13 +25,16 @@ from typing import TYPE_CHECKING, Any
 from ketal.logs.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
-from ketal.trace.log_sender import announced
+from ketal.trace.forks import whole_after_fork
+from ketal.trace.log_sender import Announcement, announced
+from ketal.trace.own_sockets import own
 from ketal.trace.sinks import Feeding
 
 if TYPE_CHECKING:
     from ketal.model.event import Control, Event
     from ketal.model.verdicts import Rejected
 
+_LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
 """Connections of a collector; more are closed."""
 LOGS_MAX = 10_000
@@ -41,6 +47,8 @@ class Collector:
 
     Its handlers (`Monitor(program, on=…)`) are called in the collector's threads. The order in
     which events come does not matter to a pattern with `order CausalOrder`.
+
+    A child of a fork takes no events of others; its copy of the monitor goes on with its own.
 
     Parameters
     ----------
@@ -86,28 +94,32 @@ class Collector:
             target=self._server.serve_forever, args=(0.05,), daemon=True
         )
         self._thread.start()
+        whole_after_fork(self)
 
     def _take(self, connection: socket.socket, peer: str) -> None:
         """Feed what comes over a connection, until it is closed."""
         chunks = _whole_lines(connection, DEFAULT.line_bytes_max)
         first = next(chunks, b"")
         opening, _, rest = first.partition(b"\n")
-        log = announced(opening)
-        if log is None:
+        announcement = announced(opening)
+        if announcement is None:
             chunks = chain([first], chunks)
         else:
-            chunks = self._wanted(log, connection, chain([rest], chunks))
+            chunks = self._wanted(announcement, connection, chain([rest], chunks))
         for records in read_lines(peer, chunks, Source(), DEFAULT):
             with self.lock:
                 for _, item, name, number in records:
                     self._monitor.feed(item, place=f"{name}:{number}")
 
     def _wanted(
-        self, log: str, connection: socket.socket, chunks: Iterator[bytes]
+        self, announcement: Announcement, connection: socket.socket, chunks: Iterator[bytes]
     ) -> Iterator[bytes]:
-        """Say what is wanted of a log, and yield it; a part is taken when the next is asked for."""
+        """Yield what is wanted of a log, and answer; a part is taken when the next is asked for."""
+        log, size_bytes = announcement
         with self.lock:
             position = self._taken.pop(log, 0)
+            if position > size_bytes:
+                position = 0  # The log was cut short.
             self._taken[log] = position
             if len(self._taken) > LOGS_MAX:
                 del self._taken[next(iter(self._taken))]
@@ -119,6 +131,8 @@ class Collector:
             with self.lock:
                 # An earlier connection of the same log may not be at its end yet.
                 self._taken[log] = max(self._taken.get(log, 0), position)
+        with contextlib.suppress(OSError):
+            connection.sendall(b"%d\n" % position)
 
     def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
         """Feed an event of this process: `Tracer(…, monitor=collector)` does.
@@ -150,8 +164,9 @@ class Collector:
 
     def close(self) -> None:
         """Listen no more; connections that are open go on to their end."""
-        self._server.shutdown()
-        self._server.server_close()
+        if self._server.is_here():
+            self._server.shutdown()
+            self._server.server_close()
 
     def __enter__(self) -> Collector:
         return self
@@ -169,6 +184,7 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    request_queue_size = CONNECTIONS_MAX
 
     def __init__(
         self, address: tuple[str, int], take: Callable[[socket.socket, str], None]
@@ -176,12 +192,21 @@ class _Server(socketserver.ThreadingTCPServer):
         self.take = take
         self._counting = threading.Lock()
         self._open = 0
+        self._refused = False
+        self._process = os.getpid()
         super().__init__(address, _EventReceiver)
+        own(self.socket)
+
+    def is_here(self) -> bool:
+        """Return whether it serves in this process, and not in one of which this is a fork."""
+        return self._process == os.getpid()
 
     def is_busy(self) -> bool:
         """Return whether a connection is open, or waits to be accepted."""
+        if not self.is_here():
+            return False
         # One that is accepted is counted before, so it is seen here or there.
-        waiting = bool(self.socket.fileno() >= 0 and select.select([self.socket], [], [], 0)[0])
+        waiting = self.socket.fileno() >= 0 and _is_readable(self.socket)
         with self._counting:
             return waiting or self._open > 0
 
@@ -189,15 +214,24 @@ class _Server(socketserver.ThreadingTCPServer):
         """Accept a connection."""
         self._count(1)
         try:
-            return super().get_request()
+            connection, peer = super().get_request()
         except OSError:
             self._count(-1)
             raise
+        return own(connection), peer
 
     def verify_request(self, request: object, client_address: object) -> bool:
         """Return whether there is room for a connection."""
         with self._counting:
-            return self._open <= CONNECTIONS_MAX
+            is_room = self._open <= CONNECTIONS_MAX
+        if not (is_room or self._refused):
+            _LOG.warning("more than %s connections: others are closed", f"{CONNECTIONS_MAX:,}")
+            self._refused = True
+        return is_room
+
+    def handle_error(self, request: object, client_address: Any) -> None:
+        """Log what ended a connection."""
+        _LOG.exception("events of %s:%s are taken no more", *client_address[:2])
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection that is done with."""
@@ -207,6 +241,13 @@ class _Server(socketserver.ThreadingTCPServer):
     def _count(self, by: int) -> None:
         with self._counting:
             self._open += by
+
+
+def _is_readable(one: socket.socket) -> bool:
+    # `select.select` takes no socket whose number is above 1,023.
+    with selectors.DefaultSelector() as selector:
+        selector.register(one, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 class _EventReceiver(socketserver.BaseRequestHandler):

@@ -1,13 +1,16 @@
 """A log sent to a `Collector` while it is written.
 
-Who connects says which log it sends, and the collector answers how many bytes of it it has taken:
+Who connects says which log it sends, and how many bytes that has; the collector answers how many
+of them it has taken, at the beginning and when no more come:
 
-    sender:    {"ketal_log":"9f86d081…"}         (the digest of the log's first line)
+    sender:    {"ketal_log":"9f86d081…","bytes":5021}   (the digest of the log's first line)
     collector: 4096
     sender:    the log from there on, and what is appended to it
+    collector: 9812
 
 So nothing is lost where a connection breaks, the program is killed or the collector starts again,
-and of what a collector has taken little is sent twice.
+and of what a collector has taken little is sent twice. Of a log that has fewer bytes than it has
+taken, as it was cut short, the collector takes all anew.
 
 The one rule: what is sent is what the file holds; nothing waits in memory.
 """
@@ -18,29 +21,47 @@ import hashlib
 import logging
 import os
 import re
-import select
 import socket
 import threading
-import time
-from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+
+from ketal.trace.own_sockets import TIMEOUT_S, address_of, connected
+from ketal.trace.program_end import end_all, send_at_end
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_S = 0.01
 """How often the file is looked at."""
 RETRY_S = 0.2
-LINGER_S = 5.0
-"""How long a program that ends waits until all is taken."""
-TIMEOUT_S = 30.0
 _PART_BYTES = 1 << 18
-_ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})"\}\n?')
+_ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
+_NUMBER = re.compile(rb"[0-9]{1,18}\n")
+
+
+class Announcement(NamedTuple):
+    """What a sender says of a log.
+
+    Attributes
+    ----------
+    log : str
+        The digest of its first line, which tells it from others.
+    size_bytes : int
+        How long it is.
+    """
+
+    log: str
+    size_bytes: int
+
+    def text(self) -> bytes:
+        """Return the line that says it."""
+        return b'{"ketal_log":"%s","bytes":%d}\n' % (self.log.encode(), self.size_bytes)
 
 
 class LogSender:
     """Sends a file of JSON lines, and what is appended to it, to a `Collector`, from a thread.
 
-    The program that writes it never waits.
+    The program that writes it never waits. Where the file is cut short, or another one has its
+    name, that is sent from its beginning.
 
     Parameters
     ----------
@@ -48,6 +69,11 @@ class LogSender:
         The log; it need not be there yet.
     host, port : str, int
         The collector's address; it need not be there yet.
+
+    Raises
+    ------
+    SettingError
+        If the port is none.
 
     Examples
     --------
@@ -72,78 +98,132 @@ class LogSender:
 
     def __init__(self, path: str | os.PathLike[str], host: str, port: int) -> None:
         self._path = Path(path)
-        self._address = (host, port)
-        self._closing = threading.Event()
-        self._done = threading.Event()
+        self._address = address_of(host, port)
+        self._complaints: set[str] = set()
+        self._finishing = threading.Event()
+        self._over = threading.Event()
+        self._is_taken = False
         self._process = os.getpid()
-        self._thread = threading.Thread(target=self._send_all, daemon=True, name="ketal sender")
-        self._thread.start()
-        # Not `atexit`: a child of multiprocessing ends without what that calls.
-        self._at_end = Finalize(None, self.close, exitpriority=0)
+        threading.Thread(target=self._send_all, daemon=True, name="ketal sender").start()
+        send_at_end(self)
 
     def close(self) -> bool:
         """Send what the file holds, wait some seconds at most until it is taken; say if it was."""
         if self._process != os.getpid():
             return False
-        self._at_end.cancel()
-        self._closing.set()
-        is_taken = self._done.wait(LINGER_S)
-        self._done.set()
-        return is_taken
+        end_all([self])
+        return self._is_taken
+
+    def finish(self) -> None:
+        """Send what the file holds and end; wait for nothing."""
+        self._finishing.set()
+
+    def wait_sent(self, timeout_s: float) -> None:
+        """Wait until all is taken, and end.
+
+        Parameters
+        ----------
+        timeout_s : float
+            How long at most; what is not sent by then is not sent.
+        """
+        self._over.wait(timeout_s)
+        self._over.set()
 
     def _send_all(self) -> None:
-        complained = False
-        while not self._done.is_set():
+        while not (self._over.is_set() or self._is_taken):
             try:
-                with (
-                    open(self._path, "rb") as log,
-                    socket.create_connection(self._address, timeout=TIMEOUT_S) as connection,
-                ):
-                    self._send(log, connection)
+                with open(self._path, "rb") as log:
+                    self._send(log)
             except FileNotFoundError:
-                time.sleep(POLL_S)
-                if self._closing.is_set():
-                    self._done.set()
-            except OSError:
-                time.sleep(RETRY_S)
+                self._is_taken = self._finishing.is_set()
+                self._over.wait(POLL_S)
+            except OSError as error:
+                # That nobody listens is how it is before a collector is there.
+                if error.filename is not None:
+                    self._complain("file", f"{self._path} is not sent: {error}")
+                self._over.wait(RETRY_S)
             except ValueError as error:
-                if not complained:
-                    _LOG.warning("%s:%s is no collector: %s (tried again)", *self._address, error)
-                complained = True
-                time.sleep(RETRY_S)
+                host, port = self._address
+                self._complain("collector", f"{host}:{port} is no collector: {error}")
+                self._over.wait(RETRY_S)
+        self._over.set()
 
-    def _send(self, log: BinaryIO, connection: socket.socket) -> None:
-        """Send a log over a connection, until all is taken; raises if it broke.
+    def _complain(self, of: str, text: str) -> None:
+        """Log what is wrong with something, once."""
+        if of not in self._complaints:
+            _LOG.warning("%s (tried again)", text)
+        self._complaints.add(of)
+
+    def _send(self, log: BinaryIO) -> None:
+        """Send a log until all is taken, or another one is to be sent.
 
         Raises
         ------
         OSError, ValueError
             If the connection broke, or who is at its other end is no collector.
         """
+        line = self._first_line(log)
+        if not line:
+            return
+        with connected(self._address) as connection:
+            size_bytes = os.fstat(log.fileno()).st_size
+            connection.sendall(announcement(line, size_bytes).text())
+            position = _number(connection)
+            if position > size_bytes:
+                raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
+            log.seek(position)
+            finishing = replaced = False
+            while not (finishing or replaced):
+                finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
+                while part := log.read(_PART_BYTES):
+                    connection.sendall(part)
+                    if self._over.is_set():
+                        return
+                if not (finishing or replaced):
+                    _stay(connection)
+            connection.shutdown(socket.SHUT_WR)
+            _number(connection)
+            self._is_taken = not replaced
+
+    def _first_line(self, log: BinaryIO) -> bytes:
+        """Return a log's first line, once it is whole; nothing if another log is to be sent."""
         while not (line := log.readline()).endswith(b"\n"):
             log.seek(0)
-            if self._closing.is_set():
-                self._done.set()
-                return
-            self._closing.wait(POLL_S)
-        connection.sendall(announcement(line))
-        log.seek(_position(connection))
-        while True:
-            closing = self._closing.is_set()
-            while part := log.read(_PART_BYTES):
-                connection.sendall(part)
-            if closing:
-                break
-            if select.select([connection], [], [], POLL_S)[0]:
-                raise ConnectionError("the collector is gone")
-        connection.shutdown(socket.SHUT_WR)
-        # It closes when it has taken all.
-        if connection.recv(1):
-            raise ValueError("more came than a position")
-        self._done.set()
+            if self._is_replaced(log):
+                return b""
+            if self._finishing.is_set():
+                self._is_taken = True
+                return b""
+            self._finishing.wait(POLL_S)
+        return line
+
+    def _is_replaced(self, log: BinaryIO) -> bool:
+        """Return whether a log was cut short, or another one that is not empty has its name."""
+        here = os.fstat(log.fileno())
+        try:
+            named = os.stat(self._path)
+        except OSError:
+            named = here
+        return here.st_size < log.tell() or (
+            named.st_size > 0 and not os.path.samestat(here, named)
+        )
 
 
-def _position(connection: socket.socket) -> int:
+def _stay(connection: socket.socket) -> None:
+    """Wait a little; raises if the other end says anything, or is gone."""
+    connection.settimeout(POLL_S)
+    try:
+        more = connection.recv(1)
+    except TimeoutError:
+        return
+    finally:
+        connection.settimeout(TIMEOUT_S)
+    if more:
+        raise ValueError("it says more than how much it has")
+    raise ConnectionError("the collector is gone")
+
+
+def _number(connection: socket.socket) -> int:
     """Return how many bytes the collector has; raises ValueError if it does not say."""
     text = b""
     while not text.endswith(b"\n") and len(text) < 20:
@@ -151,15 +231,17 @@ def _position(connection: socket.socket) -> int:
         if not part:
             raise ConnectionError("the collector is gone")
         text += part
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"it answers {text!r}")
     return int(text)
 
 
-def announcement(line: bytes) -> bytes:
+def announcement(line: bytes, size_bytes: int) -> Announcement:
     """Return what a sender says of the log that begins with a line."""
-    return b'{"ketal_log":"%s"}\n' % hashlib.sha256(line).hexdigest().encode()
+    return Announcement(hashlib.sha256(line).hexdigest(), size_bytes)
 
 
-def announced(line: bytes) -> str | None:
-    """Return the digest of a log that a sender speaks of; None if the line is another."""
+def announced(line: bytes) -> Announcement | None:
+    """Return what a sender said of its log; None if the line is another."""
     found = _ANNOUNCEMENT.fullmatch(line)
-    return found and found[1].decode()
+    return found and Announcement(found[1].decode(), int(found[2]))

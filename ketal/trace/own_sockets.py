@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ketal.errors import SettingError
+
 TIMEOUT_S = 30.0
 _OWN: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
@@ -22,6 +24,19 @@ def own(one: socket.socket) -> socket.socket:
     """Return a socket, which a child of a fork will not have."""
     _OWN.add(one)
     return one
+
+
+def address_of(host: str, port: int) -> tuple[str, int]:
+    """Return where to connect to.
+
+    Raises
+    ------
+    SettingError
+        If the port is none.
+    """
+    if port.__class__ is not int or not 0 < port < 1 << 16:
+        raise SettingError(f"port is a whole number from 1 to 65,535, not {port!r}")
+    return host, port
 
 
 @contextmanager
@@ -33,7 +48,11 @@ def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
     OSError
         If there is no connection.
     """
-    with socket.create_connection(address, timeout=TIMEOUT_S) as connection:
+    try:
+        connection = socket.create_connection(address, timeout=TIMEOUT_S)
+    except UnicodeError as error:
+        raise OSError(f"{address[0]!r} is no name of a host: {error}") from None
+    with connection:
         refuse_itself(connection)
         yield own(connection)
 

@@ -1,9 +1,10 @@
 """Which run of a node this is, where its events go to what holds no earlier ones.
 
 A file of JSON lines holds the runs that it has seen. Of what is sent to a socket or a topic a
-number is kept for each destination and node, in a file of its own.
+file is kept for each destination and node, with a byte for each run.
 
-The one rule: no number is given twice. Where none can be kept, it is the time in milliseconds.
+The one rule: no number is given twice, though several runs begin at the same time. Where none can
+be kept, it is the time in milliseconds.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def next_run(node: str, destination: str) -> int:
     try:
         path = runs_folder() / quote(destination, safe="") / quote(node, safe="")
         path.parent.mkdir(parents=True, exist_ok=True)
-        number = int(path.read_text()) + 1 if path.exists() else 1
-        # It is there whole, or the one before is: a program may be killed here.
-        written = path.with_name(f"{path.name}.{os.getpid()}")
-        written.write_text(f"{number}\n")
-        os.replace(written, path)
-    except (OSError, RuntimeError, ValueError) as error:
-        number = time.time_ns() // 1_000_000
+        runs = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            # Each of those that append at the same time has another end.
+            os.write(runs, b".")
+            return os.lseek(runs, 0, os.SEEK_CUR)
+        finally:
+            os.close(runs)
+    except (OSError, RuntimeError) as error:
         _LOG.warning("the runs of %s are numbered by the time: %s", node, error)
-    return number
+        return time.time_ns() // 1_000_000

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ketal.trace.own_sockets import connected
+from ketal.trace.own_sockets import address_of, connected
 from ketal.trace.program_end import end_all, send_at_end
 from ketal.trace.run_numbers import next_run
 
@@ -34,6 +34,11 @@ class SocketSink:
         The collector's address; it need not be there yet.
     unsent_max : int
         Events that wait to be sent.
+
+    Raises
+    ------
+    SettingError
+        If the port is none.
 
     Examples
     --------
@@ -58,7 +63,7 @@ class SocketSink:
     """
 
     def __init__(self, host: str, port: int, *, unsent_max: int = UNSENT_MAX) -> None:
-        self._address = (host, port)
+        self._address = address_of(host, port)
         self._unsent_max = unsent_max
         self._begin()
 
@@ -130,7 +135,7 @@ class SocketSink:
         while line is not None and not over.is_set():
             try:
                 with connected(self._address) as connection:
-                    while line is not None:
+                    while line is not None and not over.is_set():
                         connection.sendall(line)
                         line = self._unsent.get()
             except OSError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ketal.logs.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
+from ketal.trace.forks import whole_after_fork
 from ketal.trace.sinks import Feeding
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class TopicCollector:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
+        whole_after_fork(self)
 
     def _poll(self) -> None:
         try:

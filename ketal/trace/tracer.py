@@ -33,6 +33,7 @@ from ketal.errors import SettingError
 from ketal.trace import message_header
 from ketal.trace.activities import Activities, Kind, Line
 from ketal.trace.arguments import arguments_reader
+from ketal.trace.forks import clocks_at_fork
 from ketal.trace.plain_values import plain
 from ketal.trace.sinks import EventSink, Feeding, JsonLines, default_sink
 
@@ -599,7 +600,7 @@ def _before_fork() -> None:
         tracer._writing.acquire()
 
 
-def _after_fork(*, child: bool) -> None:
+def _after_fork(child: bool) -> None:
     for tracer in _FORKING:
         if child:
             tracer._writing = threading.RLock()
@@ -609,9 +610,4 @@ def _after_fork(*, child: bool) -> None:
     _FORKING.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=functools.partial(_after_fork, child=False),
-        after_in_child=functools.partial(_after_fork, child=True),
-    )
+clocks_at_fork(_before_fork, _after_fork)

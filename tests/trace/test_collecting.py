@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.trace import Collector, JsonLines, SocketSink, TracedSocket, Tracer, socket_sink
+from ketal.trace import Collector, JsonLines, SocketSink, TracedSocket, Tracer, program_end
 
 CONFLICT = """
 pattern Conflict {
@@ -126,7 +126,7 @@ def test_a_collector_that_comes_late_gets_all_events() -> None:
 
 
 def test_no_more_events_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_sink, "LINGER_S", 0.01)
+    monkeypatch.setattr(program_end, "LINGER_S", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     sink = SocketSink("127.0.0.1", port, unsent_max=5)

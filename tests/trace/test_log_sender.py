@@ -19,8 +19,17 @@ from typing import Any
 import pytest
 
 import ketal
+from ketal.errors import SettingError
 from ketal.model.limits import DEFAULT
-from ketal.trace import Collector, LogSender, Tracer, collecting, log_sender
+from ketal.trace import (
+    Collector,
+    LogSender,
+    SocketSink,
+    Tracer,
+    collecting,
+    log_sender,
+    program_end,
+)
 
 
 class Taken:
@@ -189,8 +198,9 @@ class _Relay:
 def _announce(path: Path, address: tuple[str, int]) -> tuple[socket.socket, int]:
     connection = socket.create_connection(address, timeout=10)
     with open(path, "rb") as log:
-        connection.sendall(log_sender.announcement(log.readline()))
-    return connection, log_sender._position(connection)
+        announcement = log_sender.announcement(log.readline(), path.stat().st_size)
+    connection.sendall(announcement.text())
+    return connection, log_sender._number(connection)
 
 
 def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Path) -> None:
@@ -208,6 +218,7 @@ def test_of_two_connections_of_one_log_the_position_is_the_further(tmp_path: Pat
         for connection in (earlier, later):
             connection.sendall(b"".join(lines[:2]))
             connection.shutdown(socket.SHUT_WR)
+            assert log_sender._number(connection) == len(b"".join(lines[:2]))
             assert connection.recv(1) == b""
             connection.close()
         again, position = _announce(path, collector.address)
@@ -249,15 +260,21 @@ def test_a_collector_forgets_the_oldest_of_too_many_logs(
     assert taken.dots() == ["a@1", "b@1", "c@1", "a@1"]
 
 
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n", b"9" * 19 + b"\n", b"9" * 18 + b"\n", b"0\n0\n"]
+)
 def test_who_is_no_collector_is_named_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    answer: bytes,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_sender, "LINGER_S", 0.5)
+    monkeypatch.setattr(program_end, "LINGER_S", 0.5)
     path = tmp_path / "n.jsonl"
     Tracer("n", path).record("t")
     with socket.create_server(("127.0.0.1", 0)) as other:
 
-        def answer() -> None:
+        def serve() -> None:
             while True:
                 try:
                     connection, _ = other.accept()
@@ -265,14 +282,145 @@ def test_who_is_no_collector_is_named_once(
                     return
                 with connection:
                     connection.recv(1_000)
-                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n")
+                    connection.sendall(answer)
+                    connection.recv(1_000)
 
-        threading.Thread(target=answer, daemon=True).start()
+        threading.Thread(target=serve, daemon=True).start()
         port = other.getsockname()[1]
-        assert not LogSender(path, "127.0.0.1", port).close()
+        sender = LogSender(path, "127.0.0.1", port)
+        time.sleep(0.1)
+        assert not sender.close()
         other.shutdown(socket.SHUT_RDWR)
-    (said,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
-    assert said.startswith(f"127.0.0.1:{port} is no collector")
+    (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
+    assert logged.startswith(f"127.0.0.1:{port} is no collector")
+
+
+def test_what_cannot_be_read_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_end, "LINGER_S", 0.5)
+    with Collector(Taken()) as collector:
+        assert not LogSender(tmp_path, *collector.address).close()
+    (logged,) = [record.getMessage() for record in caplog.records if record.name == "ketal.trace"]
+    assert logged.startswith(f"{tmp_path} is not sent: ")
+
+
+@pytest.mark.parametrize("port", [0, 70_000, "7007"])
+def test_a_port_that_is_none_is_refused(port: Any, tmp_path: Path) -> None:
+    for sending in (lambda: LogSender(tmp_path / "n", "h", port), lambda: SocketSink("h", port)):
+        with pytest.raises(SettingError, match="port is a whole number from 1 to 65,535"):
+            sending()
+
+
+def test_a_log_that_is_cut_short_or_replaced_is_sent_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    taken = Taken()
+    with Collector(taken) as collector:
+        tracer = Tracer("n", path)
+        sender = LogSender(path, *collector.address)
+        for _ in range(20):
+            tracer.record("t")
+        taken.wait_for(20)
+        os.truncate(path, 0)
+        for _ in range(2):
+            tracer.record("t", text="x" * 4_000)
+        taken.wait_for(22)
+        path.unlink()
+        other = Tracer("m", path)
+        for _ in range(3):
+            other.record("t")
+        taken.wait_for(25)
+        other.record("t")
+        assert sender.close()
+        assert collector.wait(timeout_s=10)
+    assert taken.dots() == [*(f"n@{n}" for n in range(1, 23)), *(f"m@{n}" for n in range(1, 5))]
+
+
+def test_a_log_that_was_cut_short_meanwhile_is_taken_anew(tmp_path: Path) -> None:
+    """Its first line is the same, so that it is the same log."""
+    path = tmp_path / "n.jsonl"
+    tracer = Tracer("n", path)
+    for _ in range(5):
+        tracer.record("t")
+    taken = Taken()
+    with Collector(taken) as collector:
+        assert LogSender(path, *collector.address).close()
+        os.truncate(path, 2 * len(path.read_bytes().splitlines(keepends=True)[0]))
+        assert LogSender(path, *collector.address).close()
+        assert collector.wait(timeout_s=10)
+    assert taken.dots() == ["n@1", "n@2", "n@3", "n@4", "n@5", "n@1", "n@2"]
+
+
+def test_an_empty_log_that_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "n.jsonl"
+    path.touch()
+    taken = Taken()
+    with Collector(taken) as collector:
+        sender = LogSender(path, *collector.address)
+        time.sleep(0.1)
+        path.unlink()
+        Tracer("n", path).record("t")
+        taken.wait_for(1)
+        assert sender.close()
+    assert taken.dots() == ["n@1"]
+
+
+def test_what_a_monitor_did_not_take_is_not_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def feed(self, event: Any, *, place: str = "") -> None:
+            raise RuntimeError("no")
+
+    monkeypatch.setattr(program_end, "LINGER_S", 1.0)
+    path = tmp_path / "n.jsonl"
+    Tracer("n", path).record("t")
+    with Collector(Broken()) as collector:
+        sender = LogSender(path, *collector.address)
+        assert not sender.close()
+        assert not sender.close()
+    assert "are taken no more" in caplog.text
+
+
+def test_a_sender_that_is_closed_has_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_end, "LINGER_S", 0.1)
+    path = tmp_path / "n.jsonl"
+    Tracer("n", path).record("t")
+    before = set(threading.enumerate())
+    sink = SocketSink("127.0.0.1", free_port())
+    Tracer("m", sink).record("t")
+    senders = [LogSender(path, "127.0.0.1", free_port()), sink]
+    threads = set(threading.enumerate()) - before
+    assert len(threads) == 2
+    for one in senders:
+        one.close()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+MANY_FILES = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+from ketal.trace import Collector, LogSender, Tracer
+class Taken:
+    def feed(self, event, *, place=""):
+        print(event)
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1_100)]
+Tracer("n", sys.argv[1]).record("t")
+with Collector(Taken()) as collector:
+    assert LogSender(sys.argv[1], *collector.address).close()
+    assert collector.wait(timeout_s=60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_a_program_with_many_files_open_sends_and_collects(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", MANY_FILES, str(tmp_path / "n.jsonl")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n@1 t\n", "")
 
 
 def test_of_a_log_that_never_was_nothing_is_sent(tmp_path: Path) -> None:
@@ -303,3 +451,31 @@ os.waitpid(child, 0)
         subprocess.run(words, check=True, timeout=30)
         assert collector.wait(timeout_s=10)
     assert sorted(taken.dots()) == ["n/f1@1", "n@1", "n@2"]
+
+
+UNJOINED = """
+import multiprocessing, sys, time
+from ketal.trace import LogSender, Tracer
+
+def work():
+    time.sleep(0.5)
+    tracer.record("child")
+
+if __name__ == "__main__":
+    tracer = Tracer("n", sys.argv[1])
+    sender = LogSender(sys.argv[1], "127.0.0.1", int(sys.argv[2]))
+    tracer.record("parent")
+    multiprocessing.get_context("fork").Process(target=work).start()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_what_a_child_of_multiprocessing_writes_that_is_not_joined_is_sent(tmp_path: Path) -> None:
+    """A program waits for its children at its end."""
+    path = tmp_path / "n.jsonl"
+    taken = Taken()
+    with Collector(taken) as collector:
+        words = [sys.executable, "-c", UNJOINED, str(path), str(collector.address[1])]
+        subprocess.run(words, check=True, timeout=60)
+        assert collector.wait(timeout_s=10)
+    assert taken.dots() == ["n@1", "n/f1@1"]

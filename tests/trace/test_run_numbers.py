@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def test_the_runs_of_each_destination_and_node_are_counted_apart() -> None:
     assert Tracer("n", SocketSink("127.0.0.1", 9)).node == "n"
 
 
+def test_of_runs_that_begin_at_the_same_time_each_has_a_number_of_its_own() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(lambda _: next_run("n", "events"), range(400)))
+    assert sorted(numbers) == list(range(1, 401))
+
+
 def test_where_no_number_can_be_kept_it_is_the_time(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,8 +66,7 @@ def test_where_no_number_can_be_kept_it_is_the_time(
     assert before <= numbers[0] <= numbers[1] <= time.time_ns() // 1_000_000
     assert all("numbered by the time" in record.getMessage() for record in caplog.records)
     folder.unlink()
-    (folder / "events").mkdir(parents=True)
-    (folder / "events" / "n").write_text("nonsense")
+    (folder / "events" / "n").mkdir(parents=True)
     assert next_run("n", "events") >= before
 
 

@@ -102,6 +102,18 @@ class AnyFind:
 
     # --- offering ---
 
+    def take_plain(self, masks: Sequence[int], begin: int, place: int) -> int:
+        """Pass over events without a role; return the number of the first that is left.
+
+        The arguments are those of `CheckRun.take_plain`.
+        """
+        by_mask, number, end = self.roles.by_mask, begin, len(masks)
+        if self._end_place != math.inf:
+            end = max(begin, min(end, begin + int(self._end_place) - place))
+        while number < end and by_mask[masks[number]] is None:
+            number += 1
+        return number
+
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
         """Take an event; return what it brought about. The arguments are those of `Seen`."""
         findings = self._end_places(place) if place >= self._end_place else None

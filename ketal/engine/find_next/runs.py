@@ -10,7 +10,8 @@ The one rule: a group that waits does so in the index of its state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -67,6 +68,22 @@ class RunsFind:
         return not self._groups.runs
 
     # --- offering ---
+
+    def take_plain(self, masks: Sequence[int], begin: int, place: int) -> int:
+        """Pass over events that no run can take; return the number of the first that is left.
+
+        The arguments are those of `CheckRun.take_plain`.
+        """
+        if self._strict:
+            return begin
+        number, end, concerned = begin, len(masks), self.machine.concerned
+        if self.window.events is not None and self._expiring.first != math.inf:
+            end = max(
+                begin, min(end, begin + int(self._expiring.first) + self.window.events - place)
+            )
+        while number < end and not concerned[masks[number]]:
+            number += 1
+        return number
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
         """Take an event; return what it brought about. The arguments are those of `Seen`."""

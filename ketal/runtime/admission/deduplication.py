@@ -53,7 +53,7 @@ SEEN, EVICTED = "seen", "evicted"
 """What an event is (`Intake.status`)."""
 
 Steady = Mapping[str, tuple[KeysView[str], int]]
-"""Of each node the entries that its clocks had so far, and the last counter at which one was added."""
+"""Of each node the entries that its clocks had so far, and the last counter that added one."""
 
 
 class SeenCounters:
