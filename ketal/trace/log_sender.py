@@ -23,8 +23,9 @@ import os
 import re
 import socket
 import threading
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from ketal.trace.own_sockets import TIMEOUT_S, address_of, connected
 from ketal.trace.program_end import end_all, send_at_end
@@ -34,6 +35,8 @@ POLL_S = 0.01
 """How often the file is looked at."""
 RETRY_S = 0.2
 _PART_BYTES = 1 << 18
+_TAIL_BYTES = 64
+"""Of what was sent, the last bytes, which are compared with those of the file."""
 _ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
 _NUMBER = re.compile(rb"[0-9]{1,18}\n")
 
@@ -132,7 +135,7 @@ class LogSender:
     def _send_all(self) -> None:
         while not (self._over.is_set() or self._is_taken):
             try:
-                with open(self._path, "rb") as log:
+                with open(self._path, "rb", buffering=0) as log:
                     self._send(log)
             except FileNotFoundError:
                 self._is_taken = self._finishing.is_set()
@@ -154,7 +157,7 @@ class LogSender:
             _LOG.warning("%s (tried again)", text)
         self._complaints.add(of)
 
-    def _send(self, log: BinaryIO) -> None:
+    def _send(self, log: FileIO) -> None:
         """Send a log until all is taken, or another one is to be sent.
 
         Raises
@@ -171,21 +174,24 @@ class LogSender:
             position = _number(connection)
             if position > size_bytes:
                 raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
-            log.seek(position)
             finishing = replaced = False
+            tail = _before(log, position)
             while not (finishing or replaced):
                 finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
-                while part := log.read(_PART_BYTES):
+                while part := _appended(log, position, tail):
                     connection.sendall(part)
+                    position += len(part)
+                    tail = (tail + part)[-_TAIL_BYTES:]
                     if self._over.is_set():
                         return
+                replaced = replaced or part is None
                 if not (finishing or replaced):
                     _stay(connection)
             connection.shutdown(socket.SHUT_WR)
             _number(connection)
             self._is_taken = not replaced
 
-    def _first_line(self, log: BinaryIO) -> bytes:
+    def _first_line(self, log: FileIO) -> bytes:
         """Return a log's first line, once it is whole; nothing if another log is to be sent."""
         while not (line := log.readline()).endswith(b"\n"):
             log.seek(0)
@@ -197,16 +203,27 @@ class LogSender:
             self._finishing.wait(POLL_S)
         return line
 
-    def _is_replaced(self, log: BinaryIO) -> bool:
-        """Return whether a log was cut short, or another one that is not empty has its name."""
-        here = os.fstat(log.fileno())
+    def _is_replaced(self, log: FileIO) -> bool:
+        """Return whether another log has this one's name, and is not empty."""
         try:
             named = os.stat(self._path)
         except OSError:
-            named = here
-        return here.st_size < log.tell() or (
-            named.st_size > 0 and not os.path.samestat(here, named)
-        )
+            return False
+        return named.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named)
+
+
+def _before(log: FileIO, position: int) -> bytes:
+    """Return the last bytes before a position."""
+    begin = max(0, position - _TAIL_BYTES)
+    log.seek(begin)
+    return log.read(position - begin)
+
+
+def _appended(log: FileIO, position: int, tail: bytes) -> bytes | None:
+    """Return what is at a position; None if the log was cut short, as other bytes are before."""
+    log.seek(position - len(tail))
+    part = log.read(_PART_BYTES)
+    return part[len(tail) :] if part.startswith(tail) else None
 
 
 def _stay(connection: socket.socket) -> None:

@@ -261,7 +261,7 @@ def test_a_collector_forgets_the_oldest_of_too_many_logs(
 
 
 @pytest.mark.parametrize(
-    "answer", [b"HTTP/1.1 400 Bad Request\r\n", b"9" * 19 + b"\n", b"9" * 18 + b"\n", b"0\n0\n"]
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n", b"9" * 19 + b"\n", b"9" * 18 + b"\n"]
 )
 def test_who_is_no_collector_is_named_once(
     answer: bytes,
@@ -283,7 +283,6 @@ def test_who_is_no_collector_is_named_once(
                 with connection:
                     connection.recv(1_000)
                     connection.sendall(answer)
-                    connection.recv(1_000)
 
         threading.Thread(target=serve, daemon=True).start()
         port = other.getsockname()[1]
@@ -391,7 +390,7 @@ def test_a_sender_that_is_closed_has_no_thread(
     before = set(threading.enumerate())
     sink = SocketSink("127.0.0.1", free_port())
     Tracer("m", sink).record("t")
-    senders = [LogSender(path, "127.0.0.1", free_port()), sink]
+    senders: list[Any] = [LogSender(path, "127.0.0.1", free_port()), sink]
     threads = set(threading.enumerate()) - before
     assert len(threads) == 2
     for one in senders:

@@ -1,0 +1,209 @@
+"""Programs that end, and that fork, with events to send or to take."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ketal.trace import Collector, SocketSink, Tracer, collecting, program_end
+from ketal.trace.own_sockets import refuse_itself
+from tests.trace.test_log_sender import Taken, free_port
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+class Lasting:
+    """What takes all the time that it is given."""
+
+    def __init__(self, calls: list[tuple[str, float]]) -> None:
+        self._calls = calls
+
+    def finish(self) -> None:
+        self._calls.append(("finish", 0))
+
+    def wait_sent(self, timeout_s: float) -> None:
+        self._calls.append(("wait", timeout_s))
+        time.sleep(timeout_s)
+
+
+def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_end, "LINGER_S", 0.1)
+    calls: list[tuple[str, float]] = []
+    program_end.end_all([Lasting(calls), Lasting(calls)])
+    assert [name for name, _ in calls] == ["finish", "finish", "wait", "wait"]
+    assert sum(timeout_s for _, timeout_s in calls) <= 0.1
+
+
+NOBODY = """
+import sys
+from ketal.trace import LogSender, SocketSink, Tracer, program_end
+program_end.LINGER_S = float(sys.argv[3])
+path, port = sys.argv[1], int(sys.argv[2])
+Tracer("n", path).record("t")
+senders = [LogSender(path, "127.0.0.1", port) for _ in range(40)]
+for number in range(40):
+    Tracer(f"m{number}", SocketSink("127.0.0.1", port)).record("t")
+print("ends", flush=True)
+"""
+
+
+def test_a_program_whose_collector_never_comes_ends(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", NOBODY, str(tmp_path / "n.jsonl"), str(free_port()), "5"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_that_waits_at_its_end_is_interrupted(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", NOBODY, str(tmp_path / "n.jsonl"), str(free_port()), "600"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ends\n"
+        deadline = time.monotonic() + 120
+        while program.poll() is None and time.monotonic() < deadline:
+            # The first may come before it waits.
+            program.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        program.kill()
+        assert program.wait() != -signal.SIGKILL
+
+
+BUSY = """
+import os, signal, sys, threading, ketal
+from ketal.trace import Collector, Tracer
+entered, go_on = threading.Event(), threading.Event()
+program = ketal.compile('pattern P { event A = type == "slow"; find next A; }')
+def handler(match):
+    entered.set()
+    go_on.wait()
+with Collector(ketal.Monitor(program, on={"match": handler})) as collector:
+    tracer = Tracer("n", sys.argv[1], monitor=collector)
+    thread = threading.Thread(target=tracer.record, args=("slow",))
+    thread.start()
+    entered.wait()
+    threading.Timer(0.2, go_on.set).start()
+    child = os.fork()
+    signal.alarm(60)
+    tracer.record("after")
+    assert not tracer.failures
+    if not child:
+        assert collector.wait(timeout_s=0)
+if child:
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+print("done")
+"""
+
+
+@needs_fork
+def test_a_fork_while_the_monitor_is_fed(tmp_path: Path) -> None:
+    """In the child the monitor is whole, its lock is free, and there is nothing to shut down."""
+    words = [sys.executable, "-c", BUSY, str(tmp_path / "n.jsonl")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "done\ndone\n"
+
+
+SURVIVED = """
+import os, sys, time
+from ketal.trace import Collector, SocketSink, Tracer
+class Taken:
+    def feed(self, event, *, place=""):
+        pass
+collector = Collector(Taken())
+Tracer("n", SocketSink("127.0.0.1", int(sys.argv[1]))).record("t")
+time.sleep(0.5)
+if not os.fork():
+    os.close(1)
+    time.sleep(120)
+print(collector.address[1], os.getpid(), flush=True)
+time.sleep(120)
+"""
+
+
+@needs_fork
+def test_a_child_that_lives_longer_has_no_connection_and_no_port_of_its_parent() -> None:
+    taken = Taken()
+    with Collector(taken) as collector:
+        words = [sys.executable, "-c", SURVIVED, str(collector.address[1])]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, process_group=0) as program:
+            assert program.stdout is not None
+            port = int(program.stdout.readline().split()[0])
+            taken.wait_for(1)
+            program.kill()
+            program.wait()
+            try:
+                assert collector.wait(timeout_s=10)
+                Collector(taken, port=port).close()
+            finally:
+                os.killpg(program.pid, signal.SIGKILL)
+
+
+def test_a_connection_with_itself_is_none() -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        one.connect(one.getsockname())
+        with pytest.raises(ConnectionError):
+            refuse_itself(one)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        refuse_itself(connection)
+
+
+def test_connections_beyond_the_most_are_closed_and_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(collecting, "CONNECTIONS_MAX", 1)
+    taken = Taken()
+    with Collector(taken) as collector:
+        with socket.create_connection(collector.address) as first:
+            for _ in range(2):
+                with socket.create_connection(collector.address, timeout=60) as other:
+                    assert other.recv(1) == b""
+            first.sendall(b'{"node":"n","type":"t","clock":{"n":1}}\n')
+        assert collector.wait(timeout_s=60)
+        sink = SocketSink(*collector.address)
+        Tracer("m", sink).record("t")
+        sink.close()
+        assert collector.wait(timeout_s=60)
+    assert taken.dots() == ["n@1", "m@1"]
+    assert caplog.text.count("more than 1 connections") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_as_many_connections_as_may_be_open_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that found no room the next attempt comes after a second, and later."""
+    with Collector(Taken()) as collector:
+        server: Any = collector._server
+        # `tcpi_sacked` of a socket that listens is how many may wait.
+        info = server.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        most = int(Path("/proc/sys/net/core/somaxconn").read_text())
+        assert struct.unpack_from("I", info, 28)[0] == min(collecting.CONNECTIONS_MAX, most)
+
+
+def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
+    taken = Taken()
+    with Collector(taken) as collector:
+        sinks = [SocketSink(*collector.address) for _ in range(200)]
+        threads = [
+            threading.Thread(target=Tracer(f"n{number}", sink).record, args=("t",))
+            for number, sink in enumerate(sinks)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        program_end.end_all(sinks)
+        assert collector.wait(timeout_s=60)
+    assert sorted(taken.dots()) == sorted(f"n{number}@1" for number in range(200))
