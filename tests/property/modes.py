@@ -194,7 +194,7 @@ def _made(mode: Mode) -> Iterator[None]:
         yield
 
 
-def _own_start(search: Any, role: StepRole, seen: Seen) -> float:
+def _own_start(search: Any, role: StepRole, seen: Seen, at: int) -> float:
     start: float = search._roles.window.at(seen)
     return start
 

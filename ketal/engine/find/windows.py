@@ -22,13 +22,25 @@ T = TypeVar("T")
 
 
 class MatchWindow:
-    """`within`: how far the events of a match may lie apart, in microseconds or in places."""
+    """`within`: how far the events of a match may lie apart, in microseconds or in places.
 
-    __slots__ = ("events", "us")
+    Attributes
+    ----------
+    us, events : int or None
+        So many microseconds, or places.
+    bounded : bool
+        Whether there is a window.
+    length : float
+        How far apart events of a match are at most, and one more.
+    """
+
+    __slots__ = ("bounded", "events", "length", "us")
 
     def __init__(self, machine: Machine) -> None:
         self.us = machine.compiled.window_us
         self.events = machine.compiled.window_events
+        self.bounded = self.us is not None or self.events is not None
+        self.length: float = self.us if self.us is not None else self.events or math.inf
 
     def at(self, seen: Seen) -> int:
         """Return the time or place that it counts an event from."""
@@ -36,16 +48,6 @@ class MatchWindow:
             return seen.place
         assert seen.time_us is not None
         return seen.time_us
-
-    @property
-    def bounded(self) -> bool:
-        """Whether there is a window."""
-        return self.us is not None or self.events is not None
-
-    @property
-    def length(self) -> float:
-        """How far apart events of a match are at most, and one more."""
-        return self.us if self.us is not None else self.events or math.inf
 
 
 class Expiring(Generic[T]):
@@ -152,10 +154,10 @@ class Firsts:
         self.waiting: dict[int, tuple[int, Seen]] = {}
         self._expiring: Expiring[int] = Expiring()
 
-    def add(self, seen: Seen, step: int) -> None:
-        """Wait for a match of an event that can be first."""
+    def add(self, seen: Seen, step: int, at: int) -> None:
+        """Wait for a match of an event that can be first, whose window counts from `at`."""
         self.waiting[seen.place] = (step, seen)
-        self._expiring.add(self.window.at(seen), seen.place)
+        self._expiring.add(at, seen.place)
 
     def seens(self) -> Iterator[Seen]:
         """Yield the events that wait, in the order offered."""
@@ -195,4 +197,4 @@ class Firsts:
     def load(self, value: Any, seens: SeenTable) -> None:
         """Put in the events that `save` gave."""
         for step, number in value:
-            self.add(seens[number], step)
+            self.add(seens[number], step, self.window.at(seens[number]))

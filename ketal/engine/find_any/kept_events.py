@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from ketal.engine.configurations import Seen
 from ketal.engine.find.findings import Taken
 from ketal.engine.find_any.columns import NOTHING, Column, Columns, IsKept
-from ketal.engine.find_any.paths import Path, last_of
-from ketal.engine.find_any.roles import Equality, Roles, StepRole
+from ketal.engine.find_any.paths import last_of
+from ketal.engine.find_any.roles import Equality, Path, Roles, StepRole
 from ketal.model.values import Key
 
 Indexed = tuple[bool, int]
@@ -68,7 +68,8 @@ class RoleColumns:
     def add(self, seen: Seen, start: float, bounds: tuple[float, float], ways: int = 0) -> None:
         """Put in an event; the arguments are those of `Column.add`."""
         name, at = ("", seen.place) if self._by_place else (seen.node, seen.counter)
-        self._column(self.nodes, name).add(at, seen, start, bounds, ways)
+        column = self.nodes.get(name) or self._begun(self.nodes, name)
+        column.add(at, seen, start, bounds, ways)
         if not self._indexes:
             return
         for index, value in self._values(seen):
@@ -76,7 +77,8 @@ class RoleColumns:
             columns = keyed.get(value)
             if columns is None:
                 columns = keyed[value] = {}
-            self._column(columns, name).add(at, seen, start, bounds, ways)
+            column = columns.get(name) or self._begun(columns, name)
+            column.add(at, seen, start, bounds, ways)
 
     def _values(self, seen: Seen) -> Iterator[tuple[Indexed, Key]]:
         for index in self._indexes:
@@ -88,15 +90,13 @@ class RoleColumns:
             if value is not None:
                 yield index, value
 
-    def _column(self, columns: Columns, name: str) -> Column:
-        column = columns.get(name)
-        if column is None:
-            column = columns[name] = Column(bounded=self._bounded, counting=self._counting)
-            names = list(columns)
-            if names != sorted(names):
-                # In one order, whatever came first, so that matches are listed in one.
-                for other in sorted(names):
-                    columns[other] = columns.pop(other)
+    def _begun(self, columns: Columns, name: str) -> Column:
+        """Return a new column; columns have one order, so that matches are listed in one."""
+        column = columns[name] = Column(bounded=self._bounded, counting=self._counting)
+        names = list(columns)
+        if names != sorted(names):
+            for other in sorted(names):
+                columns[other] = columns.pop(other)
         return column
 
     def sweep(self, is_kept: IsKept) -> None:

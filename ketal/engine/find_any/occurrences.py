@@ -29,9 +29,9 @@ from ketal.engine.find.windows import Firsts, Unpassed
 from ketal.engine.find_any.bounds import keep_bounded
 from ketal.engine.find_any.columns import NEVER
 from ketal.engine.find_any.kept_events import KeptEvents
-from ketal.engine.find_any.paths import Path, replays
+from ketal.engine.find_any.paths import replays
 from ketal.engine.find_any.release_order import OrderWatch, ReleaseOrder
-from ketal.engine.find_any.roles import Roles, StepRole
+from ketal.engine.find_any.roles import Roles, StepRole, Use
 from ketal.engine.find_any.search import Search
 from ketal.model.event import Event
 from ketal.model.limits import Limits
@@ -83,7 +83,8 @@ class AnyFind:
         self._garbage = 0  # events that the window has passed and that are not swept
         self._end_place = math.inf  # the place at which a window of events first ends something
         order = roles.order
-        self._order = OrderWatch(order)
+        watched = order is not None and order is not ReleaseOrder.ANY
+        self._order = OrderWatch(order) if order is not None and watched else None
         # Whether a forward search keeps only the events that some start comes to.
         self._by_start = order is not ReleaseOrder.CAUSAL
         self.counting = roles.countable and live.counting and not traced and order is not None
@@ -121,8 +122,9 @@ class AnyFind:
         if use is None:
             return findings
         seen = Seen(event, mask, place)
-        if not self._order.in_order(seen):
+        if self._order is not None and not self._order.in_order(seen):
             self._search_in_any_order()
+        at = self.window.at(seen)
         roles = use.ending if self._search.forward else use.roles
         self.counting = self.counting and self.live.counting and use.countable
         if roles and self.counting:
@@ -131,8 +133,8 @@ class AnyFind:
         elif roles:
             findings = self._found(seen, roles, findings)
         if use.starting and self.window.bounded:
-            self._wait(seen, use.starting, findings)
-        limit = self._keep(seen, use.roles)
+            self._wait(seen, at, use.starting, findings)
+        limit = self._keep(seen, at, use)
         if self.breakers is not None and use.breaks:
             limit = self._bar(seen, self.breakers) or limit
         if limit is not None:
@@ -149,18 +151,18 @@ class AnyFind:
         self._unpassed.clear()
         self.live.count -= self.kept
         self.kept = self._garbage = 0
-        self._order = OrderWatch(None)
+        self._order = None
         self._keep_again(seens)
 
     def _keep_again(self, seens: Iterable[Seen]) -> None:
         """Keep events that were offered before, in their order."""
         for seen in seens:
-            if not self._order.in_order(seen):
+            if self._order is not None and not self._order.in_order(seen):
                 self._search_in_any_order()
             use = self.roles.by_mask[seen.mask]
             assert use is not None, "an event that is kept has a role"
             self.counting = self.counting and self.live.counting and use.countable
-            self._keep(seen, use.roles)
+            self._keep(seen, self.window.at(seen), use)
 
     def _found(
         self, seen: Seen, roles: Sequence[StepRole], findings: Findings | None
@@ -184,39 +186,41 @@ class AnyFind:
             findings.moves = list(dict.fromkeys(findings.moves))
         return findings
 
-    def _wait(self, seen: Seen, starting: Sequence[StepRole], findings: Findings | None) -> None:
+    def _wait(
+        self, seen: Seen, at: int, starting: Sequence[StepRole], findings: Findings | None
+    ) -> None:
         """Wait for the window of an event to end, if it can be first and is in no match."""
         if findings is not None and findings.matches:
             return  # each of them has the event
         for role in starting:
             if self._is_taken_first(role, seen):
-                self.firsts.add(seen, role.edge.step)
+                self.firsts.add(seen, role.edge.step, at)
                 self._ends_from(seen.place)
                 return
 
     def _is_taken_first(self, role: StepRole, seen: Seen) -> bool:
         """Return whether the automaton takes an event as the first of a match."""
         return role.exact or replays(
-            self.roles.machine, self.breakers, Path((role,)), ((role.edge.step, seen),)
+            self.roles.machine, self.breakers, role.path, ((role.edge.step, seen),)
         )
 
     # --- keeping ---
 
-    def _keep(self, seen: Seen, roles: Sequence[StepRole]) -> str | None:
+    def _keep(self, seen: Seen, at: int, use: Use) -> str | None:
         """Keep an event in the roles in which it is of use later; return a limit it reaches."""
-        search, at = self._search, self.window.at(seen)
-        # Should an event come out of order, those that no match comes to are needed too.
-        in_any_case = not (search.forward and self._by_start)
-        oldest = max(at - self.window.length, search.passed)
-        placed: list[StepRole] = []
-        starts: list[float] = []
-        for role in roles:
-            if role.alone or not (role.goes_on or in_any_case):
-                continue
-            start = search.latest_start(role, seen) if search.forward else NEVER
-            if start > oldest or in_any_case:
-                placed.append(role)
-                starts.append(start)
+        search = self._search
+        placed: list[tuple[StepRole, float]] = []
+        if not search.forward:
+            placed = [(role, NEVER) for role in use.lasting]
+        elif not self._by_start:
+            # Should an event come out of order, those that no start comes to are needed too.
+            placed = [(role, search.latest_start(role, seen, at)) for role in use.lasting]
+        else:
+            oldest = max(at - self.window.length, search.passed)
+            for role in use.going_on:
+                start = search.latest_start(role, seen, at)
+                if start > oldest:
+                    placed.append((role, start))
         if not placed:
             return None
         limit = self._limit()
@@ -224,15 +228,19 @@ class AnyFind:
             return limit
         self.kept += 1
         self.live.count += 1
+        kept = self._kept_events
         if search.forward or not self.roles.bounding:
             # All of them first: the event does not come before itself.
-            ways = [search.beginnings(role, seen) if self.counting else 0 for role in placed]
-            for role, start, count in zip(placed, starts, ways, strict=True):
-                self._kept_events.columns(role).add(seen, start, NO_BOUNDS, count)
+            ways = [search.beginnings(role, seen) if self.counting else 0 for role, _ in placed]
+            for (role, start), count in zip(placed, ways, strict=True):
+                kept.columns(role).add(seen, start, NO_BOUNDS, count)
         else:
-            keep_bounded(self._kept_events, seen, placed, at if self.window.bounded else 0)
+            roles = [role for role, _ in placed]
+            keep_bounded(kept, seen, roles, at if self.window.bounded else 0)
         if self.window.bounded:
-            low = at if in_any_case else max(starts)
+            low = at
+            if search.forward and self._by_start:
+                low = int(max([start for _, start in placed]))
             self._unpassed.add(low)
             self._ends_from(low)
         return None

@@ -1,53 +1,18 @@
-"""Paths: the roles of a part of a word, and what they ask of the events beside it.
+"""What the roles of a part of a word ask of the events beside it.
 
 The one rule: what is asked of an event is asked by the roles of later events in the word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ketal.engine.configurations import Seen
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Taken
-from ketal.engine.find_any.roles import ALL_ANCHOR, PRIOR_ANCHOR, StepRole
+from ketal.engine.find_any.roles import ALL_ANCHOR, PRIOR_ANCHOR, Path, StepRole
 from ketal.engine.machine import Machine
 from ketal.model.event import Event
-
-
-class Path(tuple[StepRole, ...]):
-    """The roles of the events of a part of a word, in order; those of a search are made once.
-
-    Attributes
-    ----------
-    exact : bool
-        Whether each of them is.
-    """
-
-    exact: bool
-    _longer: dict[tuple[StepRole, bool], Path]
-
-    def __new__(cls, roles: Iterable[StepRole]) -> Path:
-        """Return the path of some roles."""
-        path = super().__new__(cls, roles)
-        path.exact = all(role.exact for role in path)
-        path._longer = {}
-        return path
-
-    def prepended(self, role: StepRole) -> Path:
-        """Return the path that begins with a role and goes on with this one."""
-        longer = self._longer.get((role, True))
-        if longer is None:
-            longer = self._longer[role, True] = Path((role, *self))
-        return longer
-
-    def appended(self, role: StepRole) -> Path:
-        """Return the path that goes on with a role."""
-        longer = self._longer.get((role, False))
-        if longer is None:
-            longer = self._longer[role, False] = Path((*self, role))
-        return longer
-
 
 Asked = list[tuple[Seen, bool]]
 """Events that one must be related to, and whether that is by being concurrent."""

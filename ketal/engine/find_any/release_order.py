@@ -34,13 +34,13 @@ class OrderWatch:
 
     Parameters
     ----------
-    order : ReleaseOrder or None
-        The order; None for none that is asked for.
+    order : ReleaseOrder
+        The order; any order is kept.
     """
 
     __slots__ = ("_known", "_last_key")
 
-    def __init__(self, order: ReleaseOrder | None) -> None:
+    def __init__(self, order: ReleaseOrder) -> None:
         canonical, causal = order is ReleaseOrder.CANONICAL, order is ReleaseOrder.CAUSAL
         self._last_key: tuple[int, str, int] | None = (0, "", 0) if canonical else None
         self._known: dict[str, int] | None = {} if causal else None

@@ -14,7 +14,7 @@ The one rule: an event fits a role only if all that the role asks holds; where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -124,6 +124,11 @@ class StepRole:
         return self.edge.number, repr(self.left)
 
     @cached_property
+    def path(self) -> Path:
+        """The path of this role alone."""
+        return Path((self,))
+
+    @cached_property
     def countable(self) -> bool:
         """Whether all that it asks is a relation to the event before it."""
         return (
@@ -146,6 +151,40 @@ class StepRole:
     def conc(self) -> bool:
         """Whether its event is concurrent with the one before it in the word."""
         return any(r.concurrent and r.anchor < 0 for r in self.relations)
+
+
+class Path(tuple[StepRole, ...]):
+    """The roles of the events of a part of a word, in order; those of a search are made once.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether each of them is.
+    """
+
+    exact: bool
+    _longer: dict[tuple[StepRole, bool], Path]
+
+    def __new__(cls, roles: Iterable[StepRole]) -> Path:
+        """Return the path of some roles."""
+        path = super().__new__(cls, roles)
+        path.exact = all(role.exact for role in path)
+        path._longer = {}
+        return path
+
+    def prepended(self, role: StepRole) -> Path:
+        """Return the path that begins with a role and goes on with this one."""
+        longer = self._longer.get((role, True))
+        if longer is None:
+            longer = self._longer[role, True] = Path((role, *self))
+        return longer
+
+    def appended(self, role: StepRole) -> Path:
+        """Return the path that goes on with a role."""
+        longer = self._longer.get((role, False))
+        if longer is None:
+            longer = self._longer[role, False] = Path((*self, role))
+        return longer
 
 
 class Roles:
@@ -345,11 +384,14 @@ class Roles:
 class Use(NamedTuple):
     """What the events with one mask are to a pattern: their roles, and whether they break a `not`.
 
-    `ending` and `starting` are the roles that can be a match's last and first; `countable` is
-    whether all of them are.
+    Of the roles those `lasting` have events before or after theirs in a match, and those `going_on`
+    after it; `ending` and `starting` can be a match's last and first; `countable` is whether all
+    of them are.
     """
 
     roles: tuple[StepRole, ...]
+    lasting: tuple[StepRole, ...]
+    going_on: tuple[StepRole, ...]
     ending: tuple[StepRole, ...]
     starting: tuple[StepRole, ...]
     breaks: bool
@@ -373,10 +415,12 @@ class _ByMask(dict[int, Use | None]):
         )
         use = None
         if roles or breaks:
+            lasting = tuple([role for role in roles if not role.alone])
+            going_on = tuple([role for role in lasting if role.goes_on])
             ending = tuple([role for role in roles if role.ends])
             starting = tuple([role for role in roles if role.starts])
             countable = all(role.countable for role in roles)
-            use = Use(roles, ending, starting, breaks, countable)
+            use = Use(roles, lasting, going_on, ending, starting, breaks, countable)
         self[mask] = use
         return use
 

@@ -26,14 +26,13 @@ from ketal.engine.find_any.columns import NEVER, Column
 from ketal.engine.find_any.kept_events import KeptEvents
 from ketal.engine.find_any.paths import (
     Asked,
-    Path,
     asked_after,
     asked_before,
     checks_after,
     checks_before,
     replays,
 )
-from ketal.engine.find_any.roles import Roles, StepRole
+from ketal.engine.find_any.roles import Path, Roles, StepRole
 from ketal.model.limits import Limits
 
 
@@ -106,17 +105,17 @@ class Search:
         for role in roles:
             if self.forward or self._kept_events.can_stand(role):
                 taken = ((role.edge.step, seen),)
-                if not self._back(Path((role,)), taken, at, at):
+                if not self._back(role.path, taken, at, at):
                     break
         return self._found, self._paths, self._limit
 
-    def latest_start(self, role: StepRole, seen: Seen) -> float:
+    def latest_start(self, role: StepRole, seen: Seen, at: int) -> float:
         """Return the latest start of a match that comes to an event in a role.
 
         Where times fall, or columns hold events of other orders, it may be later than that;
-        where there is no window it is that of the event, if any match comes to it.
+        where there is no window it is that of the event, if any match comes to it. The event's
+        own time or place is `at`.
         """
-        at = self._roles.window.at(seen)
         if role.starts:
             return at
         best: float = NEVER
@@ -124,7 +123,7 @@ class Search:
             if role.free and self._by_place:
                 best = max(best, before.latest_start())
                 continue
-            path, taken = Path((role,)), ((role.edge.step, seen),)
+            path, taken = role.path, ((role.edge.step, seen),)
             asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
             for node, column in self._kept_events.lines_before(before, path, taken):
                 if column.latest <= best:
@@ -146,7 +145,7 @@ class Search:
             if role.free and self._by_place:
                 count += before.beginnings()
                 continue
-            path, taken = Path((role,)), ((role.edge.step, seen),)
+            path, taken = role.path, ((role.edge.step, seen),)
             asked = asked_before(before.role, path, taken, prior_only=self._roles.prior_only)
             for node, column in before.nodes.items():
                 low, high = self._range(column, node, before.role, path, taken, asked)

@@ -12,15 +12,23 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ketal.model.event import DIGEST_BYTES, Event, digest
 
 Clock = dict[str, int]
-Row = tuple[str, int, bytes, Clock | None]
-"""Node, counter, digest and clock of an event."""
+
+
+class Row(NamedTuple):
+    """What is saved of an event."""
+
+    node: str
+    counter: int
+    digest: bytes
+    clock: Clock | None
+
 
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
@@ -68,22 +76,22 @@ class Contents:
 
     def arrive(self, events: Sequence[Event]) -> None:
         """Add events that are in the dicts of their nodes; evict the oldest beyond `most`."""
-        arrived = self.arrived
+        arrived, of_node = self.arrived, self.of_node
         arrived.extend(events)
-        for _ in range(len(arrived) - self.most):
+        count = max(0, len(arrived) - self.most)
+        for _ in range(count):
             oldest = arrived.popleft()
-            node, counter = dot_of(oldest)
-            del self.of_node[node][counter]
-            self.evicted += 1
+            counter = oldest.counter
+            del of_node[oldest.node][counter]
             if counter == 1:
-                self.firsts[node] = digest_of(oldest)
+                self.firsts[oldest.node] = digest_of(oldest)
+        self.evicted += count
 
     def clocks(self) -> Iterator[tuple[str, int, Clock]]:
         """Yield node, counter and clock of the events held, in order of arrival."""
         for content in self.arrived:
-            clock = content.clock if isinstance(content, Event) else content[3]
-            if clock is not None:
-                yield *dot_of(content), clock
+            if content.clock is not None:
+                yield content.node, content.counter, content.clock
 
     def first_contents(self) -> dict[str, bytes]:
         """Return the digest of each node's event of counter 1, where it was seen."""
@@ -106,18 +114,13 @@ class Contents:
         count = self.taken - max(since, self.evicted)
         newest = list(itertools.islice(reversed(self.arrived), count))
         newest.reverse()
-        return [
-            (*dot_of(content), digest(content), content.clock)
-            if isinstance(content, Event)
-            else content
-            for content in newest
-        ]
+        return [Row(one.node, one.counter, digest_of(one), one.clock) for one in newest]
 
     def load(self, value: dict[str, Any], rows: Iterable[Row]) -> None:
         """Load what `save` and `newest` returned into a fresh object."""
         self.firsts, self.evicted = value["firsts"], value["evicted"]
         for row in rows:
-            self.held_of(row[0])[row[1]] = row
+            self.held_of(row.node)[row.counter] = row
             self.arrived.append(row)
         self.arrive(())
 
@@ -126,20 +129,13 @@ class Contents:
         assert len(self.arrived) <= self.most
         held = {(node, counter) for node, of in self.of_node.items() for counter in of}
         assert len(held) == len(self.arrived)
-        assert held == set(map(dot_of, self.arrived))
+        assert held == {(one.node, one.counter) for one in self.arrived}
         assert not any((node, 1) in held for node in self.firsts)
-
-
-def dot_of(content: Content) -> tuple[str, int]:
-    """Return node and counter of an event, or of a row."""
-    if isinstance(content, Event):
-        return content.node, content.clock[content.node]
-    return content[0], content[1]
 
 
 def digest_of(content: Content) -> bytes:
     """Return the digest of an event, or of a row."""
-    return digest(content) if isinstance(content, Event) else content[2]
+    return digest(content) if isinstance(content, Event) else content.digest
 
 
 def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
@@ -180,7 +176,7 @@ def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
         loaded = _clocks_of(names, codes, clocks_written)
     places = range(0, len(digests), DIGEST_BYTES)
     for code, counter, place, clock in zip(codes, counters, places, loaded, strict=True):
-        yield names[code], counter, digests[place : place + DIGEST_BYTES], clock
+        yield Row(names[code], counter, digests[place : place + DIGEST_BYTES], clock)
 
 
 def _clocks_of(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:
