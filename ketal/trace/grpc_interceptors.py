@@ -2,14 +2,16 @@
 
 A call is a message to the server, with the clock in the metadata of the invocation, and its end a
 message back, with the clock in the trailing metadata; the messages of a stream within a call carry
-none.
+none. Those of `grpc.aio` are in `grpc_aio_interceptors`.
 
 The one rule: a call without a clock is served as any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -20,6 +22,48 @@ if TYPE_CHECKING:
     from ketal.trace.tracer import Tracer
 
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+# --- who calls ---
+
+
+class CallDetails(grpc.ClientCallDetails):  # type: ignore[misc]
+    """The details of a call, with other metadata.
+
+    Parameters
+    ----------
+    details : grpc.ClientCallDetails
+        Those of the call.
+    metadata : list of (str, str or bytes)
+        The metadata.
+    """
+
+    def __init__(self, details: Any, metadata: list[tuple[str, str | bytes]]) -> None:
+        self.method = details.method
+        self.timeout = details.timeout
+        self.metadata = metadata
+        self.credentials = details.credentials
+        self.wait_for_ready = getattr(details, "wait_for_ready", None)
+        self.compression = getattr(details, "compression", None)
+
+
+def begin_call(tracer: Tracer, details: Any) -> CallDetails:
+    """Record that a call begins; return its details with the clock."""
+    headers = tracer.send_within(SHORT_MAX, "grpc.call", method=_method(details))
+    return CallDetails(details, [*(details.metadata or ()), *headers.items()])
+
+
+def end_call(tracer: Tracer, details: Any, code: Any, trailing_metadata: Any) -> None:
+    """Record that a call has ended, and with what."""
+    status = getattr(code, "name", str(code))
+    # By pairs: the `items` of the metadata of `grpc.aio` are names with lists.
+    headers = list(trailing_metadata or ())
+    tracer.receive(headers, "grpc.answered", method=_method(details), status=status)
+
+
+def _method(details: Any) -> str:
+    method = details.method
+    return method.decode() if isinstance(method, bytes) else str(method)
 
 
 class ClientInterceptor(
@@ -43,17 +87,10 @@ class ClientInterceptor(
         self._tracer = tracer
 
     def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        method = details.method
-        headers = self._tracer.send_within(SHORT_MAX, "grpc.call", method=method)
-        metadata = [*(details.metadata or ()), *headers.items()]
-        call = continuation(_Details(details, metadata), request)
+        call = continuation(begin_call(self._tracer, details), request)
 
         def ended(done: Any) -> None:
-            status = done.code()
-            name = getattr(status, "name", str(status))
-            self._tracer.receive(
-                done.trailing_metadata() or (), "grpc.answered", method=method, status=name
-            )
+            end_call(self._tracer, details, done.code(), done.trailing_metadata())
 
         if call.done():
             ended(call)
@@ -65,22 +102,114 @@ class ClientInterceptor(
     intercept_stream_unary = intercept_stream_stream = _intercept
 
 
-class _Details(grpc.ClientCallDetails):  # type: ignore[misc]
-    """The details of a call, with other metadata."""
+# --- who serves ---
 
-    def __init__(self, details: Any, metadata: list[tuple[str, str | bytes]]) -> None:
-        self.method = details.method
-        self.timeout = details.timeout
-        self.metadata = metadata
-        self.credentials = details.credentials
-        self.wait_for_ready = getattr(details, "wait_for_ready", None)
-        self.compression = getattr(details, "compression", None)
+
+class ServedCall:
+    """The context of a call that is served, which records its begin and its end.
+
+    The service's own trailing metadata is kept.
+
+    Parameters
+    ----------
+    tracer : Tracer
+        Who serves.
+    details : grpc.HandlerCallDetails
+        The call.
+    context : grpc.ServicerContext
+        What all but the end of the call is left to.
+    """
+
+    def __init__(self, tracer: Tracer, details: Any, context: Any) -> None:
+        self._tracer, self._context = tracer, context
+        self._method = _method(details)
+        self._trailing: tuple[Any, ...] = ()
+        self._has_ended = False
+        tracer.receive(details.invocation_metadata, "grpc.served", method=self._method)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        """Set what is sent at the end of the call."""
+        self._context.set_trailing_metadata(metadata)
+        self._trailing = tuple(metadata)
+
+    def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> Any:
+        """End the call with an error; under `grpc.aio` it is sent here."""
+        if trailing_metadata:
+            self.set_trailing_metadata(trailing_metadata)
+        self._end()
+        return self._context.abort(code, details)
+
+    def abort_with_status(self, status: Any) -> Any:
+        """End the call with a status."""
+        return self.abort(status.code, status.details, status.trailing_metadata)
+
+    def _end(self) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        headers = self._tracer.send_within(SHORT_MAX, "grpc.answer", method=self._method)
+        # That of a handler under `grpc.aio` that is no coroutine cannot be asked.
+        asked = getattr(self._context, "trailing_metadata", lambda: self._trailing)
+        self._context.set_trailing_metadata((*(asked() or ()), *headers.items()))
+
+    def __enter__(self) -> ServedCall:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._end()
+
+
+grpc.ServicerContext.register(ServedCall)
+
+
+def traced_handler(tracer: Tracer, details: Any, handler: Any) -> Any:
+    """Return the handler of a call, which records its begin and its end; None if there is none."""
+    if handler is None:
+        return None
+    kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
+    behaviour = getattr(handler, kind)
+
+    def begun(context: Any) -> ServedCall:
+        return ServedCall(tracer, details, context)
+
+    async def streamed(request: Any, context: Any) -> AsyncIterator[Any]:
+        with begun(context) as call:
+            async with contextlib.aclosing(behaviour(request, call)) as responses:
+                async for response in responses:
+                    yield response
+
+    async def awaited(request: Any, context: Any) -> Any:
+        with begun(context) as call:
+            return await behaviour(request, call)
+
+    def yielded(request: Any, context: Any) -> Iterator[Any]:
+        with begun(context) as call:
+            yield from behaviour(request, call)
+
+    def returned(request: Any, context: Any) -> Any:
+        with begun(context) as call:
+            return behaviour(request, call)
+
+    # As `grpc.aio` asks what a handler is; of `grpc.server` it is one of the last two.
+    served: Any = returned
+    if inspect.isasyncgenfunction(behaviour):
+        served = streamed
+    elif inspect.iscoroutinefunction(behaviour):
+        served = awaited
+    elif kind.endswith("_stream"):
+        served = yielded
+    return getattr(grpc, f"{kind}_rpc_method_handler")(
+        served,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )
 
 
 class ServerInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
     """Takes over the clock of each call, and sends that of its end.
-
-    The service's own trailing metadata is kept: it is set before the end of the call.
 
     Parameters
     ----------
@@ -93,42 +222,4 @@ class ServerInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Return the handler of a call, traced."""
-        handler = continuation(details)
-        if handler is None:
-            return None
-        kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
-        behaviour = getattr(handler, kind)
-        streams = kind.endswith("_stream")
-        make = getattr(grpc, f"{kind}_rpc_method_handler")
-        return make(
-            self._streaming(behaviour, details) if streams else self._answering(behaviour, details),
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
-        )
-
-    def _answering(self, behaviour: Callable[..., Any], details: Any) -> Callable[..., Any]:
-        def served(request: Any, context: Any) -> Any:
-            self._begin(details)
-            try:
-                return behaviour(request, context)
-            finally:
-                self._end(details, context)
-
-        return served
-
-    def _streaming(self, behaviour: Callable[..., Any], details: Any) -> Callable[..., Any]:
-        def served(request: Any, context: Any) -> Iterator[Any]:
-            self._begin(details)
-            try:
-                yield from behaviour(request, context)
-            finally:
-                self._end(details, context)
-
-        return served
-
-    def _begin(self, details: Any) -> None:
-        self._tracer.receive(details.invocation_metadata, "grpc.served", method=details.method)
-
-    def _end(self, details: Any, context: Any) -> None:
-        headers = self._tracer.send_within(SHORT_MAX, "grpc.answer", method=details.method)
-        context.set_trailing_metadata((*(context.trailing_metadata() or ()), *headers.items()))
+        return traced_handler(self._tracer, details, continuation(details))

@@ -1,17 +1,20 @@
-"""Calls of gRPC between a real server and a real client."""
+"""Calls of gRPC between a real server and a real client, of threads and of asyncio."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
+from grpc import aio
 
-from ketal.trace import Tracer, message_header
+from ketal.trace import Tracer, grpc_aio_interceptors, message_header
 from ketal.trace.grpc_interceptors import ClientInterceptor, ServerInterceptor
 from tests.trace.test_exactness import Collected
 
@@ -134,3 +137,226 @@ def test_a_clock_that_is_too_long_for_metadata_does_not_travel_and_the_call_does
     assert list(client.failures) == [
         "a message's clock is longer than 4,096 bytes, and did not travel"
     ]
+
+
+# --- grpc.aio ---
+
+
+class AioService:
+    """What the calls of each kind do."""
+
+    async def unary_unary(self, request: bytes, context: Any) -> bytes:
+        assert isinstance(context, aio.ServicerContext)
+        context.set_trailing_metadata((("own", "kept"),))
+        if request == b"fail":
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no")
+        if request == b"fail with metadata":
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no", (("own", "other"),))
+        if request == b"raise":
+            raise ValueError("no")
+        if request == b"wait":
+            await asyncio.sleep(60)
+        return request + b"!"
+
+    async def unary_stream(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        yield request
+        yield request
+
+    async def stream_unary(self, requests: AsyncIterator[bytes], context: Any) -> bytes:
+        return b"".join([request async for request in requests])
+
+    async def stream_stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        async for request in requests:
+            await context.write(request)
+
+
+class Threaded(Service):
+    """A service of functions, which a server of asyncio runs in threads."""
+
+    def unary_unary(self, request: bytes, context: Any) -> bytes:
+        context.set_trailing_metadata((("own", "kept"),))
+        if request == b"fail":
+            context.abort(grpc.StatusCode.NOT_FOUND, "no")
+        return request + b"!"
+
+
+@asynccontextmanager
+async def aio_calls(
+    service: Any, activity: Any = "process", failures: int = 0
+) -> AsyncIterator[tuple[Collected, Tracer, aio.Channel]]:
+    """The events, the client's tracer, its channel to a server."""
+    events = Collected()
+    client = Tracer("client", events, activity=activity)
+    server_tracer = Tracer("server", events)
+    handlers = {
+        kind: getattr(grpc, f"{kind}_rpc_method_handler")(getattr(service, kind)) for kind in KINDS
+    }
+    server = aio.server(
+        ThreadPoolExecutor(4), interceptors=[grpc_aio_interceptors.ServerInterceptor(server_tracer)]
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("s.S", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    interceptors = grpc_aio_interceptors.client_interceptors(client)
+    async with aio.insecure_channel(f"127.0.0.1:{port}", interceptors=interceptors) as channel:
+        yield events, client, channel
+    await server.stop(None)
+    assert (client.failures + server_tracer.failures).total() == failures
+
+
+async def _requests(*requests: bytes) -> AsyncIterator[bytes]:
+    for request in requests:
+        yield request
+
+
+@pytest.mark.parametrize("service", [AioService(), Threaded()], ids=["coroutines", "functions"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_of_asyncio_is_a_message_there_and_one_back(service: Any, kind: str) -> None:
+    async def main() -> None:
+        async with aio_calls(service) as (events, _, channel):
+            stub = getattr(channel, kind)(f"/s.S/{kind}")
+            given: Any = _requests(b"a", b"b") if kind.startswith("stream") else b"a"
+            call = stub(given, timeout=30)
+            got = [one async for one in call] if kind.endswith("stream") else await call
+            assert got == {
+                "unary_unary": b"a!", "unary_stream": [b"a", b"a"], "stream_unary": b"ab",
+                "stream_stream": [b"a", b"b"],
+            }[kind]  # fmt: skip
+            assert _clocks(events) == WHOLE
+            assert {event["data"]["method"] for event in events} == {f"/s.S/{kind}"}
+            assert await call.code() is grpc.StatusCode.OK
+            assert len(events) == 4
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])
+def test_a_stream_of_requests_may_be_written(kind: str) -> None:
+    async def main() -> None:
+        async with aio_calls(AioService()) as (events, _, channel):
+            call = getattr(channel, kind)(f"/s.S/{kind}")(timeout=30)
+            for request in (b"a", b"b"):
+                await call.write(request)
+            await call.done_writing()
+            if kind == "stream_unary":
+                assert await call == b"ab"
+            else:
+                assert [await call.read() for _ in range(3)] == [b"a", b"b", aio.EOF]
+            assert _clocks(events) == WHOLE
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("service", [AioService(), Threaded()], ids=["coroutines", "functions"])
+def test_a_call_of_asyncio_that_fails_fails_and_is_recorded(service: Any) -> None:
+    async def main() -> None:
+        async with aio_calls(service) as (events, _, channel):
+            with pytest.raises(aio.AioRpcError) as failed:
+                await channel.unary_unary("/s.S/unary_unary")(b"fail", timeout=30)
+            assert failed.value.code() is grpc.StatusCode.NOT_FOUND
+            assert failed.value.details() == "no"
+            assert dict(failed.value.trailing_metadata())["own"] == "kept"
+            assert _clocks(events) == WHOLE
+            assert events[-1]["data"]["status"] == "NOT_FOUND"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "own"),
+    [(b"fail with metadata", "NOT_FOUND", "other"), (b"raise", "UNKNOWN", "kept")],
+)
+def test_an_answer_of_asyncio_has_the_metadata_of_the_service(
+    request_: bytes, status: str, own: str
+) -> None:
+    async def main() -> None:
+        async with aio_calls(AioService()) as (events, _, channel):
+            call = channel.unary_unary("/s.S/unary_unary")(
+                request_, timeout=30, metadata=(("x", "y"),)
+            )
+            assert (await call.code()).name == status
+            assert dict(await call.trailing_metadata())["own"] == own
+            assert _clocks(events) == WHOLE
+            with pytest.raises(aio.AioRpcError):
+                await call
+
+    asyncio.run(main())
+
+
+def test_a_call_of_asyncio_that_is_cancelled_has_no_clock() -> None:
+    async def main() -> None:
+        async with aio_calls(AioService(), failures=1) as (events, client, channel):
+            call = channel.unary_unary("/s.S/unary_unary")(b"wait", timeout=30)
+            while len(events) < 2:
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            while len(events) < 4:
+                await asyncio.sleep(0.01)
+            statuses = [e["data"]["status"] for e in events if e["type"] == "grpc.answered"]
+            assert statuses == ["CANCELLED"]
+            assert list(client.failures) == [
+                "a message without the header ketal-clock was received"
+            ]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_task_that_waits_for_a_call_knows_what_the_server_knew(kind: str) -> None:
+    """Each task has a clock; those of gRPC's own tasks go on as others."""
+
+    async def work(client: Tracer, channel: Any) -> None:
+        stub = getattr(channel, kind)(f"/s.S/{kind}")
+        for _ in range(20):
+            client.record("before")
+            given: Any = _requests(b"a") if kind.startswith("stream") else b"a"
+            call = stub(given, timeout=30)
+            if kind.endswith("stream"):
+                assert [one async for one in call]
+            else:
+                assert await call
+            client.record("after")
+
+    async def main() -> None:
+        async with aio_calls(AioService(), "task") as (events, client, channel):
+            await asyncio.gather(*(work(client, channel) for _ in range(2)))
+            by_type: dict[str, list[Any]] = {}
+            for event in events:
+                by_type.setdefault(event["type"], []).append(event)
+            answered, after = by_type["grpc.answered"], by_type["after"]
+            assert len(answered) == len(after) == 40
+            # It is the waiting task that learns of the answer.
+            lines = {event["node"] for event in by_type["before"]}
+            assert len(lines) == 2
+            assert {event["node"] for event in answered} == lines
+            assert len({event["node"] for event in events}) <= 8
+            # After each answer, what the server knew with it, and no more.
+            for event in after:
+                latest = max(
+                    one["clock"]["server"]
+                    for one in answered
+                    if one["node"] == event["node"]
+                    and one["clock"][one["node"]] < event["clock"][event["node"]]
+                )
+                assert event["clock"]["server"] == latest
+
+    asyncio.run(main())
+
+
+def test_a_second_task_that_waits_for_a_call_knows_it_too() -> None:
+    async def main() -> None:
+        async with aio_calls(AioService(), "task") as (events, client, channel):
+            call = channel.unary_unary("/s.S/unary_unary")(b"a", timeout=30)
+
+            async def wait() -> None:
+                await call
+                client.record("after")
+
+            await asyncio.gather(wait(), wait())
+            afters = [event["clock"] for event in events if event["type"] == "after"]
+            assert [clock["server"] for clock in afters] == [2, 2]
+            assert sum(event["type"] == "grpc.answered" for event in events) == 1
+
+    asyncio.run(main())

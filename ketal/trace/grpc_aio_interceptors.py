@@ -1,0 +1,148 @@
+"""Calls of `grpc.aio`, each with its clock in the metadata, as those of `grpc_interceptors`.
+
+An interceptor runs in a task of gRPC's own. So the end of a call is an event of the task that first
+waits for it: for the response, the last of the responses, the code, the details or the trailing
+metadata. A call that nobody waits for has no such event.
+
+The one rule: who waited for the end of a call knows what the server knew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from grpc import aio
+
+from ketal.trace.grpc_interceptors import ServedCall, begin_call, end_call, traced_handler
+
+if TYPE_CHECKING:
+    from ketal.trace.tracer import Tracer
+
+
+class _TracedCall:
+    """A call whose end is recorded; all else is left to the call."""
+
+    def __init__(self, call: Any, tracer: Tracer, details: Any) -> None:
+        self._call, self._tracer, self._details = call, tracer, details
+        self._begun_in = asyncio.current_task()
+        self._ended_in: asyncio.Task[Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._with_end(self._call).__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        try:
+            async for response in self._call:
+                yield response
+        finally:
+            await self._end()
+
+    async def code(self) -> Any:
+        """Wait for the end, and return its code."""
+        return await self._with_end(self._call.code())
+
+    async def details(self) -> Any:
+        """Wait for the end, and return its details."""
+        return await self._with_end(self._call.details())
+
+    async def trailing_metadata(self) -> Any:
+        """Wait for the end, and return its metadata."""
+        return await self._with_end(self._call.trailing_metadata())
+
+    async def _with_end(self, waiting: Awaitable[Any]) -> Any:
+        try:
+            return await waiting
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        """Record the end of the call, where it has ended; later, know what was known with it."""
+        if not self._call.done():
+            return
+        if self._ended_in is not None:
+            self._tracer.joined(self._ended_in)
+            return
+        self._ended_in = asyncio.current_task()
+        code, metadata = await self._call.code(), await self._call.trailing_metadata()
+        if self._begun_in is not None:
+            self._tracer.joined(self._begun_in)
+        end_call(self._tracer, self._details, code, metadata)
+
+
+for _kind in (aio.UnaryUnaryCall, aio.UnaryStreamCall, aio.StreamUnaryCall, aio.StreamStreamCall):
+    _kind.register(_TracedCall)
+
+
+class _Interceptor:
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    async def _intercept(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        call = await continuation(_with_metadata(begin_call(self._tracer, details)), request)
+        return _TracedCall(call, self._tracer, details)
+
+
+def _with_metadata(details: Any) -> Any:
+    return aio.ClientCallDetails(
+        details.method, details.timeout, aio.Metadata(*details.metadata), details.credentials,
+        details.wait_for_ready,
+    )  # fmt: skip
+
+
+class _UnaryUnary(_Interceptor, aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    intercept_unary_unary = _Interceptor._intercept
+
+
+class _UnaryStream(_Interceptor, aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    intercept_unary_stream = _Interceptor._intercept
+
+
+class _StreamUnary(_Interceptor, aio.StreamUnaryClientInterceptor):  # type: ignore[misc]
+    intercept_stream_unary = _Interceptor._intercept
+
+
+class _StreamStream(_Interceptor, aio.StreamStreamClientInterceptor):  # type: ignore[misc]
+    intercept_stream_stream = _Interceptor._intercept
+
+
+def client_interceptors(tracer: Tracer) -> list[Any]:
+    """Return interceptors that send the clock with each call, and take over that of its end.
+
+    There is one for each kind of call, since a channel uses an interceptor for one kind only.
+
+    Parameters
+    ----------
+    tracer : Tracer
+        Who calls: `grpc.aio.insecure_channel(target, interceptors=client_interceptors(tracer))`.
+    """
+    kinds: tuple[Callable[[Tracer], Any], ...] = (
+        _UnaryUnary, _UnaryStream, _StreamUnary, _StreamStream,
+    )  # fmt: skip
+    return [kind(tracer) for kind in kinds]
+
+
+class ServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
+    """Takes over the clock of each call, and sends that of its end.
+
+    Parameters
+    ----------
+    tracer : Tracer
+        Who serves: `grpc.aio.server(interceptors=[ServerInterceptor(tracer)])`.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], details: Any
+    ) -> Any:
+        """Return the handler of a call, traced."""
+        return traced_handler(self._tracer, details, await continuation(details))
+
+
+aio.ServicerContext.register(ServedCall)
