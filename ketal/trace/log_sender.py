@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ketal.trace.own_sockets import TIMEOUT_S, address_of, connected
-from ketal.trace.program_end import end_all, send_at_end
+from ketal.trace.program_end import Sending, end_all, send_at_end
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_S = 0.01
@@ -108,27 +108,17 @@ class LogSender:
         self._is_taken = False
         self._process = os.getpid()
         threading.Thread(target=self._send_all, daemon=True, name="ketal sender").start()
-        send_at_end(self)
+        self._sending = Sending(self._finishing.set, self._wait_sent)
+        send_at_end(self._sending)
 
     def close(self) -> bool:
         """Send what the file holds, wait some seconds at most until it is taken; say if it was."""
         if self._process != os.getpid():
             return False
-        end_all([self])
+        end_all([self._sending])
         return self._is_taken
 
-    def finish(self) -> None:
-        """Send what the file holds and end; wait for nothing."""
-        self._finishing.set()
-
-    def wait_sent(self, timeout_s: float) -> None:
-        """Wait until all is taken, and end.
-
-        Parameters
-        ----------
-        timeout_s : float
-            How long at most; what is not sent by then is not sent.
-        """
+    def _wait_sent(self, timeout_s: float) -> None:
         self._over.wait(timeout_s)
         self._over.set()
 

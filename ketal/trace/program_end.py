@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from multiprocessing.util import Finalize
-from typing import Protocol
+from typing import NamedTuple
 
 LINGER_S = 5.0
 """How long a program that ends waits for what it has not sent."""
 
 
-class Sending(Protocol):
-    """What sends events from a thread of its own."""
+class Sending(NamedTuple):
+    """What sends events from a thread of its own.
 
-    def finish(self) -> None:
-        """Send what there is and end; wait for nothing."""
+    Attributes
+    ----------
+    finish : callable
+        Has it send what there is and end; waits for nothing.
+    wait_sent : callable
+        Waits until all is sent, so many seconds at most, and has it send no more.
+    """
 
-    def wait_sent(self, timeout_s: float) -> None:
-        """Wait until all is sent, some seconds at most, and send no more."""
+    finish: Callable[[], None]
+    wait_sent: Callable[[float], None]
 
 
 _SENDING: dict[int, list[Sending]] = {}

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ketal.trace.own_sockets import address_of, connected
-from ketal.trace.program_end import end_all, send_at_end
+from ketal.trace.program_end import Sending, end_all, send_at_end
 from ketal.trace.run_numbers import next_run
 
 UNSENT_MAX = 100_000
@@ -74,7 +74,8 @@ class SocketSink:
         self._closed = False
         self._over = threading.Event()
         threading.Thread(target=self._send_all, daemon=True, name="ketal sink").start()
-        send_at_end(self)
+        self._sending = Sending(self._finish, self._wait_sent)
+        send_at_end(self._sending)
 
     def incarnation(self, node: str) -> int:
         """Return which run of a node this is of those that sent to the collector's address.
@@ -111,21 +112,13 @@ class SocketSink:
     def close(self) -> None:
         """Send what waits, for some seconds at most, and end."""
         if not self._closed and self._process == os.getpid():
-            end_all([self])
+            end_all([self._sending])
 
-    def finish(self) -> None:
-        """Send what waits and end; wait for nothing, and take no more."""
+    def _finish(self) -> None:
         self._closed = True
         self._unsent.put(None)
 
-    def wait_sent(self, timeout_s: float) -> None:
-        """Wait until all is sent, and end.
-
-        Parameters
-        ----------
-        timeout_s : float
-            How long at most; what is not sent by then is not sent.
-        """
+    def _wait_sent(self, timeout_s: float) -> None:
         self._over.wait(timeout_s)
         self._over.set()
 

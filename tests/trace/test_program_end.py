@@ -22,24 +22,16 @@ from tests.trace.test_log_sender import Taken, free_port
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 
-class Lasting:
-    """What takes all the time that it is given."""
-
-    def __init__(self, calls: list[tuple[str, float]]) -> None:
-        self._calls = calls
-
-    def finish(self) -> None:
-        self._calls.append(("finish", 0))
-
-    def wait_sent(self, timeout_s: float) -> None:
-        self._calls.append(("wait", timeout_s))
-        time.sleep(timeout_s)
-
-
 def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_end, "LINGER_S", 0.1)
     calls: list[tuple[str, float]] = []
-    program_end.end_all([Lasting(calls), Lasting(calls)])
+
+    def wait(timeout_s: float) -> None:
+        calls.append(("wait", timeout_s))
+        time.sleep(timeout_s)
+
+    lasting = program_end.Sending(lambda: calls.append(("finish", 0)), wait)
+    program_end.end_all([lasting, lasting])
     assert [name for name, _ in calls] == ["finish", "finish", "wait", "wait"]
     assert sum(timeout_s for _, timeout_s in calls) <= 0.1
 
@@ -204,6 +196,6 @@ def test_many_senders_at_once_are_all_taken(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        program_end.end_all(sinks)
+        program_end.end_all([sink._sending for sink in sinks])
         assert collector.wait(timeout_s=60)
     assert sorted(taken.dots()) == sorted(f"n{number}@1" for number in range(200))
