@@ -15,7 +15,7 @@ calls as its dots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import quote, unquote
 
 from ketal.clocks.texts.member_list import members_of, members_text
@@ -29,6 +29,18 @@ BYTES_MAX = 65_000
 SHORT_MAX = 4_096
 """Where headers are to be short: servers of HTTP and gRPC refuse requests with some 8,000 bytes of
 them, and OpenTelemetry carries no entry of baggage that is longer than this."""
+
+Text = str | bytes
+
+
+class NamedHeaders(Protocol):
+    """Headers by name, as a mapping or an `email.message.Message` has them."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return names and values."""
+
+
+Headers = NamedHeaders | Iterable[tuple[Text, Text]] | Text | None
 
 
 class SenderKnowledge(NamedTuple):
@@ -90,6 +102,26 @@ def decoded(text: str | bytes) -> SenderKnowledge:
         if not 0 < counter <= clock.get(name, 0):
             raise ValueError(f"the clock has no event {counter} of {name[:60]!r}")
     return SenderKnowledge(clock, tuple(f"{name}@{counter}" for name, counter in dots))
+
+
+def clock_text(headers: Headers) -> Text | None:
+    """Return the clock of a message's headers, whose names may be in any case; None without one.
+
+    Parameters
+    ----------
+    headers : mapping, iterable of pairs, str, bytes or None
+        The headers, or the text of the one that is the clock.
+    """
+    if headers is None or isinstance(headers, str | bytes):
+        return headers
+    items = getattr(headers, "items", None)
+    pairs = cast("Iterable[tuple[Text, Text]]", headers if items is None else items())
+    return next((value for name, value in pairs if _is_clock(name)), None)
+
+
+def _is_clock(name: Text) -> bool:
+    text = name.decode("latin-1") if isinstance(name, bytes) else name
+    return text.lower() == NAME
 
 
 def kafka_headers(headers: Mapping[str, str]) -> list[tuple[str, bytes]]:

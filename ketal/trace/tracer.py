@@ -15,50 +15,24 @@ broken header, an object whose `repr` raises, is counted and logged once, and ne
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
-import inspect
-import logging
 import os
 import threading
-import time
-import weakref
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ketal.errors import SettingError
 from ketal.trace import message_header
-from ketal.trace.activities import Activities, Kind, Line
-from ketal.trace.arguments import arguments_reader
-from ketal.trace.forks import clocks_at_fork
-from ketal.trace.plain_values import plain
-from ketal.trace.sinks import EventSink, Feeding, JsonLines, default_sink
+from ketal.trace.activities import Kind
+from ketal.trace.calls import OPEN_CALLS, recorded_at_begin, recorded_at_end
+from ketal.trace.message_header import Headers
+from ketal.trace.recording import EventRecording
+from ketal.trace.sinks import EventSink, Feeding
 
-Text = str | bytes
-
-
-class NamedHeaders(Protocol):
-    """Headers by name, as a mapping or an `email.message.Message` has them."""
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        """Return names and values."""
-
-
-Headers = NamedHeaders | Iterable[tuple[Text, Text]] | Text | None
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_LOG = logging.getLogger("ketal.trace")
-FAILURES_MAX = 100
-"""Different failures that are counted apart."""
-CALLS_MAX = 16
-"""Calls within which a message was sent that it names; of more, the innermost."""
 CallPoint = Literal["begin", "end"]
-_CALLS: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("ketal:calls", default=())
-"""Node and counter of the calls, recorded at their beginning, that have not ended here."""
 _NO_MESSAGE = message_header.SenderKnowledge({}, ())
 
 
@@ -180,18 +154,10 @@ class Tracer:
             raise SettingError(f"activity is process, thread or task, not {activity!r}")
         if incarnation is not None and (incarnation.__class__ is not int or incarnation < 1):
             raise SettingError(f"incarnation is a whole number from 1 on, not {incarnation!r}")
-        if sink is None:
-            sink = default_sink(node)
-        self._sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
-        if incarnation is None:
-            asked = getattr(self._sink, "incarnation", None)
-            incarnation = 1 if asked is None else asked(node)
-        self._activities = Activities(node, incarnation, activity)
-        self._writing = threading.RLock()
-        self._monitor = monitor
-        self.failures: Counter[str] = Counter()
-        self._guarded = _Guarded(self._failed)
-        _TRACERS.add(self)
+        self._recording = EventRecording(node, sink, activity, incarnation, monitor)
+        self._guarded = self._recording.guarded
+        self._activities = self._recording.activities
+        self.failures = self._recording.failures
 
     @property
     def node(self) -> str:
@@ -219,8 +185,8 @@ class Tracer:
         """
         with self._guarded:
             with self._activities.current() as line:
-                event = self._stamp(line, type, data)
-            self._feed(event)
+                event = self._recording.stamp(line, type, data)
+            self._recording.feed(event)
 
     @overload
     def event(self, function: Callable[P, T], /) -> Callable[P, T]: ...
@@ -272,101 +238,16 @@ class Tracer:
         """
         if at not in ("begin", "end"):
             raise SettingError(f"a call is recorded at its begin or its end, not at {at!r}")
-        made = functools.partial(self._begun, type=type, arguments=arguments)
+        made: Callable[..., Any] = functools.partial(recorded_at_begin, recording=self._recording)
         if at == "end":
-            made = functools.partial(self._traced, type=type, result=result, arguments=arguments)
+            made = functools.partial(recorded_at_end, recording=self._recording, result=result)
 
         def traced(function: Any) -> Any:
             if isinstance(function, classmethod | staticmethod):
                 return function.__class__(traced(function.__func__))
-            return made(function)
+            return made(function, type=type, arguments=arguments)
 
         return traced if function is None else traced(function)
-
-    def _begun(
-        self, function: Callable[..., Any], *, type: str | None, arguments: bool
-    ) -> Callable[..., Any]:
-        """Record an event at the beginning of each call; what is sent within names it."""
-        name = type or _name_of(function)
-        read = arguments_reader(function) if arguments else _no_arguments
-
-        @contextlib.contextmanager
-        def within(args: Any, kwargs: Any) -> Iterator[None]:
-            calls = _CALLS.get()
-            event = None
-            with self._guarded:
-                data = read(args, kwargs)
-                with self._activities.current() as line:
-                    event = self._stamp(line, name, data)
-                    dot = (line.node, event["clock"][line.node])
-                _CALLS.set((*calls[1 - CALLS_MAX :], dot))
-            if event is not None:
-                self._feed(event)
-            try:
-                yield
-            finally:
-                _CALLS.set(calls)
-
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with within(args, kwargs):
-                    return await function(*args, **kwargs)
-
-            return awaited
-
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            with within(args, kwargs):
-                return function(*args, **kwargs)
-
-        return called
-
-    def _traced(
-        self, function: Callable[..., Any], *, type: str | None, result: bool, arguments: bool
-    ) -> Callable[..., Any]:
-        name = type or _name_of(function)
-        read = arguments_reader(function) if arguments else _no_arguments
-
-        def ended(args: Any, kwargs: Any, value: Any, error: BaseException | None) -> None:
-            with self._guarded:
-                data = read(args, kwargs)
-                if error is not None:
-                    data["error"] = error.__class__.__name__
-                    data["message"] = _text(error)
-                elif result:
-                    data["result"] = value
-                    data["result_type"] = value.__class__.__name__
-                with self._activities.current() as line:
-                    event = self._stamp(line, name, data)
-                self._feed(event)
-
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                try:
-                    value = await function(*args, **kwargs)
-                except BaseException as error:
-                    ended(args, kwargs, None, error)
-                    raise
-                ended(args, kwargs, value, None)
-                return value
-
-            return awaited
-
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            try:
-                value = function(*args, **kwargs)
-            except BaseException as error:
-                ended(args, kwargs, None, error)
-                raise
-            ended(args, kwargs, value, None)
-            return value
-
-        return called
 
     # --- messages ---
 
@@ -397,15 +278,15 @@ class Tracer:
         headers: dict[str, str] = {}
         with self._guarded:
             with self._activities.current() as line:
-                event = self._stamp(line, type, data)
-            text = message_header.encoded(line.node, event["clock"], _CALLS.get())
+                event = self._recording.stamp(line, type, data)
+            text = message_header.encoded(line.node, event["clock"], OPEN_CALLS.get())
             if len(text) <= bytes_max:
                 headers[message_header.NAME] = text
             else:
-                self._failed(
+                self._recording.failed(
                     f"a message's clock is longer than {bytes_max:,} bytes, and did not travel"
                 )
-            self._feed(event)
+            self._recording.feed(event)
         return headers
 
     def receive(self, headers: Headers, type: str = "receive", /, **data: object) -> None:
@@ -431,19 +312,19 @@ class Tracer:
             message = self._message(headers)
             with self._activities.current() as line:
                 line.merge(message.clock)
-                event = self._stamp(line, type, data, message.dots)
-            self._feed(event)
+                event = self._recording.stamp(line, type, data, message.dots)
+            self._recording.feed(event)
 
     def _message(self, headers: Headers) -> message_header.SenderKnowledge:
         """Return what the headers of a message say; without a clock nothing."""
-        text = _header(headers)
+        text = message_header.clock_text(headers)
         if text is None:
-            self._failed("a message without the header ketal-clock was received")
+            self._recording.failed("a message without the header ketal-clock was received")
             return _NO_MESSAGE
         try:
             return message_header.decoded(text)
         except ValueError as error:
-            self._failed(f"a message's clock cannot be read: {error}")
+            self._recording.failed(f"a message's clock cannot be read: {error}")
             return _NO_MESSAGE
 
     # --- activities ---
@@ -494,120 +375,5 @@ class Tracer:
         with self._guarded, self._activities.current() as line:
             self._activities.hand_over(line.known())
 
-    # --- inside ---
-
-    def _stamp(
-        self, line: Line, type: str, data: Mapping[str, Any], receives: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """Count an event of a line and write it; return it."""
-        clock = line.tick()
-        self._activities.hand_over(clock)
-        event = {
-            "node": line.node,
-            "type": type,
-            "clock": clock,
-            "time": round(time.time(), 6),
-            "data": {name: plain(value) for name, value in data.items()},
-        }
-        if receives:
-            event["receives"] = list(receives)
-        try:
-            with self._writing:
-                self._sink.write(event)
-        except Exception as error:
-            self._failed(f"an event was not written: {_text(error)}")
-        return event
-
-    def _feed(self, event: dict[str, Any]) -> None:
-        """Feed the monitor; no lock is held, as its handlers may have events of their own."""
-        if self._monitor is None:
-            return
-        from ketal.model.event import Event
-
-        try:
-            self._monitor.feed(Event(**event))
-        except Exception as error:
-            self._failed(f"the monitor was not fed: {_text(error)}")
-
-    def _failed(self, reason: str) -> None:
-        if reason not in self.failures:
-            if len(self.failures) >= FAILURES_MAX:
-                reason = "other failures"
-            _LOG.warning("%s (counted from now on, and not logged again)", reason)
-        self.failures[reason] += 1
-
     def __repr__(self) -> str:
         return f"<ketal.trace.Tracer {self.node}>"
-
-
-class _Guarded:
-    """Counts what is raised within, and raises it no further."""
-
-    def __init__(self, failed: Callable[[str], None]) -> None:
-        self._failed = failed
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._failed(f"an event was not recorded: {_text(error)}")
-        return True
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    # An object that can be called has no name; its class has.
-    name: str = getattr(function, "__qualname__", function.__class__.__qualname__)
-    return name.rpartition("<locals>.")[2]
-
-
-def _no_arguments(args: Any, kwargs: Any) -> dict[str, Any]:
-    return {}
-
-
-def _header(headers: Headers) -> str | bytes | None:
-    """Return the clock of a message's headers, whose names may be in any case."""
-    if headers is None or isinstance(headers, str | bytes):
-        return headers
-    items = getattr(headers, "items", None)
-    pairs = cast("Iterable[tuple[Text, Text]]", headers if items is None else items())
-    return next((value for name, value in pairs if _is_clock(name)), None)
-
-
-def _is_clock(name: str | bytes) -> bool:
-    text = name.decode("latin-1") if isinstance(name, bytes) else name
-    return text.lower() == message_header.NAME
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return f"{error.__class__.__name__}: {error}"
-    except Exception:
-        return error.__class__.__name__
-
-
-# --- forks: the child of a process is a process of its own ---
-
-_TRACERS: weakref.WeakSet[Tracer] = weakref.WeakSet()
-_FORKING: list[Tracer] = []
-
-
-def _before_fork() -> None:
-    _FORKING[:] = _TRACERS
-    for tracer in _FORKING:
-        tracer._activities.before_fork()
-        tracer._writing.acquire()
-
-
-def _after_fork(child: bool) -> None:
-    for tracer in _FORKING:
-        if child:
-            tracer._writing = threading.RLock()
-        else:
-            tracer._writing.release()
-        tracer._activities.after_fork(child=child)
-    _FORKING.clear()
-
-
-clocks_at_fork(_before_fork, _after_fork)

@@ -162,9 +162,10 @@ def test_an_event_that_was_not_written_leaves_a_gap() -> None:
     events = Collected()
     tracer = Tracer("n", events)
     tracer.record("one")
-    whole, tracer._sink = tracer._sink, Failing()
+    recording = tracer._recording
+    whole, recording.sink = recording.sink, Failing()
     tracer.record("lost")
-    tracer._sink = whole
+    recording.sink = whole
     tracer.record("three")
     assert [event["clock"] for event in events] == [{"n": 1}, {"n": 3}]
 

@@ -1,0 +1,155 @@
+"""The events of a tracer: stamped, written to its sink, fed to its monitor.
+
+The one rule: what fails is counted and logged once, and never raised.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ketal.trace.activities import Activities, Kind, Line
+from ketal.trace.forks import clocks_at_fork
+from ketal.trace.plain_values import plain
+from ketal.trace.sinks import EventSink, Feeding, JsonLines, default_sink
+
+_LOG = logging.getLogger("ketal.trace")
+FAILURES_MAX = 100
+"""Different failures that are counted apart."""
+
+
+class EventRecording:
+    """The lines of a process, and where its events go.
+
+    Parameters
+    ----------
+    node, sink, activity, incarnation, monitor
+        As for `Tracer`.
+
+    Attributes
+    ----------
+    sink : EventSink
+        Where events go.
+    activities : Activities
+        The lines.
+    failures : Counter
+        What failed, by reason, with how often.
+    guarded : context manager
+        Counts what is raised within, and raises it no further.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        sink: str | os.PathLike[str] | EventSink | None,
+        activity: Kind,
+        incarnation: int | None,
+        monitor: Feeding | None,
+    ) -> None:
+        if sink is None:
+            sink = default_sink(node)
+        self.sink: EventSink = JsonLines(sink) if isinstance(sink, str | os.PathLike) else sink
+        if incarnation is None:
+            asked = getattr(self.sink, "incarnation", None)
+            incarnation = 1 if asked is None else asked(node)
+        self.activities = Activities(node, incarnation, activity)
+        self.writing = threading.RLock()
+        self.failures: Counter[str] = Counter()
+        self.guarded = _Guarded(self.failed)
+        self._monitor = monitor
+        _RECORDINGS.add(self)
+
+    def stamp(
+        self, line: Line, type: str, data: Mapping[str, Any], receives: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Count an event of a line and write it; return it."""
+        clock = line.tick()
+        self.activities.hand_over(clock)
+        event = {
+            "node": line.node,
+            "type": type,
+            "clock": clock,
+            "time": round(time.time(), 6),
+            "data": {name: plain(value) for name, value in data.items()},
+        }
+        if receives:
+            event["receives"] = list(receives)
+        try:
+            with self.writing:
+                self.sink.write(event)
+        except Exception as error:
+            self.failed(f"an event was not written: {error_text(error)}")
+        return event
+
+    def feed(self, event: dict[str, Any]) -> None:
+        """Feed the monitor; no lock is held, as its handlers may have events of their own."""
+        if self._monitor is None:
+            return
+        from ketal.model.event import Event
+
+        try:
+            self._monitor.feed(Event(**event))
+        except Exception as error:
+            self.failed(f"the monitor was not fed: {error_text(error)}")
+
+    def failed(self, reason: str) -> None:
+        """Count a failure, and log the first of its kind."""
+        if reason not in self.failures:
+            if len(self.failures) >= FAILURES_MAX:
+                reason = "other failures"
+            _LOG.warning("%s (counted from now on, and not logged again)", reason)
+        self.failures[reason] += 1
+
+
+class _Guarded:
+    def __init__(self, failed: Callable[[str], None]) -> None:
+        self._failed = failed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._failed(f"an event was not recorded: {error_text(error)}")
+        return True
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error's class and text; the text of one of the program's may raise anything."""
+    try:
+        return f"{error.__class__.__name__}: {error}"
+    except Exception:
+        return error.__class__.__name__
+
+
+# --- forks: the child of a process is a process of its own ---
+
+_RECORDINGS: weakref.WeakSet[EventRecording] = weakref.WeakSet()
+_FORKING: list[EventRecording] = []
+
+
+def _before_fork() -> None:
+    _FORKING[:] = _RECORDINGS
+    for one in _FORKING:
+        one.activities.before_fork()
+        one.writing.acquire()
+
+
+def _after_fork(child: bool) -> None:
+    for one in _FORKING:
+        if child:
+            one.writing = threading.RLock()
+        else:
+            one.writing.release()
+        one.activities.after_fork(child=child)
+    _FORKING.clear()
+
+
+clocks_at_fork(_before_fork, _after_fork)
