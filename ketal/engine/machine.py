@@ -121,6 +121,18 @@ class Decided(dict[tuple[int, int], tuple[Configuration, ...] | None]):
         return after
 
 
+class PlansOfMask(dict[int, Plan | None]):
+    """The plans of the events with one mask, by state, made when first needed."""
+
+    def __init__(self, make: Callable[[int, int], Plan | None], mask: int) -> None:
+        self._make = make
+        self._mask = mask
+
+    def __missing__(self, state: int) -> Plan | None:
+        plan = self[state] = self._make(state, self._mask)
+        return plan
+
+
 class Concerned(dict[int, bool]):
     """Whether an event with a mask can be taken in some state, or break a `not`, computed once.
 
@@ -162,7 +174,7 @@ class Machine:
         self.empty_bound: tuple[Seen | None, ...] = (None,) * len(self.relations.slots)
         self.fresh = (Configuration(0, None, self.empty_bound, None, ()),)
         self.has_way_on = tuple(map(bool, automaton.table))
-        self._plans: dict[tuple[int, int], Plan | None] = {}
+        self._plans: dict[int, PlansOfMask] = {}
         self.decided = Decided(self)
         self.concerned = Concerned(self)
         self._not_plans: dict[tuple[int, int], NotPlan] = {}
@@ -189,14 +201,16 @@ class Machine:
 
     def plan(self, state: int, mask: int) -> Plan | None:
         """Return what an event with this mask can do in a state; None for nothing."""
-        try:
-            return self._plans[(state, mask)]
-        except KeyError:
-            pass
-        if len(self._plans) >= PLANS_MAX:
-            self._plans.clear()
-        made = self._plans[(state, mask)] = self._make_plan(state, mask)
-        return made
+        return self.plans_of(mask)[state]
+
+    def plans_of(self, mask: int) -> PlansOfMask:
+        """Return what an event with this mask can do, by state; None for nothing."""
+        plans = self._plans.get(mask)
+        if plans is None:
+            if len(self._plans) * len(self.automaton.table) >= PLANS_MAX:
+                self._plans.clear()
+            plans = self._plans[mask] = PlansOfMask(self._make_plan, mask)
+        return plans
 
     def local(self, mask: int) -> dict[int, bool]:
         """Return the truth of the local atoms that a mask says."""

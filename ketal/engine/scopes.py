@@ -235,7 +235,7 @@ class Scopes(dict[ScopeName, Scope]):
         elif self._roles is not None:
             run = AnyFind(self._roles, self._limits, self.live, traced=self._traced)
         else:
-            run = RunsFind(self._machine, self._limits, self.live)
+            run = RunsFind(self._machine, self._limits, self.live, traced=self._traced)
         scope = self[name] = Scope(name, key, run, number)
         self.mark_dirty(scope)
         return scope

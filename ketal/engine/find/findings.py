@@ -55,6 +55,10 @@ class Findings:
     overflows: dict[tuple[str, str], int] = field(default_factory=dict)
     moves: list[tuple[int, int, int, Seen]] = field(default_factory=list)
 
+    def is_empty(self) -> bool:
+        """Return whether nothing was found."""
+        return not (self.matches or self.counted or self.timed_out or self.overflows or self.moves)
+
     def overflow(self, limit: str, given_up: str, times: int = 1) -> None:
         """Count what was given up for a limit."""
         at = (limit, given_up)

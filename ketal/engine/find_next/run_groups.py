@@ -236,6 +236,9 @@ class RunGroups:
 
         Each is the group itself where all of its runs are in it, None where none is.
         """
+        halves = self._alike(group, time_us, time_us)
+        if halves is not None:
+            return halves
         decided: dict[tuple[RunGroup, int, int], tuple[RunGroup | None, RunGroup | None]] = {}
         # (group, the least and the greatest time of what its runs took later)
         todo = [(group, time_us, time_us)]

@@ -21,7 +21,7 @@ from ketal.engine.find.findings import Findings, Live, Taken, without_mirrors
 from ketal.engine.find.windows import Expiring, MatchWindow
 from ketal.engine.find_next.run_groups import Run, RunGroup, RunGroups
 from ketal.engine.find_next.waiting_groups import WaitingByState, WaitingGroups
-from ketal.engine.machine import Machine, SubPlan, Targets
+from ketal.engine.machine import Machine, Plan, SubPlan, Targets
 from ketal.model.event import Event
 from ketal.model.limits import Limits
 
@@ -40,15 +40,19 @@ class RunsFind:
         `runs_max`, `candidates_max`, `matches_per_event_max`.
     live : Live
         How many runs there are, over all scopes of the pattern.
+    traced : bool
+        Whether the transitions of runs are asked for.
     """
 
     __slots__ = (
-        "_expiring", "_groups", "_strict", "_waiting", "breakers", "limits", "machine", "window",
+        "_expiring", "_findings", "_groups", "_strict", "_traced", "_waiting", "breakers",
+        "limits", "machine", "window",
     )  # fmt: skip
 
-    def __init__(self, machine: Machine, limits: Limits, live: Live) -> None:
+    def __init__(self, machine: Machine, limits: Limits, live: Live, *, traced: bool) -> None:
         self.machine = machine
         self.limits = limits
+        self._traced = traced
         self._strict = machine.compiled.strategy == "strict"
         self.window = MatchWindow(machine)
         self._groups = RunGroups(live, self.window.us)
@@ -57,6 +61,7 @@ class RunsFind:
         # Under arrival order a configuration says which `not` guards are broken.
         nots = bool(machine.automaton.nots) and not machine.arrival
         self.breakers = Breakers(machine) if nots else None
+        self._findings = Findings()  # the next; empty
 
     @property
     def runs(self) -> Mapping[int, Run]:
@@ -87,32 +92,41 @@ class RunsFind:
 
     def offer(self, event: Event, mask: int, place: int) -> Findings | None:
         """Take an event; return what it brought about. The arguments are those of `Seen`."""
-        findings = Findings()
+        findings = self._findings
         if self.window.events is not None and self._expiring.first <= place - self.window.events:
             self._expire(place - self.window.events, findings)
-        if not (self._strict or self.machine.concerned[mask]):
-            return findings if findings.timed_out else None
-        seen = Seen(event, mask, place)
+        if self._strict or self.machine.concerned[mask]:
+            self._take(Seen(event, mask, place), findings)
+        if findings.is_empty():
+            return None
+        self._findings = Findings()
+        return findings
+
+    def _take(self, seen: Seen, findings: Findings) -> None:
+        """Let the runs take an event, and start one."""
+        plans = self.machine.plans_of(seen.mask)
         matches: list[Taken] = []
         born: list[RunGroup] = []
         for state, waiting in self._waiting.items():
-            if waiting.count:
-                self._extend(state, waiting, seen, born, matches, findings)
+            if waiting.count and (plan := plans[state]) is not None:
+                self._extend(state, plan, waiting, seen, born, matches, findings)
         if self._strict:
             self._waiting.drop_all()
         elif self.machine.arrival and self.machine.automaton.nots:
             self._waiting.pass_over(seen)
-        self._start(seen, born, matches, findings)
+        if (plan := plans[0]) is not None:
+            self._start(plan, seen, born, matches, findings)
         for group in born:
             self._waiting.add(group)
         if self.breakers is not None:
             self._bar(seen, self.breakers, findings)
-        self._complete(findings, matches)
-        return findings
+        if matches:
+            self._complete(findings, matches)
 
     def _extend(
         self,
         state: int,
+        plan: Plan,
         waiting: WaitingGroups,
         seen: Seen,
         born: list[RunGroup],
@@ -120,15 +134,14 @@ class RunsFind:
         findings: Findings,
     ) -> None:
         """Let the groups of a state take an event."""
-        plan = self.machine.plan(state, seen.mask)
-        if plan is None:
-            return
         taking: dict[Targets, list[RunGroup]] = {}
         oldest_us = None
         if self.window.us is not None:
             assert seen.time_us is not None
             oldest_us = seen.time_us - self.window.us
-        value = self.machine.relations.key_value(plan.key, seen.event)
+        value = None
+        if plan.key is not None:
+            value = self.machine.relations.key_value(plan.key, seen.event)
         for sub, groups in waiting.candidates(plan, seen, value, oldest_us):
             if sub.constant:
                 taking.setdefault(sub.constant, []).extend(groups)
@@ -142,7 +155,8 @@ class RunsFind:
             if not fitting:
                 continue
             for step, target in targets:
-                findings.moves.append((state, step, target, seen))
+                if self._traced:
+                    findings.moves.append((state, step, target, seen))
                 if target in self.machine.automaton.finals:
                     self._match(fitting, (step, seen), matches, findings)
                 if self.machine.has_way_on[target]:
@@ -188,16 +202,21 @@ class RunsFind:
             born.append(self._groups.extend(parents, after, (step, seen)))
 
     def _start(
-        self, seen: Seen, born: list[RunGroup], matches: list[Taken], findings: Findings
+        self,
+        plan: Plan,
+        seen: Seen,
+        born: list[RunGroup],
+        matches: list[Taken],
+        findings: Findings,
     ) -> None:
         """Start a run at an event, if it can be first."""
         machine = self.machine
-        plan = machine.plan(0, seen.mask)
-        if plan is None or plan.unbound is None:
+        if plan.unbound is None:
             return
         configuration, is_match = machine.start(), False
         for step, target in machine.decide(plan.unbound, configuration, seen):
-            findings.moves.append((0, step, target, seen))
+            if self._traced:
+                findings.moves.append((0, step, target, seen))
             if target in machine.automaton.finals:
                 is_match = True
                 matches.append(((step, seen),))
