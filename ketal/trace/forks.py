@@ -15,17 +15,17 @@ from typing import Any, Protocol
 _CLOCKS: list[tuple[Callable[[], None], Callable[[bool], None]]] = []
 
 
-class Shared(Protocol):
+class UnderLock(Protocol):
     """What several threads use, under its lock."""
 
     lock: Any
 
 
-_SHARED: weakref.WeakSet[Shared] = weakref.WeakSet()
-_HELD: list[Shared] = []
+_SHARED: weakref.WeakSet[UnderLock] = weakref.WeakSet()
+_HELD: list[UnderLock] = []
 
 
-def whole_after_fork(shared: Shared) -> None:
+def whole_after_fork(shared: UnderLock) -> None:
     """Have a child of a fork find something whole, and its lock free."""
     _SHARED.add(shared)
 

@@ -126,13 +126,13 @@ def client_interceptors(tracer: Tracer) -> list[Any]:
     return [kind(tracer) for kind in kinds]
 
 
-class ServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
+class AioServerInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
     """Takes over the clock of each call, and sends that of its end.
 
     Parameters
     ----------
     tracer : Tracer
-        Who serves: `grpc.aio.server(interceptors=[ServerInterceptor(tracer)])`.
+        Who serves: `grpc.aio.server(interceptors=[AioServerInterceptor(tracer)])`.
     """
 
     def __init__(self, tracer: Tracer) -> None:

@@ -192,7 +192,8 @@ async def aio_calls(
         kind: getattr(grpc, f"{kind}_rpc_method_handler")(getattr(service, kind)) for kind in KINDS
     }
     server = aio.server(
-        ThreadPoolExecutor(4), interceptors=[grpc_aio_interceptors.ServerInterceptor(server_tracer)]
+        ThreadPoolExecutor(4),
+        interceptors=[grpc_aio_interceptors.AioServerInterceptor(server_tracer)],
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("s.S", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
