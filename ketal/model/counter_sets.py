@@ -70,20 +70,28 @@ class Counters:
 
     def last_after(self, counter: int) -> int:
         """Return the last of the counters that follow one without a hole; itself for none."""
-        chunks, number = self.chunks, counter + 1
-        while chunks.get(number // SPAN, 0) & BIT[number % SPAN]:
-            number += 1
-        return number - 1
+        chunks = self.chunks
+        while bits := chunks.get((counter + 1) // SPAN, 0) >> (counter + 1) % SPAN:
+            following = (~bits & bits + 1).bit_length() - 1  # bits from the lowest on that are set
+            counter += following
+            if not following or (counter + 1) % SPAN:
+                break
+        return counter
 
-    def add(self, counter: int) -> None:
-        """Add a counter that is not in the set."""
-        number = counter // SPAN
-        if number not in self.chunks:
+    def add(self, counter: int) -> bool:
+        """Add a counter; return whether it was not in the set."""
+        number, bit = counter // SPAN, BIT[counter % SPAN]
+        chunk = self.chunks.get(number)
+        if chunk is None:
             self._begin(number)
-        self.chunks[number] |= BIT[counter % SPAN]
+            chunk = 0
+        elif chunk & bit:
+            return False
+        self.chunks[number] = chunk | bit
         self.count += 1
         if self.dirty is not None:
             self.dirty.add(number)
+        return True
 
     def _begin(self, number: int) -> None:
         """Add an empty chunk."""

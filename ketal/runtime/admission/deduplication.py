@@ -158,13 +158,11 @@ class Intake:
 
     def _admit_out_of_order(self, seen: SeenCounters, counter: int) -> bool:
         """Admit a counter that closes a hole, or is beyond one; return whether it is new."""
-        upto, beyond = seen.upto, seen.beyond
-        if counter <= upto or counter in beyond:
-            return False
-        if counter == upto + 1:
-            seen.upto = self._close_hole(beyond, counter)
+        if counter == seen.upto + 1:
+            seen.upto = self._close_hole(seen.beyond, counter)
             return True
-        beyond.add(counter)
+        if counter <= seen.upto or not seen.beyond.add(counter):
+            return False
         self._beyond_count += 1
         if self._beyond_count > self.counters_max:
             self._evict()
