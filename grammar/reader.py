@@ -45,10 +45,18 @@ class Reading:
 
 
 @lru_cache(maxsize=1)
-def language() -> Lark:
-    """Return the parser of the language; made once, at first use."""
+def language(*, strict: bool = False) -> Lark:
+    """Return the parser of the language; made once, at first use.
+
+    Parameters
+    ----------
+    strict : bool
+        Whether to refuse a grammar with conflicts: the tests do. It takes longer than all else.
+    """
     text = importlib.resources.files("ketal.grammar").joinpath("pattern.lark").read_text("utf-8")
-    return Lark(text, parser="lalr", strict=True, propagate_positions=True, maybe_placeholders=True)
+    return Lark(
+        text, parser="lalr", strict=strict, propagate_positions=True, maybe_placeholders=True
+    )
 
 
 @dataclass(slots=True)
