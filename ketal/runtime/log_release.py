@@ -14,7 +14,8 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
 
 import msgspec
 
@@ -35,6 +36,9 @@ from ketal.operators.topology.domains import nodes_of
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.possibly_definitely import in_mode
+
+BATCH_EVENTS = 64
+"""So many events are judged at once; the verdicts of so many are in memory."""
 
 
 class LogRelease:
@@ -144,7 +148,7 @@ class LogRelease:
     # --- once it is read ---
 
     def remaining(self) -> Iterator[Verdict]:
-        """Judge the execution; yield each verdict as soon as it is made."""
+        """Judge the execution; yield its verdicts, those of a batch as soon as it is judged."""
         self._restore()
         yield from self._lost()
         arrival: dict[int, dict[Dot | None, list[Verdict]]] = {}
@@ -159,18 +163,19 @@ class LogRelease:
         dispatch = TypeDispatch(self._runs)
         timed = [r for r in self._runs if r.compiled.causal and r.compiled.ends_windows_early]
         least_us = _least_times_us(events) if timed else ()
-        for place, event in enumerate(events):
+        # Several events are judged at once where nothing else comes between their verdicts.
+        size = 1 if arrival or closed or timed else BATCH_EVENTS
+        for place in range(0, len(events), size):
             self._judged = place
             for run in timed:
                 yield from run.advance(least_us[place])
-            for node, counter in event.clock.items():
-                before = known.get(node, 0)
-                if counter > before:
-                    if counter == before + 1 and node == event.node:
-                        known[node] = counter
-                    else:
-                        self._impossible += self._ahead(event, known)
-                        break
+            batch = events[place : place + size]
+            self._impossible += self._count_ahead(batch, known)
+            if size > 1:
+                for _, verdicts in dispatch.process(batch):
+                    yield from verdicts
+                continue
+            (event,) = batch
             refusing = self._admission.refusing(event) if closed else ()
             for number in refusing:
                 if number not in arrival:
@@ -180,14 +185,32 @@ class LogRelease:
                 if number in arrival:
                     yield from arrival[number].pop(event.dot, ())
                 elif number not in refusing:
-                    yield from one(self._runs[number].process((event,)))
+                    yield from one(self._runs[number].process(batch))
         self._judged = len(events)
         self._referred = len(self._events), known
         for number, run in enumerate(self._runs):
-            for verdicts in arrival.get(number, {}).values():
-                yield from verdicts
+            for last in arrival.get(number, {}).values():
+                yield from last
             yield from run.close()
         self.has_offered = True
+
+    def _count_ahead(self, batch: Sequence[Event], known: dict[str, int]) -> int:
+        """Return how many events have one with a later place in canonical order in their past.
+
+        `known` has the highest counters in the clocks of the events before; it is raised.
+        """
+        count = 0
+        for event in batch:
+            own = event.node
+            for node, counter in event.clock.items():
+                before = known.get(node, 0)
+                if counter > before:
+                    if counter == before + 1 and node == own:
+                        known[node] = counter
+                    else:
+                        count += self._ahead(event, known)
+                        break
+        return count
 
     def _ahead(self, event: Event, known: dict[str, int]) -> bool:
         """Return whether an event has one with a later place in canonical order in its past.
@@ -312,15 +335,15 @@ class LogRelease:
     def _in_file_order(self, run: PatternRun) -> dict[Dot | None, list[Verdict]]:
         """Return the verdicts of a run under `order arrival`, by the events that completed them."""
         by_event: dict[Dot | None, list[Verdict]] = {}
-        for step in self._steps:
-            if isinstance(step, int):
-                verdicts = run.advance(step)
-                if verdicts:
-                    by_event.setdefault(None, []).extend(verdicts)
-            else:
-                verdicts = one(run.process((step,)))
-                if verdicts:
-                    by_event.setdefault(step.dot, []).extend(verdicts)
+        for timed, steps in groupby(self._steps, key=lambda step: isinstance(step, int)):
+            if timed:
+                for watermark_us in cast("Iterator[int]", steps):
+                    if verdicts := run.advance(watermark_us):
+                        by_event.setdefault(None, []).extend(verdicts)
+                continue
+            events = cast("list[Event]", list(steps))
+            for number, verdicts in run.process(events):
+                by_event.setdefault(events[number].dot, []).extend(verdicts)
         return by_event
 
 

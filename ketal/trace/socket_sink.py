@@ -1,8 +1,9 @@
 """Events over TCP, sent as they happen to a `Collector`, of a program without a log.
 
 What has a log sends that (`log_sender`). A sink that lost its connection connects again, and sends
-the line that it was sending anew: the collector drops one that was cut, and of one that had come
-whole the monitor counts a duplicate.
+the lines that it was sending anew: the collector drops one that was cut, and of those that had come
+whole the monitor counts duplicates. Lines that wait are sent together: each time that the thread
+gives up the interpreter's lock, a busy program makes it wait some milliseconds.
 
 The one rule: the program that is watched never waits for the collector.
 """
@@ -10,19 +11,22 @@ The one rule: the program that is watched never waits for the collector.
 from __future__ import annotations
 
 import os
-import queue
+import socket
 import threading
+from collections import deque
 from collections.abc import Mapping
 
 import msgspec
 
-from ketal.trace.own_sockets import address_of, connected
+from ketal.trace.own_sockets import TIMEOUT_S, address_of, connected
 from ketal.trace.program_end import Sending, end_all, send_at_end
 from ketal.trace.run_numbers import next_run
 
 UNSENT_MAX = 100_000
 """Events that wait to be sent; of more, the tracer counts each as not written."""
 RETRY_S = 0.2
+_LINES_MAX = 1_000
+"""Lines that are sent together."""
 
 
 class SocketSink:
@@ -70,7 +74,8 @@ class SocketSink:
     def _begin(self) -> None:
         """Begin in this process; the thread of a parent is not in the child of a fork."""
         self._process = os.getpid()
-        self._unsent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._unsent: deque[bytes] = deque()
+        self._waking = threading.Event()
         self._closed = False
         self._over = threading.Event()
         threading.Thread(target=self._send_all, daemon=True, name="ketal sink").start()
@@ -105,9 +110,11 @@ class SocketSink:
             self._begin()
         if self._closed:
             raise OSError("the sink is closed")
-        if self._unsent.qsize() >= self._unsent_max:
+        if len(self._unsent) >= self._unsent_max:
             raise OSError(f"{self._unsent_max:,} events wait to be sent")
-        self._unsent.put(msgspec.json.encode(event) + b"\n")
+        self._unsent.append(msgspec.json.encode(event) + b"\n")
+        if not self._waking.is_set():
+            self._waking.set()
 
     def close(self) -> None:
         """Send what waits, for some seconds at most, and end."""
@@ -116,7 +123,7 @@ class SocketSink:
 
     def _finish(self) -> None:
         self._closed = True
-        self._unsent.put(None)
+        self._waking.set()
 
     def _wait_sent(self, timeout_s: float) -> None:
         self._over.wait(timeout_s)
@@ -124,13 +131,43 @@ class SocketSink:
 
     def _send_all(self) -> None:
         over = self._over
-        line = self._unsent.get()
-        while line is not None and not over.is_set():
+        while not over.is_set():
+            if not self._unsent:
+                self._waking.wait()
+            if self._closed and not self._unsent:
+                break
             try:
                 with connected(self._address) as connection:
-                    while line is not None and not over.is_set():
-                        connection.sendall(line)
-                        line = self._unsent.get()
+                    self._send(connection)
             except OSError:
                 over.wait(RETRY_S)
         over.set()
+
+    def _send(self, connection: socket.socket) -> None:
+        """Send what waits, until the sink is closed; raises OSError if the connection broke."""
+        unsent = self._unsent
+        while not self._over.is_set():
+            # First this, so that it is set again by a line that the next one does not see.
+            self._waking.clear()
+            lines = [unsent[number] for number in range(min(len(unsent), _LINES_MAX))]
+            if lines:
+                _check(connection)
+                connection.sendall(b"".join(lines))
+                for _ in lines:
+                    unsent.popleft()
+            elif self._closed:
+                return
+            else:
+                self._waking.wait()
+
+
+def _check(connection: socket.socket) -> None:
+    """Raise ConnectionError if a connection is closed at its other end: nothing would come."""
+    connection.settimeout(0)
+    try:
+        connection.recv(1)
+    except BlockingIOError:
+        return
+    finally:
+        connection.settimeout(TIMEOUT_S)
+    raise ConnectionError("the collector is gone")

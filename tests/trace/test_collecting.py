@@ -177,6 +177,46 @@ def test_a_connection_that_breaks_is_made_again() -> None:
     assert not tracer.failures
 
 
+def test_of_a_connection_that_broke_while_nothing_happened_nothing_is_lost() -> None:
+    fed = Fed()
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+        sink = SocketSink("127.0.0.1", port)
+        tracer = Tracer("n", sink)
+        tracer.record("first")
+        broken, _ = first.accept()
+        assert broken.recv(100)
+        broken.close()
+    time.sleep(0.2)
+    with Collector(fed, port=port) as collector:
+        for _ in range(50):
+            tracer.record("t")
+        sink.close()
+        assert collector.wait(timeout_s=10)
+    assert [item.counter for item in fed.items] == list(range(2, 52))
+
+
+BUSY = """
+import sys
+from ketal.trace import SocketSink, Tracer
+tracer = Tracer("n", SocketSink("127.0.0.1", int(sys.argv[1]), unsent_max=20_000))
+for _ in range(100_000):
+    tracer.record("t")
+print(tracer.failures.total())
+"""
+
+
+def test_a_program_that_is_always_busy_sends_its_events_meanwhile() -> None:
+    """Five times as many as may wait."""
+    fed = Fed()
+    with Collector(fed) as collector:
+        words = [sys.executable, "-c", BUSY, str(collector.address[1])]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+        assert collector.wait(timeout_s=60)
+    assert len(fed.items) == 100_000 - int(done.stdout)
+    assert len(fed.items) > 50_000
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_the_child_of_a_fork_has_a_connection_of_its_own() -> None:
     script = """
