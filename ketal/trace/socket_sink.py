@@ -133,9 +133,10 @@ class SocketSink:
         over = self._over
         while not over.is_set():
             if not self._unsent:
+                if self._closed:
+                    break
                 self._waking.wait()
-            if self._closed and not self._unsent:
-                break
+                continue
             try:
                 with connected(self._address) as connection:
                     self._send(connection)
