@@ -12,6 +12,7 @@ The one rule: a test passes that recorded events of each pattern, and whose patt
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 EXPLAINED = 3
 """Verdicts that a failure explains; of more it says how many there are."""
+NAME_MAX = 120
+"""Characters of the name of a page; a longer one is cut. The parameters of a test may be long."""
 
 
 class KetalRun:
@@ -142,6 +145,15 @@ class KetalRun:
         return verdicts
 
 
+def _file_name(parts: Iterable[str]) -> str:
+    """Return the name of a file that is named by parts; others have another."""
+    text = "-".join(parts)
+    name = "".join(one if one.isalnum() or one in "-_." else "_" for one in text)
+    if name == text and len(name) <= NAME_MAX:
+        return name
+    return f"{name[:NAME_MAX]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
 @pytest.fixture
 def ketal_run(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -152,11 +164,13 @@ def ketal_run(
     folder = tmp_path / "ketal"
     folder.mkdir()
     kept = request.config.getoption("--ketal-pages")
-    name = "".join(one if one.isalnum() or one in "-_." else "_" for one in request.node.name)
-    page = tmp_path / f"{name}.html"
+    page = tmp_path / f"{_file_name([request.node.name])}.html"
     if kept is not None:
         Path(kept).mkdir(parents=True, exist_ok=True)
-        page = Path(kept).absolute() / f"{request.path.stem}-{name}.html"
+        path, *names = request.node.nodeid.split("::")
+        page = Path(kept).absolute() / (
+            _file_name([*Path(path).with_suffix("").parts, *names]) + ".html"
+        )
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
     return KetalRun(folder, page)
 

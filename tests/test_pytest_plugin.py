@@ -103,6 +103,39 @@ def test_what_is_found_fails_the_test_with_its_reason_and_a_page(tests: Path) ->
     }
 
 
+NAMED = """
+import pytest
+
+class TestOne:
+    def test_it(self, ketal_run):
+        ketal_run.tracer("client").record("stord")
+        ketal_run.check("store.ketal")
+
+class TestOther(TestOne):
+    pass
+
+@pytest.mark.parametrize("text", ["a/b", "a:b", "x" * 400, "ö" * 200])
+def test_text(ketal_run, text):
+    ketal_run.tracer("client").record("stord")
+    ketal_run.check("store.ketal")
+"""
+
+
+def test_each_test_has_a_page_of_its_own_however_it_is_named(tests: Path) -> None:
+    for folder in ("one", "other"):
+        (tests / folder).mkdir()
+        (tests / folder / "test_named.py").write_text(NAMED)
+    words = ["--ketal-pages", "pages", "--import-mode=importlib", "one", "other"]
+    out = _pytest(tests, *words).stdout
+    assert "12 failed" in out
+    assert out.count("checked nothing") >= 12
+    pages = sorted(one.name for one in (tests / "pages").iterdir())
+    assert len(pages) == 12
+    assert "one-test_named-TestOne-test_it.html" in pages
+    _pytest(tests, "--basetemp", str(tests / "tmp"), "--import-mode=importlib", "one")
+    assert len({one.resolve() for one in tests.glob("tmp/*/*.html")}) == 6
+
+
 def test_without_the_option_the_page_is_beside_the_logs(tests: Path) -> None:
     out = _pytest(tests, "--basetemp", str(tests / "tmp"), "-k", "early").stdout
     (page,) = {one.resolve() for one in tests.glob("tmp/*/test_early.html")}
