@@ -172,9 +172,10 @@ class Activities:
 
     def before_fork(self) -> None:
         """Hold the running activity's line, so that its copy is whole; number the fork."""
-        self._held = self.current()
-        self._held.lock.acquire()
+        held = self.current()
+        held.lock.acquire()
         self._lock.acquire()
+        self._held = held  # Not before: another thread may be forking.
         self._forks += 1
 
     def after_fork(self, *, child: bool) -> None:

@@ -9,10 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Any, Protocol
-
-_CLOCKS: list[tuple[Callable[[], None], Callable[[bool], None]]] = []
 
 
 class UnderLock(Protocol):
@@ -21,37 +18,59 @@ class UnderLock(Protocol):
     lock: Any
 
 
-_SHARED: weakref.WeakSet[UnderLock] = weakref.WeakSet()
-_HELD: list[UnderLock] = []
+class Clocks(Protocol):
+    """The clocks of a process, and where their events go."""
+
+    def before_fork(self) -> None:
+        """Take what the other threads hold."""
+
+    def after_fork(self, *, child: bool) -> None:
+        """Give it back; the child begins clocks of its own."""
 
 
-def whole_after_fork(shared: UnderLock) -> None:
+_UNDER_LOCK: weakref.WeakSet[UnderLock] = weakref.WeakSet()
+_CLOCKS: weakref.WeakSet[Clocks] = weakref.WeakSet()
+
+
+class _Held(threading.local):
+    """What a thread that forks holds; others may be forking too."""
+
+    under_lock: list[UnderLock]
+    clocks: list[Clocks]
+
+
+_HELD = _Held()
+
+
+def whole_after_fork(one: UnderLock) -> None:
     """Have a child of a fork find something whole, and its lock free."""
-    _SHARED.add(shared)
+    _UNDER_LOCK.add(one)
 
 
-def clocks_at_fork(before: Callable[[], None], after: Callable[[bool], None]) -> None:
-    """Have functions called before and after a fork; the latter with whether it is the child."""
-    _CLOCKS.append((before, after))
+def clocks_at_fork(one: Clocks) -> None:
+    """Have clocks know of each fork."""
+    _CLOCKS.add(one)
 
 
 def _before() -> None:
-    _HELD[:] = _SHARED
-    for one in _HELD:
+    # In the same order in each thread, so that none waits for another that waits for it.
+    _HELD.under_lock = sorted(_UNDER_LOCK, key=id)
+    for one in _HELD.under_lock:
         one.lock.acquire()
-    for before, _ in _CLOCKS:
-        before()
+    _HELD.clocks = sorted(_CLOCKS, key=id)
+    for clocks in _HELD.clocks:
+        clocks.before_fork()
 
 
 def _after(*, child: bool) -> None:
-    for _, after in _CLOCKS:
-        after(child)
-    for one in _HELD:
+    for clocks in _HELD.clocks:
+        clocks.after_fork(child=child)
+    for one in _HELD.under_lock:
         if child:
             one.lock = threading.RLock()
         else:
             one.lock.release()
-    _HELD.clear()
+    _HELD.clocks, _HELD.under_lock = [], []
 
 
 def _in_parent() -> None:

@@ -9,7 +9,6 @@ import logging
 import os
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,11 +58,11 @@ class EventRecording:
             asked = getattr(self.sink, "incarnation", None)
             incarnation = 1 if asked is None else asked(node)
         self.activities = Activities(node, incarnation, activity)
-        self.writing = threading.RLock()
+        self._writing = threading.RLock()
         self.failures: Counter[str] = Counter()
         self.guarded = _Guarded(self.failed)
         self._monitor = monitor
-        _RECORDINGS.add(self)
+        clocks_at_fork(self)
 
     def stamp(
         self, line: Line, type: str, data: Mapping[str, Any], receives: Sequence[str] = ()
@@ -81,7 +80,7 @@ class EventRecording:
         if receives:
             event["receives"] = list(receives)
         try:
-            with self.writing:
+            with self._writing:
                 self.sink.write(event)
         except Exception as error:
             self.failed(f"an event was not written: {error_text(error)}")
@@ -106,6 +105,19 @@ class EventRecording:
             _LOG.warning("%s (counted from now on, and not logged again)", reason)
         self.failures[reason] += 1
 
+    def before_fork(self) -> None:
+        """Take the running line and the sink, so that the child has them whole."""
+        self.activities.before_fork()
+        self._writing.acquire()
+
+    def after_fork(self, *, child: bool) -> None:
+        """Go on; the child is a process of its own."""
+        if child:
+            self._writing = threading.RLock()
+        else:
+            self._writing.release()
+        self.activities.after_fork(child=child)
+
 
 class _Guarded:
     def __init__(self, failed: Callable[[str], None]) -> None:
@@ -127,29 +139,3 @@ def error_text(error: BaseException) -> str:
         return f"{error.__class__.__name__}: {error}"
     except Exception:
         return error.__class__.__name__
-
-
-# --- forks: the child of a process is a process of its own ---
-
-_RECORDINGS: weakref.WeakSet[EventRecording] = weakref.WeakSet()
-_FORKING: list[EventRecording] = []
-
-
-def _before_fork() -> None:
-    _FORKING[:] = _RECORDINGS
-    for one in _FORKING:
-        one.activities.before_fork()
-        one.writing.acquire()
-
-
-def _after_fork(child: bool) -> None:
-    for one in _FORKING:
-        if child:
-            one.writing = threading.RLock()
-        else:
-            one.writing.release()
-        one.activities.after_fork(child=child)
-    _FORKING.clear()
-
-
-clocks_at_fork(_before_fork, _after_fork)

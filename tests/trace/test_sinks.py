@@ -184,6 +184,44 @@ def test_the_child_of_a_fork_is_a_process_of_its_own(tmp_path: Path, activity: s
     assert (last["n/f1"], last["n/f2"]) == (2, 2)
 
 
+FORKING_THREADS = """
+import os, signal, sys, threading
+from ketal.trace import Tracer
+tracers = [Tracer(f"n{k}", f"{sys.argv[1]}.{k}", activity=sys.argv[2]) for k in range(3)]
+signal.alarm(100)
+
+def work():
+    for _ in range(20):
+        for tracer in tracers:
+            tracer.record("before")
+        child = os.fork()
+        if not child:
+            signal.alarm(50)
+            for tracer in tracers:
+                tracer.record("child")
+            os._exit(sum(tracer.failures.total() for tracer in tracers))
+        for tracer in tracers:
+            tracer.record("after")
+        assert os.waitpid(child, 0)[1] == 0
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not any(tracer.failures for tracer in tracers)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("activity", ["process", "thread"])
+def test_several_threads_fork_at_the_same_time(tmp_path: Path, activity: str) -> None:
+    path = tmp_path / "log"
+    assert _run(FORKING_THREADS, str(path), activity).stderr == ""
+    events = [str(one) for one in ketal.read_log(*sorted(tmp_path.glob("log.*")))]
+    assert len(events) == len(set(events)) == 3 * 4 * 20 * 3
+
+
 def test_events_of_one_node_have_one_key_in_kafka() -> None:
     sent = []
 
