@@ -32,14 +32,15 @@ _UNDER_LOCK: weakref.WeakSet[UnderLock] = weakref.WeakSet()
 _CLOCKS: weakref.WeakSet[Clocks] = weakref.WeakSet()
 
 
-class _Held(threading.local):
+class _ForkingThread(threading.local):
     """What a thread that forks holds; others may be forking too."""
 
-    under_lock: list[UnderLock]
-    clocks: list[Clocks]
+    def __init__(self) -> None:
+        self.under_lock: list[UnderLock] = []
+        self.clocks: list[Clocks] = []
 
 
-_HELD = _Held()
+_HELD = _ForkingThread()
 
 
 def whole_after_fork(one: UnderLock) -> None:
