@@ -8,7 +8,7 @@ scope's run become verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.clocks import vector
@@ -64,8 +64,8 @@ class PatternRun:
     takes_by_mask = True
     """Whether events that their masks decide need not be offered one by one."""
     __slots__ = (
-        "_every_type", "_mask", "_one_scope", "_scoped", "_unknown_types", "_verdicts",
-        "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
+        "_every_type", "_mask", "_one_scope", "_scoped", "_takes_by_mask", "_unknown_types",
+        "_verdicts", "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
         "losses", "machine", "met", "scopes",
     )  # fmt: skip
 
@@ -103,9 +103,9 @@ class PatternRun:
         self._mask = machine.compiled.mask
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
-        # Of events in one scope many are taken by their masks, where nothing else is asked of each.
-        plain = self._unknown_types is None and not trace and self.takes_by_mask
-        self._one_scope = plain and deployment is None and not compiled.partition
+        self._takes_by_mask = self.takes_by_mask and not trace
+        alone = deployment is None and not compiled.partition
+        self._one_scope = alone and self._takes_by_mask and self._unknown_types is None
         self._every_type = deployment is not None or compiled.counts_every_type
 
     def _guard_failed(self) -> None:
@@ -121,30 +121,21 @@ class PatternRun:
         list of (int, list of RunVerdict)
             Of each event that brought something about, its place among them, and what.
         """
-        out: list[tuple[int, list[RunVerdict]]] = []
-        met, scoped, scopes = self.met, self._scoped, self.scopes
-        losses, copies, unknown = self.losses, self.copies, self._unknown_types
-        numbers: Sequence[int] = range(len(events))
         masks = list(map(self._mask, events))
-        all_in_alphabet = met.add(masks)
-        skims = self._skims(events)
-        if skims and not all_in_alphabet:
-            numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
-            masks = [masks[number] for number in numbers]
-        at, end = 0, len(masks)
-        while at < end:
-            if skims and (scope := scopes.get(())) is not None:
-                begin, at = at, scope.run.take_plain(masks, at, scope.offered)
-                if at > begin:
-                    scope.offered += at - begin
-                    scopes.mark_dirty(scope)
-                if at == end:
-                    break
-            number, mask = numbers[at], masks[at]
-            event = events[number]
-            at += 1
+        all_in_alphabet = self.met.add(masks)
+        if self._are_of_one_scope(events):
+            numbers: Sequence[int] = range(len(events))
+            if not all_in_alphabet:
+                met = self.met
+                numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
+                events = [events[number] for number in numbers]
+                masks = [masks[number] for number in numbers]
+            return [(numbers[at], found) for at, found in self._step_all((), events, masks)]
+        out: list[tuple[int, list[RunVerdict]]] = []
+        losses, copies, unknown = self.losses, self.copies, self._unknown_types
+        for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             if losses.some:
-                scopes.live.counting = False  # which are uncertain is told one by one
+                self.scopes.live.counting = False  # which are uncertain is told one by one
                 losses.offered(event)
                 if copies is not None and not copies.everything:
                     self._verdicts.learned_at = canonical_key(event)
@@ -152,25 +143,52 @@ class PatternRun:
                 self.counts.unknown_types += 1
             if copies is not None:
                 verdicts = self._step_copies(copies, event, mask)
+            elif self.met[mask].in_alphabet:
+                verdicts = self._step_scoped(event, mask)
             else:
-                if not met[mask].in_alphabet:
-                    continue
-                name = scopes.name_of(event) if scoped else ()
-                if name is None:
-                    scopes.count_unscoped(event, self.counts)
-                    continue
-                verdicts = self.step(name, event, mask)
+                continue
             if verdicts:
                 out.append((number, verdicts))
         return out
 
-    def _skims(self, events: Sequence[Event]) -> bool:
-        """Return whether the run of the one scope may take events by their masks alone."""
+    def _are_of_one_scope(self, events: Sequence[Event]) -> bool:
+        """Return whether all events are of one scope, and nothing else is asked of each."""
         return (
             self._one_scope
             and not self.losses.some
             and (self._window_us is None or None not in [event.time for event in events])
         )
+
+    def _step_all(
+        self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
+    ) -> Iterator[tuple[int, list[RunVerdict]]]:
+        """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers.
+
+        Many are taken by their masks, without being offered one by one.
+        """
+        scopes, at, end = self.scopes, 0, len(masks)
+        by_mask = self._takes_by_mask and not self.losses.some
+        while at < end:
+            scope = scopes.get(name) if by_mask else None
+            if scope is not None:
+                begin, at = at, scope.run.take_plain(masks, at, scope.offered)
+                if at > begin:
+                    scope.offered += at - begin
+                    scopes.mark_dirty(scope)
+                if at == end:
+                    return
+            verdicts = self.step(name, events[at], masks[at])
+            if verdicts:
+                yield at, verdicts
+            at += 1
+
+    def _step_scoped(self, event: Event, mask: int) -> list[RunVerdict]:
+        """Offer an event of the alphabet to its scope; count it where it has none."""
+        name = self.scopes.name_of(event) if self._scoped else ()
+        if name is None:
+            self.scopes.count_unscoped(event, self.counts)
+            return []
+        return self.step(name, event, mask)
 
     def concerned_by(self, event: Event) -> bool:
         """Return whether an event with the type of this one may change anything here.
@@ -241,12 +259,7 @@ class PatternRun:
         node, own_mask = event.node, mask | self.compiled.localhost_bit
         learned = copies.learn(event)
         self.scopes.resume(node)
-        out = [
-            verdict
-            for one in learned
-            if one.mask is not None
-            for verdict in self.step(self.scopes.name_at(node, one.event), one.event, one.mask)
-        ]
+        out = self._step_learned(node, learned) if learned else []
         own = node in copies and self.met[own_mask].in_alphabet
         other = self.met[mask].in_alphabet
         name = self.scopes.name_of(event) if own or other else None
@@ -264,6 +277,21 @@ class PatternRun:
         if evicted is not None and evicted.mask is not None:
             given_up = f"{evicted.event.dot} for nodes that have not learned of it"
             out.append(self._verdicts.overflow("unlearned_max", given_up, (), event))
+        return out
+
+    def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:
+        """Offer to a node's copy what the node learned of."""
+        events, masks = [], []
+        for one in learned:
+            if one.mask is not None:
+                events.append(one.event)
+                masks.append(one.mask)
+        if not self.compiled.partition:
+            found = self._step_all((keyed(node),), events, masks)
+            return [verdict for _, verdicts in found for verdict in verdicts]
+        out: list[RunVerdict] = []
+        for event, mask in zip(events, masks, strict=True):
+            out += self.step(self.scopes.name_at(node, event), event, mask)
         return out
 
     # --- events that are not offered ---

@@ -204,15 +204,15 @@ class Demo:
 
 
 class _Watched:
-    """A monitor whose events are told as they come."""
+    """A monitor, and a function that is called with each event before."""
 
-    def __init__(self, monitor: ketal.Monitor, tell: Callable[[ketal.Event], None]) -> None:
-        self._monitor, self._tell = monitor, tell
+    def __init__(self, monitor: ketal.Monitor, show: Callable[[ketal.Event], None]) -> None:
+        self._monitor, self._show = monitor, show
 
     def feed(self, item: Any, *, place: str = "") -> object:
-        """Tell the event, then feed it."""
+        """Show the event, then feed it."""
         if isinstance(item, ketal.Event):
-            self._tell(item)
+            self._show(item)
         return self._monitor.feed(item, place=place)
 
 

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from typing import Any, Protocol
+
+WAIT_S = 5.0
+"""How long a fork waits at most for what is under a lock: a handler of a monitor may be waiting for
+the thread that forks. Of what is not free by then a child has a copy that may be broken."""
 
 
 class UnderLock(Protocol):
@@ -36,7 +41,7 @@ class _ForkingThread(threading.local):
     """What a thread that forks holds; others may be forking too."""
 
     def __init__(self) -> None:
-        self.under_lock: list[UnderLock] = []
+        self.under_lock: list[tuple[UnderLock, bool]] = []
         self.clocks: list[Clocks] = []
 
 
@@ -55,9 +60,10 @@ def clocks_at_fork(one: Clocks) -> None:
 
 def _before() -> None:
     # In the same order in each thread, so that none waits for another that waits for it.
-    _HELD.under_lock = sorted(_UNDER_LOCK, key=id)
-    for one in _HELD.under_lock:
-        one.lock.acquire()
+    under_lock = sorted(_UNDER_LOCK, key=id)
+    end = time.monotonic() + WAIT_S
+    taken = [one.lock.acquire() for one in under_lock]
+    _HELD.under_lock = list(zip(under_lock, taken, strict=True))
     _HELD.clocks = sorted(_CLOCKS, key=id)
     for clocks in _HELD.clocks:
         clocks.before_fork()
@@ -66,10 +72,10 @@ def _before() -> None:
 def _after(*, child: bool) -> None:
     for clocks in _HELD.clocks:
         clocks.after_fork(child=child)
-    for one in _HELD.under_lock:
+    for one, is_taken in _HELD.under_lock:
         if child:
             one.lock = threading.RLock()
-        else:
+        elif is_taken:
             one.lock.release()
     _HELD.clocks, _HELD.under_lock = [], []
 

@@ -105,6 +105,39 @@ def test_a_fork_while_the_monitor_is_fed(tmp_path: Path) -> None:
     assert done.stdout == "done\ndone\n"
 
 
+WAITING = """
+import os, signal, sys, threading, ketal
+from ketal.trace import Collector, Tracer, forks
+signal.alarm(60)
+forks.WAIT_S = 0.1
+entered, forked = threading.Event(), threading.Event()
+program = ketal.compile('pattern P { event A = type == "a"; find next A; }')
+def handler(match):
+    entered.set()
+    forked.wait()
+with Collector(ketal.Monitor(program, on={"match": handler})) as collector:
+    tracer = Tracer("n", sys.argv[1], monitor=collector)
+    thread = threading.Thread(target=tracer.record, args=("a",))
+    thread.start()
+    entered.wait()
+    child = os.fork()
+    forked.set()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    tracer.record("after")
+    assert not tracer.failures
+"""
+
+
+@needs_fork
+def test_a_fork_that_a_handler_waits_for(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WAITING, str(tmp_path / "n.jsonl")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 SURVIVED = """
 import os, sys, time
 from ketal.trace import Collector, SocketSink, Tracer
