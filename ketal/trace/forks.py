@@ -62,7 +62,7 @@ def _before() -> None:
     # In the same order in each thread, so that none waits for another that waits for it.
     under_lock = sorted(_UNDER_LOCK, key=id)
     end = time.monotonic() + WAIT_S
-    taken = [one.lock.acquire() for one in under_lock]
+    taken = [one.lock.acquire(timeout=max(0.0, end - time.monotonic())) for one in under_lock]
     _HELD.under_lock = list(zip(under_lock, taken, strict=True))
     _HELD.clocks = sorted(_CLOCKS, key=id)
     for clocks in _HELD.clocks:
