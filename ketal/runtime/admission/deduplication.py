@@ -20,7 +20,7 @@ from ketal.model.counter_sets import SPAN, Counters
 from ketal.model.event import Event, content, digest
 from ketal.model.limits import Limits
 from ketal.operators.membership.incarnations import ATTRIBUTE
-from ketal.runtime.admission.seen_digests import Content, Contents, Row, digest_of
+from ketal.runtime.admission.seen_digests import Content, ContentRow, Contents, digest_of
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class SeenCounters:
         Those seen beyond a hole.
     evicted : int
         The counter up to which holes were closed without their events.
-    contents : dict of int to (Event or Row)
+    contents : dict of int to (Event or ContentRow)
         What is held of the node's last events, which is `Contents`' own.
     """
 
@@ -292,7 +292,7 @@ class Intake:
         self,
         state: dict[str, Any],
         beyond: Iterable[tuple[str, int, bytes]],
-        contents: Iterable[Row],
+        contents: Iterable[ContentRow],
     ) -> None:
         """Restore a state, in a fresh intake.
 
@@ -302,7 +302,7 @@ class Intake:
             What `state` returned.
         beyond : iterable of (str, int, bytes)
             Chunks of a node's counters beyond holes (`ketal.model.counter_sets`).
-        contents : iterable of Row
+        contents : iterable of ContentRow
             What is held of the last events.
         """
         for node in dict.fromkeys([*state["upto"], *state["beyond"]]):

@@ -28,7 +28,7 @@ from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.topology.domains import nodes_of
 from ketal.runtime.admission.deduplication import CONTRADICTION, NEW, Intake, Steady
-from ketal.runtime.admission.seen_digests import Row
+from ketal.runtime.admission.seen_digests import ContentRow
 
 Clock = dict[str, int]
 
@@ -250,7 +250,7 @@ class Admission:
         state: dict[str, Any],
         *,
         beyond: Iterable[tuple[str, int, bytes]],
-        contents: Iterable[Row],
+        contents: Iterable[ContentRow],
         clocks: Iterable[Iterable[Any]],
         first: Mapping[str, Clock],
     ) -> None:

@@ -21,7 +21,7 @@ from ketal.model.event import DIGEST_BYTES, Event, digest
 Clock = dict[str, int]
 
 
-class Row(NamedTuple):
+class ContentRow(NamedTuple):
     """What is saved of an event."""
 
     node: str
@@ -36,7 +36,7 @@ WHOLE_CLOCK_ENTRIES = 8
 """A clock with no more entries is saved as it is, not as what it changes."""
 
 
-Content = Event | Row
+Content = Event | ContentRow
 """What is held of an event: the event, or of one that was loaded its row."""
 
 
@@ -52,7 +52,7 @@ class Contents:
     ----------
     of_node : dict of str to dict
         What is held of each node, by counter.
-    arrived : deque of (Event or Row)
+    arrived : deque of (Event or ContentRow)
         The same, in order of arrival.
     firsts : dict of str to bytes
         The digest of each node's first event, where the event was evicted.
@@ -109,14 +109,14 @@ class Contents:
         """How many were added, those that were evicted since included."""
         return self.evicted + len(self.arrived)
 
-    def newest(self, since: int) -> list[Row]:
+    def newest(self, since: int) -> list[ContentRow]:
         """Return the rows of those that were added after the first `since`, in order of arrival."""
         count = self.taken - max(since, self.evicted)
         newest = list(itertools.islice(reversed(self.arrived), count))
         newest.reverse()
-        return [Row(one.node, one.counter, digest_of(one), one.clock) for one in newest]
+        return [ContentRow(one.node, one.counter, digest_of(one), one.clock) for one in newest]
 
-    def load(self, value: dict[str, Any], rows: Iterable[Row]) -> None:
+    def load(self, value: dict[str, Any], rows: Iterable[ContentRow]) -> None:
         """Load what `save` and `newest` returned into a fresh object."""
         self.firsts, self.evicted = value["firsts"], value["evicted"]
         for row in rows:
@@ -138,12 +138,12 @@ def digest_of(content: Content) -> bytes:
     return digest(content) if isinstance(content, Event) else content.digest
 
 
-def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
+def save_rows(rows: Sequence[ContentRow], *, clocks: bool) -> list[Any]:
     """Return rows as plain data, column by column; `load_rows` reads it.
 
     Parameters
     ----------
-    rows : sequence of Row
+    rows : sequence of ContentRow
         The events.
     clocks : bool
         Whether their clocks are to be written.
@@ -155,7 +155,7 @@ def save_rows(rows: Sequence[Row], *, clocks: bool) -> list[Any]:
     return [list(names), codes, [counter for _, counter, _, _ in rows], digests, written]
 
 
-def _differences(rows: Iterable[Row]) -> Iterator[Any]:
+def _differences(rows: Iterable[ContentRow]) -> Iterator[Any]:
     """Yield clocks, a large one as what differs from the last large one of its node."""
     last: dict[str, Clock] = {}
     for node, _, _, clock in rows:
@@ -168,7 +168,7 @@ def _differences(rows: Iterable[Row]) -> Iterator[Any]:
             yield difference, sorted(before.keys() - clock.keys())
 
 
-def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
+def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[ContentRow]:
     """Yield the rows that `save_rows` returned, with their clocks if these are wanted."""
     names, codes, counters, digests, clocks_written = written
     loaded: Iterator[Clock | None] = itertools.repeat(None, len(codes))
@@ -176,7 +176,7 @@ def load_rows(written: Sequence[Any], *, clocks: bool) -> Iterator[Row]:
         loaded = _clocks_of(names, codes, clocks_written)
     places = range(0, len(digests), DIGEST_BYTES)
     for code, counter, place, clock in zip(codes, counters, places, loaded, strict=True):
-        yield Row(names[code], counter, digests[place : place + DIGEST_BYTES], clock)
+        yield ContentRow(names[code], counter, digests[place : place + DIGEST_BYTES], clock)
 
 
 def _clocks_of(names: Sequence[str], codes: Sequence[int], written: bytes) -> Iterator[Any]:

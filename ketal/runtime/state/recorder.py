@@ -17,7 +17,7 @@ from typing import Any
 from ketal.operators.membership.clock_memory import Clock, ClockMemory
 from ketal.runtime.admission.deduplication import Intake
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.admission.seen_digests import Contents, Row, load_rows, save_rows
+from ketal.runtime.admission.seen_digests import ContentRow, Contents, load_rows, save_rows
 from ketal.runtime.state.records import Changes, Records, encode_record
 from ketal.runtime.state.release_recorder import ReleaseRecorder, RetiringRecorder, RowRecords
 
@@ -38,7 +38,7 @@ class _ContentRecords:
     def _begin(self, number: int) -> None:
         """Begin a chunk with the content of this number."""
         self._start = number
-        self._rows: list[Row] = []
+        self._rows: list[ContentRow] = []
 
     def changes(self, contents: Contents, clocks: bool, out: Changes) -> None:
         """Save the contents that are new and not evicted; remove the chunks that are."""
@@ -64,7 +64,7 @@ class _ContentRecords:
 
     def loaded(
         self, chunks: Iterable[tuple[int, Any]], evicted: int, *, clocks: bool
-    ) -> Iterator[Row]:
+    ) -> Iterator[ContentRow]:
         """Yield the contents of chunks that were loaded, as `Intake.restore` takes them."""
         for chunk, (start, *written) in chunks:
             rows = list(load_rows(written, clocks=clocks))
