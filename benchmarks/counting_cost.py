@@ -22,9 +22,9 @@ import ketal
 from benchmarks.executions import TYPES, execution
 from benchmarks.rows import CAUSAL, CHECK, CONC, EVENTS, ORDERED
 from ketal.engine import pattern_run
-from ketal.engine.comparison_kinds import ProgramKinds
-from ketal.engine.log_names import LogNames
 from ketal.engine.pattern_run import PatternRun
+from ketal.engine.statistics.comparison_kinds import ProgramKinds
+from ketal.engine.statistics.log_names import LogNames
 
 BATCH = 512
 TURNS = 21

@@ -25,7 +25,7 @@ import pyarrow
 import pyarrow.parquet
 
 import ketal
-from ketal.cli.run_command import COLLECT_AFTER
+from ketal.cli.commands.run_command import COLLECT_AFTER
 from ketal.logs import Source
 from ketal.model.event import Event, decode_event
 from ketal.runtime.execution import Execution

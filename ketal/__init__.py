@@ -24,8 +24,8 @@ _HOMES = {
     "Event": "model.event", "Dot": "model.event", "Control": "model.event",
     "register_guard": "analysis.registered_guards",
     "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
-    "stats": "auditing.contents_counting", "LogStats": "auditing.contents_report",
-    "cuts": "explanation.cut_report", "LogCuts": "explanation.cut_report",
+    "stats": "auditing.contents.contents_counting", "LogStats": "auditing.contents.contents_report",
+    "cuts": "explanation.cuts.cut_report", "LogCuts": "explanation.cuts.cut_report",
     "explain": "explanation.explaining", "Explanation": "explanation.reasons",
     "view": "explanation.viewing", "View": "explanation.viewing",
     "Limits": "model.limits",
@@ -41,8 +41,8 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from ketal.analysis.registered_guards import register_guard
-    from ketal.auditing.contents_counting import stats
-    from ketal.auditing.contents_report import LogStats
+    from ketal.auditing.contents.contents_counting import stats
+    from ketal.auditing.contents.contents_report import LogStats
     from ketal.auditing.report import Audit, Fault, audit
     from ketal.errors import (
         Diagnostic,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         SettingError,
         StateError,
     )
-    from ketal.explanation.cut_report import LogCuts, cuts
+    from ketal.explanation.cuts.cut_report import LogCuts, cuts
     from ketal.explanation.explaining import explain
     from ketal.explanation.reasons import Explanation
     from ketal.explanation.viewing import View, view

@@ -27,7 +27,7 @@ from ketal.model import syntax
 from ketal.model.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
-    from ketal.pictures.graph import Picture
+    from ketal.pictures.graphs.graph import Picture
 
 _PARAM_VALUES = (int, float, str, bool, timedelta, syntax.Duration)
 
@@ -256,7 +256,7 @@ class Program(Mapping[str, "Program"]):
         ('digraph "One" {', True)
         """
         from ketal.grammar import render_guard
-        from ketal.pictures.graph import Picture
+        from ketal.pictures.graphs.graph import Picture
 
         return Picture.of(self.one, render_guard)
 

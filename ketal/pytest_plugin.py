@@ -56,7 +56,7 @@ class KetalRun:
     @property
     def env(self) -> dict[str, str]:
         """The environment of a process that is recorded: `subprocess.run(…, env=ketal_run.env)`."""
-        from ketal.trace.sinks import FOLDER_VARIABLE
+        from ketal.trace.delivery.sinks import FOLDER_VARIABLE
 
         return {**os.environ, FOLDER_VARIABLE: str(self.folder)}
 
@@ -69,7 +69,7 @@ class KetalRun:
             As for `ketal.trace.Tracer`.
         """
         from ketal.trace import Tracer
-        from ketal.trace.sinks import log_of
+        from ketal.trace.delivery.sinks import log_of
 
         return Tracer(node, self.folder / log_of(node), activity=activity)
 
@@ -159,7 +159,7 @@ def ketal_run(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KetalRun:
     """Record the processes of a test; `check` asserts patterns over them."""
-    from ketal.trace.sinks import FOLDER_VARIABLE
+    from ketal.trace.delivery.sinks import FOLDER_VARIABLE
 
     folder = tmp_path / "ketal"
     folder.mkdir()

@@ -203,7 +203,7 @@ PLANTED = {
     "ketal/logs/planted.py": ["import lark", "from ketal.compiler import pipeline"],
     "ketal/planted.py": [],
     "ketal/semantics.py": ["from ketal.compiler import minterms"],
-    "grammar/planted.py": ["import automata.fa.dfa", "from ketal.logs import jsonl"],
+    "grammar/planted.py": ["import automata.fa.dfa", "from ketal.logs.formats import jsonl"],
     "operators/causal.py": ["from ketal.operators.order import eager"],
     "operators/planted.py": ["import ketal", "from ketal.streaming import nothing"],
     "streaming/kafka/planted.py": ["from ketal.streaming.spark import detect"],

@@ -11,7 +11,7 @@ import pytest
 import ketal
 from ketal.analysis import registered_guards as guards
 from ketal.cli import main
-from ketal.engine import costs
+from ketal.engine.costs import cost_classes as costs
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "language.md"
 PATTERNS = re.findall(r"^```ketal\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal
 
-from ketal.model.counter_sets import Counters
 from ketal.model.event import Event, digest
 from ketal.model.limits import Limits
+from ketal.model.sets.counter_sets import Counters
 
 Status = Literal["new", "duplicate", "repeated"]
 

@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
         try:
             stream.write(message or "")
         except OSError as fault:
-            from ketal.cli.output_lines import unwritten
+            from ketal.cli.output.output_lines import unwritten
 
             raise unwritten(stream.name, fault) from None
 
@@ -135,7 +135,7 @@ def _dispatch(words: list[str]) -> int:
     head = words[0] if words else ""
     if head in COMMANDS:
         about = COMMANDS[head]
-        module = importlib.import_module(f"ketal.cli.{head}_command")
+        module = importlib.import_module(f"ketal.cli.commands.{head}_command")
         parser = _Parser(prog=f"ketal {head}", description=f"{about[0].upper()}{about[1:]}.")
         module.add_arguments(parser)
         return int(module.execute(parser.parse_intermixed_args(words[1:])))

@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ketal.cli.output_lines import counted
-from ketal.runtime.vacuity import judged_nothing
+from ketal.cli.output.output_lines import counted
+from ketal.runtime.silence.vacuity import judged_nothing
 
 if TYPE_CHECKING:
     from ketal.program import Program

@@ -3,7 +3,7 @@
 The stages: parameters are substituted (`ketal.analysis.parameters`); guards lower to
 formulas over atoms (`ketal.compiler.predicates`); the body becomes a position automaton
 over steps (`ketal.compiler.glushkov`), on whose paths what guards refer to is checked
-(`ketal.compiler.bindings`); that becomes the deterministic, minimal automaton over
+(`ketal.compiler.lint.bindings`); that becomes the deterministic, minimal automaton over
 minterms (`ketal.compiler.dfa`); liveness finds the registers that each
 state keeps; last, ambiguity and order-sensitivity are decided
 (`ketal.compiler.commutation`).
@@ -20,14 +20,12 @@ from ketal.analysis.bodies import Finding
 from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
 from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, LiveRegisters, Variant
-from ketal.compiler.bindings import Bindings
 from ketal.compiler.commutation import (
     Sensitivity,
     ambiguities,
     needs_no_order,
     order_sensitivity,
 )
-from ketal.compiler.coverage import Coverage
 from ketal.compiler.dfa import Deterministic, Guards, determinise
 from ketal.compiler.glushkov import (
     Glushkov,
@@ -36,6 +34,8 @@ from ketal.compiler.glushkov import (
     spelled_out,
     trim,
 )
+from ketal.compiler.lint.bindings import Bindings
+from ketal.compiler.lint.coverage import Coverage
 from ketal.compiler.minterms import Theory, classes
 from ketal.compiler.predicates import (
     Atom,

@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ketal.clocks import vector
-from ketal.model.dot_set import DotSet
 from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.sets.dot_set import DotSet
 from ketal.model.values import keyed
 
 Key = tuple[int, str, int]

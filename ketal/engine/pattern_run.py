@@ -19,8 +19,8 @@ from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.find.findings import Findings
 from ketal.engine.losses import ANY, Key, Losses, ScopeName
 from ketal.engine.machine import Machine
-from ketal.engine.mask_counts import MaskCounts
 from ketal.engine.scopes import Counts, Scope, Scopes
+from ketal.engine.statistics.mask_counts import MaskCounts
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.event import Dot, Event, canonical_key
 from ketal.model.limits import Limits

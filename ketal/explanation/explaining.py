@@ -18,7 +18,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.event_pairs import pair_reason
+from ketal.explanation.comparisons.event_pairs import pair_reason
 from ketal.explanation.near_misses import beginnings, following, nearest
 from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer
 from ketal.explanation.reasons import (

@@ -28,7 +28,7 @@ from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.places import file_and_line
 from ketal.model.verdicts import Match, Violation
-from ketal.pictures.graph import Picture
+from ketal.pictures.graphs.graph import Picture
 from ketal.program import Program
 from ketal.runtime.batch_run import batches_of
 

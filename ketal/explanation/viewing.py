@@ -15,7 +15,7 @@ import msgspec
 from ketal.errors import SettingError
 from ketal.explanation.space_time import SpaceTime, guard_texts, space_times
 from ketal.logs import Log
-from ketal.logs.shiviz_writing import shiviz_text
+from ketal.logs.formats.shiviz_writing import shiviz_text
 from ketal.model.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.pictures.page_html import page_html

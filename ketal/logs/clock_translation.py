@@ -24,7 +24,7 @@ from typing import Any
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.stamping import vector_clocks
 from ketal.errors import EventError, SettingError
-from ketal.logs.jsonl import Record, rejected
+from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.shape import StampedEvent, with_clock
 from ketal.model.limits import Limits
 

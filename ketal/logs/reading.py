@@ -14,10 +14,10 @@ from itertools import chain, count
 from typing import Any, BinaryIO
 
 from ketal.errors import SettingError, wrong_type
-from ketal.logs import jsonl, shiviz, tabular
 from ketal.logs.clock_translation import UndecidedPairs, translated
-from ketal.logs.in_memory import RowOrigin, Rows
-from ketal.logs.jsonl import Record
+from ketal.logs.formats import jsonl, shiviz, tabular
+from ketal.logs.formats.in_memory import RowOrigin, Rows
+from ketal.logs.formats.jsonl import Record
 from ketal.logs.receipts import with_receipts
 from ketal.logs.shape import Shape
 from ketal.logs.source import INCARNATION, MESSAGE, VECTOR, Source

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ketal.errors import SettingError
-from ketal.logs.jsonl import Record
+from ketal.logs.formats.jsonl import Record
 from ketal.logs.source import path_of
 from ketal.logs.traces.message_pairing import text_at
 from ketal.model.event import Dot, Event, canonical_key, received

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ketal.errors import SettingError
-from ketal.pictures.labels import clipped, xml_text
-from ketal.pictures.svg import COLUMN_EM, LABEL_PX, escaped, px
+from ketal.pictures.graphs.labels import clipped, xml_text
+from ketal.pictures.graphs.svg import COLUMN_EM, LABEL_PX, escaped, px
 
 DRAWN_EVENTS_MAX = 1_000
 """The most events that are drawn; a picture of more is unreadable."""

@@ -23,7 +23,7 @@ from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import PATTERNS, events_of
 from ketal.replicated_stack.transport import Faults
 from ketal.trace import Collector, TopicCollector
-from ketal.trace.sinks import Feeding
+from ketal.trace.delivery.sinks import Feeding
 
 RUNS_MAX = 50
 NODES, STEPS, OFF, LATE_S, PAUSE_S = 3, 8, 0.3, 0.02, 0.04

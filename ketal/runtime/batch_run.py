@@ -29,8 +29,8 @@ from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.execution import Execution, Item
 from ketal.runtime.log_release import LogRelease
 from ketal.runtime.log_verdicts import Verdicts
+from ketal.runtime.silence.vacuity import MetEvents, add_findings, findings
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.vacuity import MetEvents, add_findings, findings
 
 if TYPE_CHECKING:
     from ketal.logs import Log

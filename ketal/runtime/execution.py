@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.comparison_kinds import ProgramKinds
-from ketal.engine.log_names import LogNames
 from ketal.engine.pattern_run import PatternRun
+from ketal.engine.statistics.comparison_kinds import ProgramKinds
+from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import EventError
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
@@ -27,11 +27,11 @@ from ketal.program import Program, checked_program
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.log_release import LogRelease
-from ketal.runtime.pattern_queues import came_late, overflowed
+from ketal.runtime.queues.reports import came_late, overflowed
 from ketal.runtime.retirement import RetiringRelease
+from ketal.runtime.silence.vacuity import MetEvents, PatternMet, add_findings, findings
 from ketal.runtime.state.execution_state import ExecutionState, Progress, SavedState
 from ketal.runtime.stream_release import StreamRelease
-from ketal.runtime.vacuity import MetEvents, PatternMet, add_findings, findings
 
 Item = Event | Control | Rejected
 """What a record may be."""

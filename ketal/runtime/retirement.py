@@ -29,8 +29,8 @@ from ketal.model.verdicts import Late, Match, Overflow, PatternVerdict, TimedOut
 from ketal.operators.topology.domains import nodes_of
 from ketal.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
-from ketal.runtime.pattern_queues import came_late
-from ketal.runtime.release import Queues
+from ketal.runtime.queues.execution_queues import Queues
+from ketal.runtime.queues.reports import came_late
 from ketal.runtime.stream_release import StreamRelease
 
 

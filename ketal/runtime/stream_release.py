@@ -2,8 +2,8 @@
 
 A pattern under `order arrival`, or one whose answer needs no order (`find any` under
 CausalOrder without `not`), is offered each event at once; the others what a hold-back
-queue releases (`ketal.runtime.release`). Once a node has left or started again, clocks are
-restored before any pattern sees them (`docs/membership.md`).
+queue releases (`ketal.runtime.queues.execution_queues`). Once a node has left or started again,
+clocks are restored before any pattern sees them (`docs/membership.md`).
 
 The one rule: an event of a run's topology is offered to it once, or recorded as missed by it.
 """
@@ -23,7 +23,7 @@ from ketal.model.limits import Limits
 from ketal.model.verdicts import Late, Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.release import Queues, flat
+from ketal.runtime.queues.execution_queues import Queues, flat
 
 
 def refuse_unavailable(compiled: CompiledPattern) -> None:

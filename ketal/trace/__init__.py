@@ -9,26 +9,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
-    "Tracer": "tracer", "JsonLines": "sinks", "KafkaSink": "sinks", "TracedQueue": "queues",
-    "TracedThread": "threads", "TracedSocket": "sockets", "TracedStreams": "asyncio_streams",
-    "Collector": "collecting", "SocketSink": "socket_sink", "AsgiMiddleware": "http",
-    "LogHandler": "log_handler", "LogSender": "log_sender", "TopicCollector": "topic_collecting",
+    "Tracer": "tracer", "JsonLines": "delivery.sinks", "KafkaSink": "delivery.sinks",
+    "TracedQueue": "carriers.queues", "TracedThread": "carriers.threads",
+    "TracedSocket": "carriers.sockets", "TracedStreams": "carriers.asyncio_streams",
+    "Collector": "delivery.collecting", "SocketSink": "delivery.socket_sink",
+    "AsgiMiddleware": "carriers.http", "LogHandler": "log_handler",
+    "LogSender": "delivery.log_sender", "TopicCollector": "delivery.topic_collecting",
     "kafka_headers": "message_header",
 }  # fmt: skip
 
 if TYPE_CHECKING:
-    from ketal.trace.asyncio_streams import TracedStreams
-    from ketal.trace.collecting import Collector
-    from ketal.trace.http import AsgiMiddleware
+    from ketal.trace.carriers.asyncio_streams import TracedStreams
+    from ketal.trace.carriers.http import AsgiMiddleware
+    from ketal.trace.carriers.queues import TracedQueue
+    from ketal.trace.carriers.sockets import TracedSocket
+    from ketal.trace.carriers.threads import TracedThread
+    from ketal.trace.delivery.collecting import Collector
+    from ketal.trace.delivery.log_sender import LogSender
+    from ketal.trace.delivery.sinks import JsonLines, KafkaSink
+    from ketal.trace.delivery.socket_sink import SocketSink
+    from ketal.trace.delivery.topic_collecting import TopicCollector
     from ketal.trace.log_handler import LogHandler
-    from ketal.trace.log_sender import LogSender
     from ketal.trace.message_header import kafka_headers
-    from ketal.trace.queues import TracedQueue
-    from ketal.trace.sinks import JsonLines, KafkaSink
-    from ketal.trace.socket_sink import SocketSink
-    from ketal.trace.sockets import TracedSocket
-    from ketal.trace.threads import TracedThread
-    from ketal.trace.topic_collecting import TopicCollector
     from ketal.trace.tracer import Tracer
 
 __all__ = [

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ketal.trace.activities import Activities, Kind, Line
+from ketal.trace.delivery.sinks import EventSink, Feeding, JsonLines, default_sink
 from ketal.trace.forks import clocks_at_fork
 from ketal.trace.plain_values import plain
-from ketal.trace.sinks import EventSink, Feeding, JsonLines, default_sink
 
 _LOG = logging.getLogger("ketal.trace")
 FAILURES_MAX = 100

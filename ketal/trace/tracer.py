@@ -26,9 +26,9 @@ from ketal.errors import SettingError
 from ketal.trace import message_header
 from ketal.trace.activities import Kind
 from ketal.trace.calls import OPEN_CALLS, recorded_at_begin, recorded_at_end
+from ketal.trace.delivery.sinks import EventSink, Feeding
 from ketal.trace.message_header import Headers
 from ketal.trace.recording import EventRecording
-from ketal.trace.sinks import EventSink, Feeding
 
 P = ParamSpec("P")
 T = TypeVar("T")

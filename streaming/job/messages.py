@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.logs.jsonl import brief_reason, decoded, may_hold_control
+from ketal.logs.formats.jsonl import brief_reason, decoded, may_hold_control
 from ketal.logs.shape import KAFKA, Item, Shape
 from ketal.logs.source import Source
 from ketal.logs.times import TIME_UNITS

@@ -17,7 +17,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.model.verdicts import Verdict
 from ketal.runtime.admission.deduplication import Tally
-from ketal.runtime.vacuity import Findings
+from ketal.runtime.silence.vacuity import Findings
 
 _FINDINGS = {
     "vacuous": "Names, events and steps of a pattern that no event has met.",

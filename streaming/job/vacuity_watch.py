@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ketal.program import Program
-from ketal.runtime import unknown_comparisons, vacuity
-from ketal.runtime.vacuity import Findings
+from ketal.runtime.silence import unknown_comparisons, vacuity
+from ketal.runtime.silence.vacuity import Findings
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures
 
@@ -52,7 +52,7 @@ class VacuityWatch:
         now_s : float
             The time, in seconds since any moment.
         findings : callable
-            Returns the findings of the patterns so far (`ketal.runtime.vacuity`).
+            Returns the findings of the patterns so far (`ketal.runtime.silence.vacuity`).
         """
         if self._began_s is None:
             self._began_s = self._due_s = now_s

@@ -24,7 +24,7 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from ketal.model.verdicts import Verdict
-from ketal.runtime.vacuity import Findings, MetEvents, add_findings, findings
+from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
 from ketal.streaming.job.pattern_migration import drained_notice

@@ -35,8 +35,8 @@ from ketal.logs.source import INCARNATION, Source
 from ketal.model import syntax
 from ketal.model.limits import Limits
 from ketal.program import Program
+from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
-from ketal.runtime.vacuity import Findings, MetEvents, findings
 from ketal.streaming.job.distribution import unfit
 
 KEY_GROUPS = 16

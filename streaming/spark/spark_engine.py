@@ -21,8 +21,8 @@ from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError
 from ketal.model.event import seconds
 from ketal.program import Program
-from ketal.runtime import vacuity
 from ketal.runtime.admission.deduplication import Tally
+from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks, total
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs

@@ -11,7 +11,7 @@ import pytest
 
 import ketal
 from ketal.analysis.registered_guards import register_guard, registered_guards
-from ketal.cli.summary_text import lines as summed_up
+from ketal.cli.output.summary_text import lines as summed_up
 from ketal.errors import SettingError
 from ketal.model.event import Event
 from tests.cases import e, p

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ketal
-from ketal.auditing.contents_report import WIDTH, LogStats
-from ketal.auditing.log_contents import AttributeStats
+from ketal.auditing.contents.contents_report import WIDTH, LogStats
+from ketal.auditing.contents.log_contents import AttributeStats
 from ketal.errors import columns
 from ketal.model.event import concurrent, happened_before
 from tests.property.executions import execution

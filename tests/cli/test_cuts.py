@@ -152,7 +152,7 @@ def test_ctrl_c_ends_with_its_exit_code(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ketal.explanation.cut_report.count_cuts", interrupted)
+    monkeypatch.setattr("ketal.explanation.cuts.cut_report.count_cuts", interrupted)
     said = ketal("cuts", write("run.jsonl", RUN))
     assert (said.code, said.out) == (INTERRUPTED, "")
     assert said.err == "ketal: interrupted: the cuts were not counted to their end\n"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal.cli.progress import ProgressLine
+from ketal.cli.output.progress import ProgressLine
 from ketal.model.limits import DEFAULT
 from ketal.runtime.batch_run import LogPass
+from ketal.runtime.log_release import BATCH_EVENTS
 
 LINES = [json.dumps({"node": "n", "type": "a", "clock": {"n": n}}) + "\n" for n in range(1, 20_001)]
 
@@ -78,11 +79,13 @@ def test_of_what_has_no_size_there_is_no_share(tmp_path: Path) -> None:
 
 
 def test_the_share_of_events_that_was_judged() -> None:
-    events = [ketal.Event("n", "a", {"n": number}) for number in range(1, 11)]
+    count = 10 * BATCH_EVENTS
+    events = [ketal.Event("n", "a", {"n": number + 1}) for number in range(count)]
     program = ketal.compile('pattern P { order CausalOrder; event A = type == "a"; find any A; }')
     judging = LogPass(program, events, DEFAULT)
     assert judging.share_judged() is None
-    assert [judging.share_judged() for _ in judging] == [number / 10 for number in range(10)]
+    shares = [judging.share_judged() for _ in judging]
+    assert shares == [number // BATCH_EVENTS / 10 for number in range(count)]
     assert judging.share_judged() == 1.0
     judging = LogPass(
         ketal.compile('pattern P { event A = type == "a"; find A; }'), events, DEFAULT

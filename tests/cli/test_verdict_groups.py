@@ -7,8 +7,8 @@ import json
 import pytest
 
 import ketal as library
-from ketal.cli.record_places import RECORDS_MAX, RecordPlaces
-from ketal.cli.verdict_groups import CAUSES_MAX, SINGLY, VerdictGroups
+from ketal.cli.output.record_places import RECORDS_MAX, RecordPlaces
+from ketal.cli.output.verdict_groups import CAUSES_MAX, SINGLY, VerdictGroups
 from ketal.model.event import Dot
 from ketal.model.verdicts import Rejected, Violation
 from tests.cli.conftest import Ketal, Write

@@ -10,9 +10,9 @@ from hypothesis import given, reject
 
 import ketal
 from ketal.compiler.pipeline import compile_pattern
-from ketal.engine import costs
 from ketal.engine.check_run import CheckRun
-from ketal.engine.costs import Cost, cost_of
+from ketal.engine.costs import cost_classes as costs
+from ketal.engine.costs.cost_classes import Cost, cost_of
 from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.find_any.search import Search
 from ketal.engine.find_next.runs import RunsFind

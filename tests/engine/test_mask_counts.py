@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.compiler.predicates import Formula, conjunction, disjunction, evaluate
-from ketal.engine import mask_counts
-from ketal.engine.mask_counts import MaskCounts
 from ketal.engine.pattern_run import PatternRun
+from ketal.engine.statistics import mask_counts
+from ketal.engine.statistics.mask_counts import MaskCounts
 from ketal.model.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.runtime.batch_run import LogPass

@@ -10,10 +10,10 @@ import pytest
 
 import ketal
 from examples.real_logs.by_hand import answers
-from ketal.auditing.contents_report import WIDTH
+from ketal.auditing.contents.contents_report import WIDTH
 from ketal.errors import columns
 from ketal.logs import load_config, open_source
-from ketal.runtime.names_in_log import absent_names
+from ketal.runtime.silence.names_in_log import absent_names
 
 from .transcripts import ROOT
 

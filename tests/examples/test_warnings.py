@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ketal
-from ketal.runtime import unknown_comparisons, vacuity
+from ketal.runtime.silence import unknown_comparisons, vacuity
 from tests.examples.test_real_logs import LOGS, verdicts_of
 
 from .transcripts import ROOT

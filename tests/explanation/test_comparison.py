@@ -10,7 +10,7 @@ from hypothesis import given
 
 import ketal
 from ketal.errors import SettingError
-from ketal.explanation.comparison import EventComparison, compare_events
+from ketal.explanation.comparisons.comparison import EventComparison, compare_events
 from ketal.explanation.execution_events import executions_of
 from ketal.logs import Record
 from ketal.model.event import Dot, Event, happened_before

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.cut_counting import CutCount, count_cuts
-from ketal.explanation.series_parallel import EventOrder
+from ketal.explanation.cuts.cut_counting import CutCount, count_cuts
+from ketal.explanation.cuts.series_parallel import EventOrder
 from ketal.model.event import Event, happened_before
 from tests.cases import e
 from tests.explanation.thinned import thinned

@@ -12,8 +12,8 @@ from resvg_py import svg_to_bytes
 import ketal
 from ketal.errors import EventError, SettingError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.cut_lattice import lattice_of
-from ketal.explanation.cut_report import shown
+from ketal.explanation.cuts.cut_lattice import lattice_of
+from ketal.explanation.cuts.cut_report import shown
 from ketal.model.event import Control, Event
 from ketal.model.verdicts import Rejected
 from tests.cases import e

@@ -10,7 +10,7 @@ from ketal.clocks.causal_history import CausalHistories
 from ketal.clocks.inexact.lamport import LamportClocks
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.errors import SettingError
-from ketal.explanation.scheme_comparison import SchemeReport, compare_schemes
+from ketal.explanation.comparisons.scheme_comparison import SchemeReport, compare_schemes
 from ketal.logs.restamping import restamped
 from tests.clocks.executions import SampleRun, sample_runs
 from tests.sampling import examples

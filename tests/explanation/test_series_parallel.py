@@ -10,7 +10,7 @@ from hypothesis import given
 
 from ketal.errors import EventError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.explanation.series_parallel import EventOrder, OrderPart
+from ketal.explanation.cuts.series_parallel import EventOrder, OrderPart
 from ketal.model.event import Event, concurrent, happened_before
 from tests.cases import e
 from tests.explanation.thinned import thinned

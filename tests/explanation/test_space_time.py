@@ -15,7 +15,7 @@ import ketal
 from ketal.errors import PatternError
 from ketal.explanation.space_time import space_times
 from ketal.grammar.printer import render
-from ketal.logs.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
+from ketal.logs.formats.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
 from ketal.model.event import Event, happened_before
 from ketal.model.limits import DEFAULT, Limits
 from tests.property.executions import execution

@@ -325,7 +325,7 @@ def test_a_map_of_arrow_is_a_mapping() -> None:
 
 
 def test_tables_are_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ketal.logs.in_memory._SLICE_ROWS", 3)
+    monkeypatch.setattr("ketal.logs.formats.in_memory._SLICE_ROWS", 3)
     rows = [GOOD | {"clock": {"a": n}, "n": n} for n in range(1, 8)]
     for made in (dicts, *TABLES):
         log = read_log(made(rows))

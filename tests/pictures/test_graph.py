@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ketal.grammar import render_guard
-from ketal.pictures.graph import Picture
-from ketal.pictures.graph_data import GraphEdge, GraphState, Way
+from ketal.pictures.graphs.graph import Picture
+from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
 from ketal.program import compile
 from tests.cases import REPLICATED_STACK
 
@@ -210,7 +210,7 @@ def test_json_says_everything() -> None:
 def test_every_form_is_the_same_under_every_hash_seed() -> None:
     script = (
         "from ketal.program import compile\n"
-        "from ketal.pictures import svg, graphviz\n"
+        "from ketal.pictures.graphs import svg, graphviz\n"
         f"for text in {[REPLICATED_STACK, NOTS, SPELLED, HOSTILE]!r}:\n"
         "    graph = compile(text).graph()\n"
         "    print(graph.to_dot(), graph.to_mermaid(), graph.to_json(), ascii(graph.to_svg()))\n"

@@ -19,16 +19,16 @@ import pytest
 from resvg_py import svg_to_bytes
 
 from ketal.errors import SettingError, columns
-from ketal.pictures.graph import Picture
-from ketal.pictures.graph_data import GraphEdge, GraphState, Way
-from ketal.pictures.labels import (
+from ketal.pictures.graphs.graph import Picture
+from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
+from ketal.pictures.graphs.labels import (
     ELLIPSIS,
     LABEL_COLUMNS_MAX,
     LABEL_LINES_MAX,
     wrapped,
 )
-from ketal.pictures.layout import Layout, Scene
-from ketal.pictures.svg import (
+from ketal.pictures.graphs.layout import Layout, Scene
+from ketal.pictures.graphs.svg import (
     LABEL_PAD,
     SVG_EDGES_MAX,
     SVG_STATES_MAX,
@@ -285,7 +285,7 @@ def test_a_graphviz_that_fails_is_named_and_replaced(
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path) + os.pathsep + "")
     timeout_s = 1 if said == "longer than" else 60
-    monkeypatch.setattr("ketal.pictures.graphviz.DOT_TIMEOUT_S", timeout_s)
+    monkeypatch.setattr("ketal.pictures.graphs.graphviz.DOT_TIMEOUT_S", timeout_s)
     with pytest.warns(LayoutWarning, match=said):
         drawn = PROTOCOL.to_svg()
     assert "Laid out by layers." in drawn
@@ -317,7 +317,7 @@ def test_the_largest_picture_is_drawn_in_seconds(
 ) -> None:
     back = [(n, 0) for n in range(1, SVG_STATES_MAX)]
     graph = made(SVG_STATES_MAX, [(n, n + 1) for n in range(SVG_STATES_MAX - 1)] + back)
-    monkeypatch.setattr("ketal.pictures.graphviz.DOT_TIMEOUT_S", 5)
+    monkeypatch.setattr("ketal.pictures.graphs.graphviz.DOT_TIMEOUT_S", 5)
     begin = time.process_time()
     with warnings.catch_warnings():
         # Graphviz may take too long; the picture is then laid out in layers.

@@ -15,7 +15,7 @@ import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax
 from ketal.model.verdicts import Verdict
-from ketal.runtime.release import Queues
+from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.retirement import Before, pending
 from ketal.runtime.state.migration import saved_program
 from ketal.runtime.state.records import Records

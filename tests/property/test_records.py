@@ -16,10 +16,10 @@ import pytest
 
 import ketal
 from ketal.errors import PatternError
-from ketal.model import counter_sets as counters
 from ketal.model import syntax
 from ketal.model.event import Control, Event
 from ketal.model.limits import Limits
+from ketal.model.sets import counter_sets as counters
 from ketal.program import Program
 from ketal.runtime.admission import seen_digests as contents
 from ketal.runtime.state import recorder

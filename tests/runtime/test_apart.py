@@ -8,7 +8,7 @@ import pytest
 
 import ketal
 from ketal import Event
-from ketal.runtime.vacuity import APART_MIN
+from ketal.runtime.silence.vacuity import APART_MIN
 
 TOLD = """\
 pattern Told {

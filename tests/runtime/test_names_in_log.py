@@ -11,7 +11,7 @@ from hypothesis import given
 
 import ketal
 from ketal.errors import Diagnostic
-from ketal.runtime.names_in_log import absent_names, unchecked
+from ketal.runtime.silence.names_in_log import absent_names, unchecked
 from tests.property.executions import TYPES, execution
 from tests.sampling import chances, examples
 
@@ -174,7 +174,7 @@ def test_a_documented_example_gives_its_code(code: str, severity: str, example: 
 
 
 def test_every_code_is_documented() -> None:
-    source = Path(ketal.runtime.names_in_log.__file__).read_text("utf-8")
+    source = Path(ketal.runtime.silence.names_in_log.__file__).read_text("utf-8")
     assert {code for code, _, _ in ROWS} == set(re.findall(r'"(K3\d\d)"', source))
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 
 import ketal
 from ketal import semantics
-from ketal.engine import sampling
-from ketal.engine.sampling import sampled
+from ketal.engine.statistics import sampling
+from ketal.engine.statistics.sampling import sampled
 from ketal.grammar import parse
 from ketal.model import syntax
-from ketal.runtime.unknown_comparisons import warnings
+from ketal.runtime.silence.unknown_comparisons import warnings
 from tests.sampling import chances, examples
 
 

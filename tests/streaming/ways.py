@@ -26,13 +26,13 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 import ketal
 from ketal.errors import EventError
-from ketal.logs.jsonl import decoded
+from ketal.logs.formats.jsonl import decoded
 from ketal.logs.shape import Item, Shape
 from ketal.logs.source import Source
 from ketal.model.event import Control, Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts import Rejected
-from ketal.runtime.vacuity import add_findings
+from ketal.runtime.silence.vacuity import add_findings
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.distribution import unfit
 from ketal.streaming.job.metrics import total

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.trace import Collector, JsonLines, SocketSink, TracedSocket, Tracer, program_end
+from ketal.trace import Collector, JsonLines, SocketSink, TracedSocket, Tracer
+from ketal.trace.delivery import program_end
 
 CONFLICT = """
 pattern Conflict {

@@ -21,15 +21,8 @@ import pytest
 import ketal
 from ketal.errors import SettingError
 from ketal.model.limits import DEFAULT
-from ketal.trace import (
-    Collector,
-    LogSender,
-    SocketSink,
-    Tracer,
-    collecting,
-    log_sender,
-    program_end,
-)
+from ketal.trace import Collector, LogSender, SocketSink, Tracer
+from ketal.trace.delivery import collecting, log_sender, program_end
 
 
 class Taken:

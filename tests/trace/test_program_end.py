@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from ketal.trace import Collector, SocketSink, Tracer, collecting, program_end
-from ketal.trace.own_sockets import refuse_itself
+from ketal.trace import Collector, SocketSink, Tracer
+from ketal.trace.delivery import collecting, program_end
+from ketal.trace.delivery.own_sockets import refuse_itself
 from tests.trace.test_log_sender import Taken, free_port
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -38,7 +39,8 @@ def test_all_that_send_finish_at_once_and_share_the_time(monkeypatch: pytest.Mon
 
 NOBODY = """
 import sys
-from ketal.trace import LogSender, SocketSink, Tracer, program_end
+from ketal.trace import LogSender, SocketSink, Tracer
+from ketal.trace.delivery import program_end
 program_end.LINGER_S = float(sys.argv[3])
 path, port = sys.argv[1], int(sys.argv[2])
 Tracer("n", path).record("t")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ketal.trace import Collector, KafkaSink, SocketSink, Tracer
-from ketal.trace.run_numbers import next_run, runs_folder
+from ketal.trace.delivery.run_numbers import next_run, runs_folder
 from tests.trace.test_log_sender import Taken
 
 

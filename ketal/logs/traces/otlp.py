@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 
 from ketal.errors import EventError
-from ketal.logs.documents import Text, decoded, elements, members
-from ketal.logs.jsonl import Record
+from ketal.logs.formats.documents import Text, decoded, elements, members
+from ketal.logs.formats.jsonl import Record
 from ketal.logs.shape import json_type_of
 from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from msgspec.structs import replace
 
 from ketal.errors import SettingError
-from ketal.logs.jsonl import Record
+from ketal.logs.formats.jsonl import Record
 from ketal.logs.traces.message_pairing import Messages, paired
 from ketal.model.event import Dot, Event
 from ketal.model.limits import Limits

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.logs.jsonl import Record, rejected
+from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.traces.rebuilding import Rebuilding
 from ketal.model.event import Event
 from ketal.model.limits import Limits

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from ketal.errors import columns
 from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, EventSquare, checked_size
-from ketal.pictures.labels import clipped, xml_text
-from ketal.pictures.svg import COLUMN_EM, LABEL_PX, escaped, px
+from ketal.pictures.graphs.labels import clipped, xml_text
+from ketal.pictures.graphs.svg import COLUMN_EM, LABEL_PX, escaped, px
 
 LEVEL_PX = 22.0
 IDENTITY_PX = 7.0

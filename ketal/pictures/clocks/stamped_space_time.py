@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from ketal.errors import SettingError, columns
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
-from ketal.pictures.labels import clipped, xml_text
-from ketal.pictures.svg import COLUMN_EM, LABEL_PX, escaped, px
+from ketal.pictures.graphs.labels import clipped, xml_text
+from ketal.pictures.graphs.svg import COLUMN_EM, LABEL_PX, escaped, px
 
 TIMELINE_EVENTS_MAX = 400
 """The most events that are drawn where the caller names no limit; of more nothing is legible."""

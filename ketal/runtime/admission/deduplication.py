@@ -16,9 +16,9 @@ from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ketal.model.counter_sets import SPAN, Counters
 from ketal.model.event import Event, content, digest
 from ketal.model.limits import Limits
+from ketal.model.sets.counter_sets import SPAN, Counters
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.runtime.admission.seen_digests import Content, ContentRow, Contents, digest_of
 
@@ -301,7 +301,7 @@ class Intake:
         state : dict
             What `state` returned.
         beyond : iterable of (str, int, bytes)
-            Chunks of a node's counters beyond holes (`ketal.model.counter_sets`).
+            Chunks of a node's counters beyond holes (`ketal.model.sets.counter_sets`).
         contents : iterable of ContentRow
             What is held of the last events.
         """

@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.engine.comparison_kinds import ProgramKinds
-from ketal.engine.log_names import LogNames
+from ketal.engine.statistics.comparison_kinds import ProgramKinds
+from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.model.event import Event
 from ketal.program import Program

@@ -30,8 +30,8 @@ from ketal.model.event import Dot, load_event
 from ketal.model.limits import Limits
 from ketal.program import Program, compile
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.pattern_queues import PatternQueue
-from ketal.runtime.release import Queues
+from ketal.runtime.queues.execution_queues import Queues
+from ketal.runtime.queues.pattern_queues import PatternQueue
 from ketal.runtime.state.recorder import Recorder
 from ketal.runtime.state.records import Records
 

@@ -78,7 +78,7 @@ class _ContentRecords:
 
 
 class _CounterRecords:
-    """The counters seen beyond holes, in chunks of bits (`ketal.model.counter_sets`).
+    """The counters seen beyond holes, in chunks of bits (`ketal.model.sets.counter_sets`).
 
     Parameters
     ----------

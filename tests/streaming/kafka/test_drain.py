@@ -16,7 +16,7 @@ from hypothesis import given, reject
 
 import ketal
 from ketal.analysis import registered_guards as guards
-from ketal.cli import summary_text
+from ketal.cli.output import summary_text
 from ketal.errors import SettingError, StateError
 from ketal.model import syntax
 from ketal.model.event import Control, Event

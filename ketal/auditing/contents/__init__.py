@@ -1,0 +1,1 @@
+"""What is in a log: `ketal stats`."""

@@ -1,0 +1,198 @@
+"""Counts of attributes: how many events have one, of which kinds, with which values.
+
+Attributes are counted by their paths, apart for each type of event: objects are looked into, lists
+are not, as in a pattern. The number of paths and of the values of each is bounded.
+
+The one rule: an event counts once at each of its paths, whatever its value there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ketal.auditing.contents.log_contents import AttributeStats
+from ketal.model.limits import Limits
+
+KINDS = ("string", "number", "boolean", "null", "list", "object")
+KEYS_MAX = 32
+"""Names in the longest path that is counted."""
+EXAMPLES = 3
+"""Values that are shown of an attribute: the most frequent, of equally frequent ones the first."""
+TEXT_CHARS_MAX = 100
+"""The longest text of a value that is kept whole."""
+
+_KINDS = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    list: "list",
+    tuple: "list",
+    dict: "object",
+}
+_Path = tuple[str, ...]
+_NAN = ("NaN", b"")
+_TOO_DEEP = ("[…", b"")
+"""Of lists that nest deeper than Python writes: they are not told apart."""
+
+
+class AttributeCounts:
+    """The counts of one path.
+
+    Attributes
+    ----------
+    kinds : dict of str to int
+        How many events have a value of each kind there.
+    values : dict
+        How many have each value; `_key` makes the keys. Null and objects are not in it.
+    more : bool
+        Whether there were more values than are told apart.
+    inner : dict of str to AttributeCounts
+        The attributes inside of objects there.
+    """
+
+    __slots__ = ("inner", "kinds", "more", "values")
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, int] = {}
+        self.values: dict[Any, int] = {}
+        self.more = False
+        self.inner: dict[str, AttributeCounts] = {}
+
+    def add(self, key: Any, number: int, values_max: int) -> None:
+        """Add events that have a value."""
+        if key in self.values:
+            self.values[key] += number
+        elif len(self.values) < values_max:
+            self.values[key] = number
+        else:
+            self.more = True
+
+    def merge(self, other: AttributeCounts, values_max: int) -> None:
+        """Add the counts of the same path in other events."""
+        for kind, number in other.kinds.items():
+            self.kinds[kind] = self.kinds.get(kind, 0) + number
+        for key, number in other.values.items():
+            self.add(key, number, values_max)
+        self.more |= other.more
+        for name, inner in other.inner.items():
+            self.inner.setdefault(name, AttributeCounts()).merge(inner, values_max)
+
+    def to_stats(self, path: _Path, of: int) -> AttributeStats:
+        """Return the counts as they are shown; `of` is how many events there are."""
+        common = sorted(self.values.items(), key=lambda item: -item[1])[:EXAMPLES]
+        return AttributeStats(
+            path=path,
+            events=sum(self.kinds.values()),
+            of=of,
+            kinds={kind: self.kinds[kind] for kind in KINDS if kind in self.kinds},
+            values=len(self.values),
+            more_values=self.more,
+            examples=tuple(_value(key) for key, _ in common),
+        )
+
+
+class AttributeTable:
+    """Counts attributes, at most `stats_attributes_max` paths of types.
+
+    Attributes
+    ----------
+    cut : int
+        How many values had a path that is not counted.
+    deep : int
+        How many values had a path of more than `KEYS_MAX` names.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._left = limits.stats_attributes_max
+        self._values_max = limits.stats_values_max
+        self.cut = self.deep = 0
+
+    def count(
+        self, counts: dict[str, AttributeCounts], data: Mapping[str, Any], depth: int = 1
+    ) -> None:
+        """Count the attributes of an event among those of its type."""
+        for name, value in data.items():
+            one = counts.get(name)
+            if one is None:
+                if not self._left:
+                    self.cut += 1
+                    continue
+                self._left -= 1
+                one = counts[name] = AttributeCounts()
+            kind = _KINDS[value.__class__]
+            one.kinds[kind] = one.kinds.get(kind, 0) + 1
+            if kind == "object":
+                if depth < KEYS_MAX:
+                    self.count(one.inner, value, depth + 1)
+                else:
+                    self.deep += len(value)
+            elif kind != "null":
+                one.add(_key(value), 1, self._values_max)
+
+    def merged(self, tables: Iterable[dict[str, AttributeCounts]]) -> dict[str, AttributeCounts]:
+        """Return the counts of the events of several types together."""
+        whole = AttributeCounts()
+        for table in tables:
+            part = AttributeCounts()
+            part.inner = table
+            whole.merge(part, self._values_max)
+        return whole.inner
+
+
+def listed(
+    counts: Mapping[str, AttributeCounts], of: int, within: _Path = ()
+) -> Iterator[AttributeStats]:
+    """Yield the attributes of `of` events in the order in which they came first, inner ones after.
+
+    Parameters
+    ----------
+    counts : mapping of str to AttributeCounts
+        Their counts.
+    of : int
+        How many events there are, with such attributes or without.
+    within : tuple of str
+        The path of the object that they are in.
+    """
+    for name, one in counts.items():
+        path = (*within, name)
+        yield one.to_stats(path, of)
+        yield from listed(one.inner, of, path)
+
+
+def _key(value: Any) -> Any:
+    """Return what is equal for equal values and for no others: true is not 1.
+
+    A string or a number is its own; anything else is a tuple, and what is long is cut there.
+    """
+    kind = value.__class__
+    if kind is str:
+        return value if len(value) <= TEXT_CHARS_MAX else _cut(value)
+    if kind is int or kind is float:
+        return value if value == value else _NAN
+    if kind is bool:
+        return (value,)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return _TOO_DEEP
+    return (text,) if len(text) <= TEXT_CHARS_MAX else _cut(text)
+
+
+def _cut(text: str) -> tuple[str, bytes]:
+    whole = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return f"{text[:TEXT_CHARS_MAX]}…", whole
+
+
+def _value(key: Any) -> Any:
+    """Return the value that a key was made of; of a long one the text that it begins with."""
+    if not isinstance(key, tuple):
+        return key
+    if key is _NAN:
+        return math.nan
+    return json.loads(key[0]) if len(key) == 1 and isinstance(key[0], str) else key[0]

@@ -1,0 +1,267 @@
+"""`ketal.stats`: count what is in a log, in one pass and in bounded memory.
+
+Which pairs of events are concurrent is counted from the clocks, as an audit does
+(`ketal.auditing.log_statistics`): of all events while their clocks have at most
+`stats_entries_max` entries together, else of a sample. Each event draws a number, and those with
+the lowest are kept, which is a uniform sample without replacement, of a size that need not be known
+before (Vitter, "Random sampling with a reservoir", 1985).
+
+The one rule: a record is an event, a duplicate, a control event or rejected, and counts once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from ketal.auditing.contents.attribute_counts import (
+    KEYS_MAX,
+    AttributeCounts,
+    AttributeTable,
+    listed,
+)
+from ketal.auditing.contents.contents_report import LogStats
+from ketal.auditing.contents.log_contents import ConcurrencyStats, LeftOut, TypeStats
+from ketal.auditing.contents.message_pairs import MessageSearch
+from ketal.auditing.log_statistics import ordered_pairs
+from ketal.auditing.repeated_dots import RepeatedDots
+from ketal.auditing.report import ENDED
+from ketal.logs import Log
+from ketal.model.event import Control, Event, checked_log, no_log_item
+from ketal.model.limits import DEFAULT, Limits
+from ketal.model.places import place_at
+from ketal.model.verdicts import Rejected
+
+SEED = 17
+"""What samples are drawn with: the same log has the same sample."""
+
+
+def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
+    """Return what is in a log: nodes, types, attributes, times, concurrency, messages.
+
+    Parameters
+    ----------
+    log : Log or iterable of Event
+        What to count; it is read once.
+    limits : Limits
+        `stats_types_max`, `stats_nodes_max`, `stats_attributes_max`, `stats_values_max`,
+        `stats_pairs_max` and `stats_entries_max` bound what is kept in memory; what they leave
+        out is in `left_out`.
+
+    Raises
+    ------
+    SettingError
+        If the log cannot be read.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> push = ketal.Event(node="a", type="push", clock={"a": 1}, data={"value": 7})
+    >>> pop = ketal.Event(node="b", type="pop", clock={"a": 1, "b": 1}, data={"value": 7})
+    >>> top = ketal.Event(node="c", type="top", clock={"c": 1})
+    >>> stats = ketal.stats([push, pop, top])
+    >>> {one.type: [attribute.name for attribute in one.attributes] for one in stats.types}
+    {'pop': ['value'], 'push': ['value'], 'top': []}
+    >>> stats.concurrency.concurrent_pairs, stats.messages.types
+    (2, {('push', 'pop'): 1})
+    >>> print(stats)
+    3 records = 3 events
+    ...
+    """
+    counted = LogCounts(Limits.given(limits))
+    for execution, item, file, line in _records(checked_log(log)):
+        counted.add(execution, item, file, line)
+    return counted.to_stats()
+
+
+def _records(log: Any) -> Iterable[tuple[str, Any, str, int]]:
+    return log.records() if isinstance(log, Log) else (("", item, "", 0) for item in log)
+
+
+class _TypeCounts:
+    """The events of one type."""
+
+    __slots__ = ("attributes", "events")
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.attributes: dict[str, AttributeCounts] = {}
+
+
+class LogCounts:
+    """The counts of the records that were read.
+
+    Parameters
+    ----------
+    limits : Limits
+        What bounds them.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._events = self._duplicates = self._rejected = self._controls = self._repeated = 0
+        self._first_rejected = ""
+        self._executions: set[str] = set()
+        self._ended: set[str] = set()
+        self._timed = 0
+        self._times: list[float] = []
+        self._nodes: dict[str, int] = {}
+        self._nodes_cut = 0
+        self._types: dict[str, _TypeCounts] = {}
+        self._other_types = _TypeCounts()
+        self._attributes = AttributeTable(limits)
+        self._dots = RepeatedDots(limits)
+        self._sample = _Sample(limits.stats_entries_max)
+        self._messages = MessageSearch(limits)
+
+    def add(self, execution: str, item: object, file: str, line: int) -> None:
+        """Count a record, as `Log.records` yields it."""
+        self._executions.add(execution)
+        if isinstance(item, Control):
+            self._controls += 1
+            if item.kind == "end":
+                self._ended.add(execution)
+        elif isinstance(item, Rejected):
+            self._reject(item.place, item.reason)
+        elif not isinstance(item, Event):
+            raise no_log_item(item)
+        elif execution in self._ended:
+            self._reject(place_at(file, line) or str(item.dot), ENDED)
+        else:
+            status = self._dots.status(execution, item)
+            if status == "duplicate":
+                self._duplicates += 1
+                return
+            self._count(item)
+            if status == "repeated":
+                self._repeated += 1
+            else:
+                self._sample.add(execution, item)
+                self._messages.add(execution, item)
+
+    def _reject(self, place: str, reason: str) -> None:
+        self._rejected += 1
+        self._first_rejected = self._first_rejected or f"{place}: {reason}"
+
+    def _count(self, event: Event) -> None:
+        self._events += 1
+        limits = self._limits
+        if event.node in self._nodes or len(self._nodes) < limits.stats_nodes_max:
+            self._nodes[event.node] = self._nodes.get(event.node, 0) + 1
+        else:
+            self._nodes_cut += 1
+        counts = self._types.get(event.type)
+        if counts is None:
+            counts = self._other_types
+            if len(self._types) < limits.stats_types_max:
+                counts = self._types[event.type] = _TypeCounts()
+        counts.events += 1
+        self._attributes.count(counts.attributes, event.data)
+        time: Any = event.time
+        if time is not None:
+            self._timed += 1
+            times = self._times or [time, time]
+            self._times = [min(times[0], time), max(times[1], time)]
+
+    def to_stats(self) -> LogStats:
+        """Return what was counted."""
+        types = [*self._types.values(), self._other_types]
+        whole = self._attributes.merged(counts.attributes for counts in types)
+        messages = self._messages.found()
+        return LogStats(
+            events=self._events,
+            duplicates=self._duplicates,
+            rejected=self._rejected,
+            controls=self._controls,
+            first_rejected=self._first_rejected,
+            repeated=self._repeated,
+            executions=len(self._executions),
+            timed=self._timed,
+            first_time=self._times[0] if self._times else None,
+            last_time=self._times[1] if self._times else None,
+            nodes=dict(_common(self._nodes)),
+            types=tuple(
+                TypeStats(
+                    type=name,
+                    events=number,
+                    attributes=tuple(listed(self._types[name].attributes, number)),
+                )
+                for name, number in _common({n: c.events for n, c in self._types.items()})
+            ),
+            attributes=tuple(listed(whole, self._events)),
+            concurrency=self._sample.measured(),
+            messages=messages,
+            left_out=tuple(self._left_out()),
+        )
+
+    def _left_out(self) -> list[LeftOut]:
+        """Return what limits left out."""
+        numbers = {
+            "types": ("stats_types_max", self._other_types.events),
+            "nodes": ("stats_nodes_max", self._nodes_cut),
+            "attributes": ("stats_attributes_max", self._attributes.cut),
+            "message types": ("stats_pairs_max", self._messages.types.cut),
+            "message nodes": ("stats_pairs_max", self._messages.nodes.cut),
+            "dots": ("counters_max", self._dots.cut),
+        }
+        out = [
+            LeftOut(what=what, limit=limit, most=getattr(self._limits, limit), number=number)
+            for what, (limit, number) in numbers.items()
+        ]
+        deep = self._attributes.deep
+        out.append(LeftOut(what="inner attributes", limit="KEYS_MAX", most=KEYS_MAX, number=deep))
+        return [one for one in out if one.number]
+
+
+def _common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the counts, the highest first, of equal ones the first name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+class _Stamp(NamedTuple):
+    node: str
+    counter: int
+    clock: dict[str, int]
+
+
+class _Sample:
+    """A uniform sample of events whose clocks have at most `entries_max` entries together."""
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._entries = self._events = 0
+        self._draw = random.Random(SEED).random
+        # The highest number first; no two events have one place in the log.
+        self._heap: list[tuple[float, int, str, _Stamp]] = []
+
+    def add(self, execution: str, event: Event) -> None:
+        """Offer an event."""
+        self._events += 1
+        number = -self._draw()
+        stamp = _Stamp(event.node, event.clock[event.node], event.clock)
+        full = self._entries + len(stamp.clock) > self._entries_max
+        if full and self._heap and number < self._heap[0][0]:
+            return
+        heappush(self._heap, (number, self._events, execution, stamp))
+        self._entries += len(stamp.clock)
+        while self._entries > self._entries_max:
+            self._entries -= len(heappop(self._heap)[3].clock)
+
+    def measured(self) -> ConcurrencyStats:
+        """Return how many pairs of events of the sample, each of one execution, are concurrent."""
+        stamps: dict[str, list[_Stamp]] = {}
+        for _, _, execution, stamp in self._heap:
+            stamps.setdefault(execution, []).append(stamp)
+        pairs = sum(len(part) * (len(part) - 1) // 2 for part in stamps.values())
+        ordered = sum(map(ordered_pairs, stamps.values()))
+        return ConcurrencyStats(
+            events=len(self._heap),
+            of=self._events,
+            concurrent_pairs=pairs - ordered,
+            ordered_pairs=ordered,
+            seed=None if len(self._heap) == self._events else SEED,
+        )

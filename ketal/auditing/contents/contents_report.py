@@ -1,0 +1,414 @@
+"""What is in a log, as data and as text for a person who writes a pattern.
+
+In the text names stand as a pattern writes them.
+
+The one rule: a line of the text has at most `WIDTH` columns, but for the reason of a rejected
+record; what does not fit ends in `…`, and a table that goes on says how.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.auditing.contents.log_contents import (
+    AttributeStats,
+    ConcurrencyStats,
+    LeftOut,
+    MessageStats,
+    TypeStats,
+)
+from ketal.errors import columns, printable
+from ketal.model import syntax
+from ketal.model.event import rfc3339
+
+WIDTH = 100
+ROWS = 20
+"""Rows of a table, and attributes of a type, that are shown."""
+SEVERAL = 3
+"""From so many types with one first word on it is said how a pattern takes them together."""
+_EXAMPLE_COLUMNS = 40
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogStats:
+    """What is in a log: what `ketal.stats` returns; as text it is what `ketal stats` prints.
+
+    Attributes
+    ----------
+    events, duplicates, rejected, controls : int
+        What the records are: events, second copies of events, no events, control events.
+        Duplicates are in no other count.
+    first_rejected : str
+        The first rejected record, its place and the reason; empty where there is none.
+    repeated : int
+        Events with the dot of another event and other content: their node started again, or they
+        contradict it (`ketal audit` says which). They are in the counts, but no clock of theirs is
+        compared.
+    executions : int
+        How many executions the log has.
+    timed : int
+        How many events have a time.
+    first_time, last_time : float or None
+        The earliest and the latest of these, in seconds since the epoch.
+    nodes : dict of str to int
+        How many events each node has; the most frequent first.
+    types : tuple of TypeStats
+        The types of events; the most frequent first.
+    attributes : tuple of AttributeStats
+        The attributes of all events.
+    concurrency : ConcurrencyStats
+        How many pairs of events are concurrent.
+    messages : MessageStats
+        Which events received messages, by their clocks, and from which.
+    left_out : tuple of LeftOut
+        What is not counted, as limits were reached.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> send = ketal.Event(node="a", type="send", clock={"a": 1}, data={"msg": {"id": 7}})
+    >>> take = ketal.Event(node="b", type="receive", clock={"a": 1, "b": 1})
+    >>> stats = ketal.stats([send, take])
+    >>> stats.events, stats.records, stats.nodes, [one.type for one in stats.types]
+    (2, 2, {'a': 1, 'b': 1}, ['receive', 'send'])
+    >>> [(one.name, one.kinds, one.share) for one in stats.attributes]
+    [('msg', {'object': 1}, 0.5), ('msg.id', {'number': 1}, 0.5)]
+    >>> stats.concurrency.concurrent_pairs, stats.messages.types
+    (0, {('send', 'receive'): 1})
+    >>> stats.to_dict()["time"] is None
+    True
+    """
+
+    events: int
+    duplicates: int
+    rejected: int
+    controls: int
+    first_rejected: str
+    repeated: int
+    executions: int
+    timed: int
+    first_time: float | None
+    last_time: float | None
+    nodes: dict[str, int]
+    types: tuple[TypeStats, ...]
+    attributes: tuple[AttributeStats, ...]
+    concurrency: ConcurrencyStats
+    messages: MessageStats
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records were read."""
+        return self.events + self.duplicates + self.rejected + self.controls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `stats` object of `ketal stats --output json`."""
+        out: dict[str, Any] = {
+            "records": self.records,
+            "events": self.events,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "controls": self.controls,
+            "repeated": self.repeated,
+            "executions": self.executions,
+            "time": None,
+            "nodes": [{"node": node, "events": n} for node, n in self.nodes.items()],
+            "types": [
+                {
+                    "type": one.type,
+                    "events": one.events,
+                    "share": round(one.events / self.events, 6),
+                    "attributes": [attribute.to_dict() for attribute in one.attributes],
+                }
+                for one in self.types
+            ],
+            "attributes": [one.to_dict() for one in self.attributes],
+            "concurrency": self.concurrency.to_dict(),
+            "messages": self.messages.to_dict(),
+            "left_out": [one.to_dict() for one in self.left_out],
+        }
+        if self.first_rejected:
+            out["first_rejected"] = self.first_rejected
+        if self.first_time is not None and self.last_time is not None:
+            out["time"] = {
+                "events": self.timed,
+                "first": rfc3339(self.first_time),
+                "last": rfc3339(self.last_time),
+            }
+        return out
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+
+def lines(stats: LogStats, rows: int = ROWS) -> Iterator[str]:
+    """Yield the lines.
+
+    Parameters
+    ----------
+    stats : LogStats
+        What is in the log.
+    rows : int
+        How many rows of each table there are at most.
+    """
+    yield _records(stats)
+    if stats.first_rejected:
+        yield printable(f"first rejected: {stats.first_rejected}")
+    if stats.executions > 1:
+        yield f"executions  {stats.executions:,}"
+    if stats.events:
+        yield _times(stats)
+        yield from _concurrency(stats)
+        yield from _nodes(stats, rows)
+        yield from _attributes(stats, rows)
+        yield from _types(stats, rows)
+        yield from _messages(stats, rows)
+    for one in stats.left_out:
+        yield f"left out: {_cut_by(one)}"
+
+
+def _records(stats: LogStats) -> str:
+    terms = {
+        "event": stats.events,
+        "duplicate": stats.duplicates,
+        "control event": stats.controls,
+        "rejected": stats.rejected,
+    }
+    parts = [_of(n, noun) for noun, n in terms.items() if n or noun == "event"]
+    return f"{_of(stats.records, 'record')} = {' + '.join(parts)}"
+
+
+def _times(stats: LogStats) -> str:
+    if stats.first_time is None or stats.last_time is None:
+        return "time        no event has one (--field time=PATH says where it is)"
+    span = _duration(stats.last_time - stats.first_time)
+    first, last = rfc3339(stats.first_time), rfc3339(stats.last_time)
+    whose = "all events" if stats.timed == stats.events else f"{_of(stats.timed, 'event')}"
+    return f"time        {first} to {last} ({span}); {whose}"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.4g} {unit}"
+    return "0 s" if not seconds else f"{seconds * 1e6:.0f} us"
+
+
+def _concurrency(stats: LogStats) -> Iterator[str]:
+    compared = stats.concurrency
+    pairs = compared.concurrent_pairs + compared.ordered_pairs
+    share = _share(compared.concurrent_pairs, pairs)
+    numbers = f"{compared.concurrent_pairs:,}, and {compared.ordered_pairs:,} ordered"
+    if compared.seed is None:
+        yield f"concurrent  {share} of {_of(pairs, 'pair')} of events: {numbers}"
+    else:
+        yield f"concurrent  {share} of the pairs of events in a sample: {numbers};"
+        yield (
+            f"            of {compared.events:,} of {_of(compared.of, 'event')}, drawn with seed "
+            f"{compared.seed} (limit stats_entries_max)"
+        )
+    if stats.repeated:
+        yield (
+            f"            not compared: {_of(stats.repeated, 'event')} with the dot of another "
+            "event and other content;"
+        )
+        yield "            `ketal audit` says whether a node started again"
+
+
+def _nodes(stats: LogStats, rows: int) -> Iterator[str]:
+    yield ""
+    yield f"nodes ({_number(stats, 'nodes', len(stats.nodes))})"
+    items = [f"{_text(node)} {number:,}" for node, number in stats.nodes.items()]
+    # Several to a line, and so more of them than rows.
+    yield from _wrapped(items[: 5 * rows], len(items))
+
+
+def _wrapped(items: Sequence[str], total: int) -> Iterator[str]:
+    line = ""
+    for item in items:
+        if line and columns(line) + columns(item) + 5 > WIDTH:
+            yield f"  {line},"
+            line = ""
+        line = f"{line}, {item}" if line else _fitting(item, WIDTH - 4)
+    if line:
+        yield f"  {line}"
+    yield from _more(total - len(items), 2)
+
+
+def _attributes(stats: LogStats, rows: int) -> Iterator[str]:
+    yield ""
+    if not stats.attributes:
+        yield "attributes: no event has one (--field data=PATH says where they are)"
+        return
+    yield f"attributes of all events ({_number(stats, 'attributes', len(stats.attributes))})"
+    yield from _attribute_rows(stats.attributes, rows)
+
+
+def _attribute_rows(attributes: Sequence[AttributeStats], rows: int) -> Iterator[str]:
+    shown = attributes[:rows]
+    table = [
+        (f"{one.events:,}", _share(one.events, one.of), _name(one), _kinds(one), _examples(one))
+        for one in shown
+    ]
+    widths = [max(columns(row[at]) for row in table) for at in range(4)]
+    widths[2:4] = min(widths[2], 36), min(widths[3], 24)
+    for events, share, name, kinds, examples in table:
+        head = f"  {events:>8}  {share:>6}  {_padded(name, widths[2])}  {_padded(kinds, widths[3])}"
+        yield _fitting(f"{head}  {examples}".rstrip(), WIDTH)
+    yield from _more(len(attributes) - len(shown), 20)
+
+
+def _types(stats: LogStats, rows: int) -> Iterator[str]:
+    everywhere = {one.path for one in stats.attributes if _everywhere(one)}
+    apart = len(stats.types) > 1
+    yield ""
+    heading = f"types ({_number(stats, 'types', len(stats.types))})"
+    if apart and len(everywhere) < len(stats.attributes):
+        heading += ", each with the attributes that not every event has"
+    yield heading
+    for one in stats.types[:rows]:
+        share = _share(one.events, stats.events)
+        yield _fitting(f"  {one.events:>8,}  {share:>6}  {_text(one.type)}", WIDTH)
+        own = [attribute for attribute in one.attributes if attribute.path not in everywhere]
+        if apart and own:
+            yield from (_fitting(f"  {line}", WIDTH) for line in _attribute_rows(own, rows))
+    yield from _more(len(stats.types) - rows, 20)
+    if len(stats.types) > rows:
+        yield from _by_first_word(stats.types)
+
+
+def _everywhere(of: AttributeStats) -> bool:
+    return of.events == of.of and len(of.kinds) == 1
+
+
+def _by_first_word(types: Sequence[TypeStats]) -> Iterator[str]:
+    """Yield how a pattern takes several types that are texts."""
+    words = Counter(one.type.split(" ")[0] for one in types if " " in one.type)
+    for word, number in words.most_common(1):
+        if number >= SEVERAL and word.isalnum():
+            yield f"  `type matches /^{word} /` takes {number:,} of them"
+
+
+def _messages(stats: LogStats, rows: int) -> Iterator[str]:
+    messages = stats.messages
+    yield ""
+    if not messages.pairs:
+        yield "messages: the clocks show none"
+    else:
+        yield (
+            f"messages ({messages.pairs:,}, received by {_of(messages.receives, 'event')}): by the "
+            "clocks the first event happened"
+        )
+        yield "immediately before the second, which is of another node"
+        yield from _pair_rows(messages.types, rows)
+        yield "  from node to node"
+        yield from _pair_rows(messages.nodes, rows)
+    if messages.unknown:
+        yield (
+            f"  {_of(messages.unknown, 'event')} may be receives too: an event before is not in "
+            "the log, or far away in it"
+        )
+        yield "  (limit stats_entries_max)"
+
+
+def _pair_rows(pairs: dict[tuple[str, str], int], rows: int) -> Iterator[str]:
+    for (first, second), number in list(pairs.items())[:rows]:
+        whole = f"  {number:>8,}  {_text(first)} → {_text(second)}"
+        if columns(whole) <= WIDTH:
+            yield whole
+        else:
+            yield _fitting(f"  {number:>8,}  {_text(first)}", WIDTH)
+            yield _fitting(f"          → {_text(second)}", WIDTH)
+    yield from _more(len(pairs) - rows, 12)
+
+
+# --- words ---
+
+
+def _of(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 or noun == 'rejected' else 's'}"
+
+
+def _number(stats: LogStats, what: str, number: int) -> str:
+    more = any(one.what == what for one in stats.left_out)
+    return f"{number:,}{' and more' if more else ''}"
+
+
+def _more(number: int, indent: int) -> Iterator[str]:
+    if number > 0:
+        yield f"{' ' * indent}… and {number:,} more (--rows, --output json)"
+
+
+def _cut_by(one: LeftOut) -> str:
+    at = f"limit {one.limit} = {one.most:,}"
+    match one.what:
+        case "types" | "nodes":
+            return f"{_of(one.number, 'event')} of other {one.what} ({at})"
+        case "attributes":
+            return f"{_of(one.number, 'value')} of other attributes ({at})"
+        case "inner attributes":
+            return f"{_of(one.number, 'value')} inside of {one.most} objects and more"
+        case "dots":
+            return f"{_of(one.number, 'dot')}, so that duplicates of them count as events ({at})"
+    return f"{_of(one.number, 'message')} between other {one.what.removeprefix('message ')} ({at})"
+
+
+def _share(number: int, of: int) -> str:
+    share = number / of if of else 0.0
+    text = f"{share:.1%}"
+    if text == "0.0%" and number:
+        return "<0.1%"
+    return ">99.9%" if text == "100.0%" and number < of else text
+
+
+def _name(one: AttributeStats) -> str:
+    from ketal.grammar.printer import render_value
+
+    return printable(render_value(syntax.Attribute(one.path)))
+
+
+def _text(text: str) -> str:
+    """Write a text as a pattern does."""
+    from ketal.grammar.printer import render_value
+
+    return printable(render_value(syntax.Literal(text)))
+
+
+def _kinds(one: AttributeStats) -> str:
+    if len(one.kinds) == 1:
+        return next(iter(one.kinds))
+    return ", ".join(f"{kind} {number:,}" for kind, number in one.kinds.items())
+
+
+def _examples(one: AttributeStats) -> str:
+    if not one.values:
+        return ""
+    shown = ", ".join(_fitting(_value(value), _EXAMPLE_COLUMNS) for value in one.examples)
+    number = f"{one.values:,}{'+' if one.more_values else ''}"
+    return shown if one.values == len(one.examples) else f"{number} values: {shown}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    return printable(json.dumps(value, ensure_ascii=False))
+
+
+def _padded(text: str, width: int) -> str:
+    fitted = _fitting(text, width)
+    return fitted + " " * (width - columns(fitted))
+
+
+def _fitting(text: str, width: int) -> str:
+    """Return a text, shortened to a width."""
+    if columns(text) <= width:
+        return text
+    cut = text[: width - 1]
+    while columns(cut) >= width:
+        cut = cut[:-1]
+    return f"{cut}…"

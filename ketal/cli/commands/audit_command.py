@@ -1,0 +1,222 @@
+"""`ketal audit`: is a log a possible vector-clocked execution, and where is it not?
+
+The one rule: the exit code is about the log that was read. A repair that corrects
+every fault does not make it 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
+from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.output_lines import (
+    add_output,
+    as_json,
+    counted,
+    opened,
+    unwritten,
+)
+from ketal.cli.output.progress import ProgressLine
+from ketal.errors import SettingError, printable
+
+if TYPE_CHECKING:
+    from ketal.auditing.log_statistics import Statistics
+    from ketal.auditing.repair import Correction, Repair
+    from ketal.auditing.report import Audit, Examined
+
+_EXAMPLE = """\
+examples:
+  ketal audit run.jsonl
+  ketal audit --match-messages 'id=msg.id,send=type:send,receive=type:recv' n1.jsonl n2.jsonl
+  ketal audit --repair --write corrected.jsonl run.jsonl
+  ketal audit --output json --format zipkin traces.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+    parser.add_argument(
+        "--match-messages",
+        metavar="KEYS",
+        help="what pairs sends and receives: id=msg.id,send=type:send,receive=type:recv",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="write a corrected log to --write FILE, and say what was changed; of several "
+        "executions each to a file of its own, FILE with its number",
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument(
+        "--write", metavar="FILE", help="write the findings to a file; with --repair, the log"
+    )
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Audit the logs; return the exit code."""
+    from ketal.auditing.report import examined, summarised
+    from ketal.logs import Log, open_source
+    from ketal.logs.traces.message_pairing import Messages
+
+    if args.repair and args.write in (None, "-"):
+        raise SettingError("--repair needs --write FILE, the file for the corrected log")
+    source, limits = options.source_and_limits(args)
+    options.check_clocks_decide(source)
+    messages = None if args.match_messages is None else Messages.of(args.match_messages)
+    log = open_source(source, args.logs, limits)
+    progress = ProgressLine(log.share_read)
+    try:
+        parts = examined(Log.of_batches(lambda: progress.counted(log.batches())), messages, limits)
+        audit = summarised(parts)
+    except KeyboardInterrupt:
+        progress.stop()
+        complain("interrupted: a log is judged as a whole, and this one was not to its end")
+        raise
+    finally:
+        progress.stop()
+    repairs = _repaired_all(parts, args) if args.repair else []
+    options.report_rebuilding(log)
+    _report_void(parts)
+    with opened(None if args.repair else args.write, inputs=args.logs) as sink:
+        for line in (_json if args.output == "json" else _human)(audit, repairs):
+            sink.line(line)
+        if args.output != "json":
+            for one in repairs:
+                sink.line(printable(one.sentence()))
+    if not audit.statistics.events and audit.clean:
+        read = audit.statistics
+        complain(nothing_read(args.logs, read.rejected, read.first_rejected))
+        return COULD_NOT_RUN
+    return FINE if audit.clean else FOUND
+
+
+def _report_void(parts: list[Examined]) -> None:
+    """Print on standard error the keys of --match-messages that fit no event of any execution."""
+    executions = [part.execution for part in parts if part.execution.events]
+    pairings = [execution.pairing for execution in executions if execution.pairing]
+    for key in pairings[0].void if pairings else ():
+        if all(key in pairing.void for pairing in pairings):
+            complain(
+                f"--match-messages: no event fits {key}, so no message is matched; "
+                "is it the field that the log has?"
+            )
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The corrected log of an execution, and the file that it is in."""
+
+    execution: str
+    path: str
+    repair: Repair
+
+    def sentence(self) -> str:
+        """Return in a sentence what was written."""
+        repair = self.repair
+        sentence = (
+            f"{self.path}: {counted(len(repair.items), 'record')}, "
+            f"{len(repair.changed):,} changed, {len(repair.left):,} left"
+        )
+        if repair.duplicates:
+            sentence += f"; {counted(repair.duplicates, 'duplicate')} left out"
+        return f"{sentence} (execution {self.execution})" if self.execution else sentence
+
+    def to_dict(self, change: Correction, kind: str) -> dict[str, object]:
+        """Return a change, or what was left, as a line of JSON."""
+        out = change.to_dict(kind)
+        return out | {"execution": self.execution} if self.execution else out
+
+
+def _repaired_all(parts: list[Examined], args: argparse.Namespace) -> list[_Written]:
+    """Write the corrected log; JSON lines hold one execution, so several get a file each."""
+    paths = [args.write]
+    if len(parts) > 1:
+        base, suffix = os.path.splitext(args.write)
+        paths = [f"{base}.{number}{suffix}" for number in range(1, len(parts) + 1)]
+    return [
+        _Written(part.name, path, _repaired(part, path, args.logs))
+        for part, path in zip(parts, paths, strict=False)
+    ]
+
+
+def _repaired(part: Examined, path: str, inputs: list[str]) -> Repair:
+    from ketal.auditing.repair import repaired
+    from ketal.logs import write_jsonl
+
+    repair = repaired(part)
+    # Opened as text first: the checks of where output may go are the same.
+    with opened(path, inputs=inputs):
+        pass
+    try:
+        write_jsonl(repair.items, path)
+    except OSError as fault:
+        raise unwritten(path, fault) from None
+    except KeyboardInterrupt:
+        complain(f"interrupted: {path} was not written to its end")
+        raise
+    return repair
+
+
+# --- forms of output --------------------------------------------------------------
+
+
+def _json(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
+    yield from (as_json(fault.to_dict()) for fault in audit.faults)
+    for one in repairs:
+        yield from (as_json(one.to_dict(change, "changed")) for change in one.repair.changed)
+        yield from (as_json(one.to_dict(change, "left")) for change in one.repair.left)
+    yield as_json({"statistics": audit.statistics.to_dict(), "faults": len(audit.faults)})
+
+
+def _human(audit: Audit, repairs: list[_Written]) -> Iterator[str]:
+    for fault in audit.faults:
+        yield printable(str(fault))
+        yield printable(f"  hint: {fault.hint}")
+    for one in repairs:
+        yield from (printable(f"changed {change}") for change in one.repair.changed)
+        yield from (printable(f"left {change}") for change in one.repair.left)
+    parts = audit.statistics.executions or {"": audit.statistics}
+    for name, statistics in parts.items():
+        if name:
+            yield printable(f"execution {name}")
+        yield from (printable(line) for line in _numbers(statistics))
+    if audit.faults:
+        yield counted(len(audit.faults), "fault")
+    elif audit.statistics.events:
+        yield "no faults: this can be a vector-clocked execution"
+
+
+def _numbers(numbers: Statistics) -> Iterator[str]:
+    yield f"{counted(numbers.events, 'event')} of {counted(numbers.nodes, 'node')}"
+    if numbers.duplicates:
+        yield f"{counted(numbers.duplicates, 'duplicate')}, dropped"
+    if numbers.rejected:
+        yield f"{numbers.rejected:,} rejected, the first {numbers.first_rejected}"
+    yield (
+        f"{counted(numbers.concurrent_pairs, 'concurrent pair')}, "
+        f"{numbers.ordered_pairs:,} ordered: "
+        f"{numbers.concurrency_ratio:.1%} concurrent"
+    )
+    yield f"longest causal chain: {counted(numbers.longest_chain, 'event')}"
+    yield (
+        f"in file order: {counted(numbers.inversions, 'causal inversion')} "
+        f"({counted(numbers.inverted_pairs, 'pair')}), at most "
+        f"{counted(numbers.held_back_max, 'event')} held back in a replay"
+    )
+    if numbers.messages is not None:
+        shown = ", ".join(f"{number:,} {what}" for what, number in numbers.messages.items())
+        yield f"messages: {shown}"

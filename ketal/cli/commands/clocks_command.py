@@ -1,0 +1,332 @@
+"""`ketal clocks`: timestamping schemes on a log, and how two of its events are ordered.
+
+`show` draws the events with the stamps of a scheme, `restamp` writes them with these as clocks,
+`compare` says what each scheme costs and answers, or of two events how they are ordered.
+
+The one rule: an answer is about one execution; which it is, it says. The exit code is 0 whatever
+the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ketal.cli import COULD_NOT_RUN, FINE, complain, options
+from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.output_lines import (
+    OutputLines,
+    add_output,
+    as_json,
+    counted,
+    opened,
+    picture_form,
+)
+from ketal.cli.output.progress import ProgressLine
+from ketal.errors import EventError, SettingError, printable
+from ketal.model.event import Dot
+
+if TYPE_CHECKING:
+    from ketal.explanation.comparisons.comparison import EventComparison
+    from ketal.explanation.comparisons.scheme_comparison import SchemeComparison
+    from ketal.explanation.execution_events import ExecutionEvents
+    from ketal.logs import Source
+    from ketal.logs.restamping import StampedExecution
+    from ketal.model.event import Event
+    from ketal.model.limits import Limits
+
+_EXAMPLE = """\
+examples:
+  ketal clocks show itc run.jsonl                  the events with their stamps
+  ketal clocks show vector run.jsonl --write run.svg
+  ketal clocks compare run.jsonl                   each scheme: bytes, time, answers
+  ketal clocks compare run.jsonl a@3 b@7           two events of the log
+  ketal clocks restamp itc run.jsonl --write itc.jsonl
+  ketal clocks restamp vector run.jsonl --only stack.ketal
+"""
+_SUFFIXES = {".svg": "svg"}
+_WHAT = {
+    "show": "SCHEME LOG...: the events with the stamps of a scheme, drawn",
+    "compare": "LOG...: what each scheme costs and answers; LOG... a@3 b@7: two events",
+    "restamp": "SCHEME LOG...: the log with the stamps of a scheme as its clocks",
+}
+_USAGE = {
+    "show": "show takes a scheme, then logs: ketal clocks show itc run.jsonl",
+    "compare": "compare takes logs, then two events: ketal clocks compare run.jsonl a@3 b@7",
+    "restamp": "restamp takes a scheme, then logs: ketal clocks restamp itc run.jsonl",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "action",
+        choices=tuple(_WHAT),
+        help="; ".join(f"{action} {what}" for action, what in _WHAT.items()),
+    )
+    parser.add_argument(
+        "words",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too, - is standard input",
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument(
+        "--scheme",
+        action="append",
+        default=[],
+        metavar="SCHEME",
+        help="compare this scheme only (repeatable)",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="PATTERN",
+        help="show or restamp the events of a pattern file's alphabets only, counted anew",
+    )
+    parser.add_argument(
+        "--to",
+        choices=("text", "svg"),
+        help="how show and two events are drawn; default: as FILE's name says",
+    )
+    parser.add_argument(
+        "--execution", metavar="NAME", help="the execution, if the log holds several"
+    )
+    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Do what is asked; return the exit code."""
+    if args.scheme and args.action != "compare":
+        raise SettingError(f"--scheme is for compare; {_USAGE['compare']}")
+    if args.to and args.action == "restamp":
+        raise SettingError(f"--to is for show and compare; {_USAGE['show']}")
+    if args.only and args.action == "compare":
+        raise SettingError(f"--only is for show and restamp; {_USAGE['restamp']}")
+    return {"show": _show, "compare": _compare, "restamp": _restamp}[args.action](args)
+
+
+# --- what is read ---------------------------------------------------------------
+
+
+def executions_read(logs: list[str], source: Source, limits: Limits) -> dict[str, ExecutionEvents]:
+    """Return the executions of logs that are read once, with progress on standard error.
+
+    Raises
+    ------
+    SettingError
+        If the clocks do not decide happened-before.
+    """
+    from ketal.explanation.execution_events import executions_of
+    from ketal.logs import Log, open_source
+
+    options.check_clocks_decide(source)
+    log = open_source(source, logs, limits)
+    progress = ProgressLine(log.share_read)
+    try:
+        executions = executions_of(Log.of_batches(lambda: progress.counted(log.batches())), limits)
+    except KeyboardInterrupt:
+        progress.stop()
+        complain("interrupted: the log was not read to its end")
+        raise
+    finally:
+        progress.stop()
+    options.report_rebuilding(log)
+    return executions
+
+
+def _nothing_in(executions: dict[str, ExecutionEvents], logs: list[str]) -> bool:
+    """Return whether no record was an event; complain of it, or of those that were none."""
+    rejected = sum(part.rejected for part in executions.values())
+    why = next((part.first_rejected for part in executions.values() if part.rejected), "")
+    if not any(map(len, executions.values())):
+        complain(nothing_read(logs, rejected, why))
+        return True
+    if rejected:
+        complain(f"{counted(rejected, 'record')} left out, no event; the first is {why}")
+    return False
+
+
+def _chosen(executions: dict[str, ExecutionEvents], name: str | None) -> ExecutionEvents:
+    names = ", ".join(executions)
+    if name is None and len(executions) > 1:
+        raise SettingError(f"the log holds the executions {names}; --execution NAME picks one")
+    if name is not None and name not in executions:
+        raise SettingError(f"there is no execution {name!r}; there are {names}")
+    return next(iter(executions.values())) if name is None else executions[name]
+
+
+# --- compare ----------------------------------------------------------------------
+
+
+def events_of(words: list[str]) -> tuple[Dot, Dot] | None:
+    """Return the two events that the last words name; None if all of them are logs.
+
+    Raises
+    ------
+    SettingError
+        If one is an event and the other is not, or there is no log before them.
+    """
+    last = [_dot(word) for word in words[-2:]]
+    if not any(last):
+        return None
+    if len(words) == 1:
+        raise SettingError(f"{words[0]} is one event; {_USAGE['compare']}")
+    for word, dot in zip(words[-2:], last, strict=True):
+        if dot is None:
+            raise SettingError(f"{word!r} is no dot; {_USAGE['compare']}")
+    first, second = last
+    assert first is not None
+    assert second is not None
+    if len(words) == 2:
+        raise SettingError(f"there is no log before {first} and {second}; {_USAGE['compare']}")
+    return first, second
+
+
+def _dot(word: str) -> Dot | None:
+    try:
+        return None if os.path.exists(word) else Dot.parse(word)
+    except EventError:
+        return None
+
+
+def _compare(args: argparse.Namespace) -> int:
+    pair = events_of(args.words)
+    logs = args.words if pair is None else args.words[:-2]
+    if pair is not None and args.scheme:
+        raise SettingError("--scheme is for logs, and two events are compared by their clocks")
+    source, limits = options.source_and_limits(args)
+    executions = executions_read(logs, source, limits)
+    if _nothing_in(executions, logs):
+        return COULD_NOT_RUN
+    if pair is None:
+        if args.to == "svg":
+            raise SettingError(f"--to svg draws two events; {_USAGE['compare']}")
+        return _compare_schemes(args, logs, executions, limits)
+    from ketal.explanation.comparisons.comparison import compare_events
+
+    compared = compare_events(executions, *pair, execution=args.execution)
+    if (args.to or picture_form(None, args.write, _SUFFIXES)) == "svg":
+        with opened(args.write, inputs=logs) as sink:
+            sink.text(compared.to_svg())
+        return FINE
+    return _print_comparison(args, logs, compared)
+
+
+def _compare_schemes(
+    args: argparse.Namespace,
+    logs: list[str],
+    executions: dict[str, ExecutionEvents],
+    limits: Limits,
+) -> int:
+    from ketal.clocks.schemes import SCHEMES, scheme_named
+    from ketal.explanation.comparisons.scheme_comparison import compare_schemes
+
+    schemes = [scheme_named(name) for name in args.scheme or SCHEMES]
+    part = _chosen(executions, args.execution)
+    return _print_comparison(args, logs, compare_schemes(part.events(), schemes, limits, part.name))
+
+
+def _print_comparison(
+    args: argparse.Namespace, logs: list[str], compared: EventComparison | SchemeComparison
+) -> int:
+    with opened(args.write, inputs=logs) as sink:
+        if args.output == "json":
+            sink.line(as_json({"comparison": compared.to_dict()}))
+        else:
+            for line in compared.lines():
+                sink.line(printable(line))
+    return FINE
+
+
+# --- show and restamp -----------------------------------------------------------
+
+
+def _stamped(args: argparse.Namespace) -> tuple[StampedExecution, list[str]] | None:
+    """Return the log with the stamps that are asked for, and its files; None if it is empty."""
+    from ketal.clocks.schemes import scheme_named
+    from ketal.logs.restamping import restamped
+
+    name, *logs = args.words
+    if not logs:
+        raise SettingError(f"there is no log after {name!r}; {_USAGE[args.action]}")
+    scheme = scheme_named(name)
+    source, limits = options.source_and_limits(args)
+    executions = executions_read(logs, source, limits)
+    if _nothing_in(executions, logs):
+        return None
+    events = _chosen(executions, args.execution).events()
+    if args.only is not None:
+        events = _of_alphabets(events, args.only, limits)
+    return restamped(events, scheme), logs
+
+
+def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]:
+    """Return the events that are in the alphabet of some pattern of a file.
+
+    Raises
+    ------
+    SettingError
+        If there is none.
+    """
+    from ketal.compiler.predicates import evaluate
+
+    program = options.program_of(path, words=[], chosen=None, limits=limits)
+    kept = [
+        event
+        for event in events
+        if any(evaluate(one.alphabet_guard, one.mask(event)) for one in program.compiled)
+    ]
+    if not kept:
+        raise SettingError(f"no event of the log is in the alphabet of a pattern of {path}")
+    return kept
+
+
+def _restamp(args: argparse.Namespace) -> int:
+    from ketal.logs.formats.jsonl import object_of
+
+    if (stamped := _stamped(args)) is None:
+        return COULD_NOT_RUN
+    execution, logs = stamped
+    with opened(args.write, inputs=logs) as sink:
+        for draft in execution.drafts():
+            sink.line(msgspec.json.encode(object_of(draft)).decode())
+    return FINE
+
+
+def _show(args: argparse.Namespace) -> int:
+    form = args.to or picture_form(None, args.write, _SUFFIXES)
+    if (stamped := _stamped(args)) is None:
+        return COULD_NOT_RUN
+    execution, logs = stamped
+    _, limits = options.source_and_limits(args)
+    if len(execution.events) > limits.stamped_events_max:
+        raise SettingError(
+            f"the log has {len(execution.events):,} events, and a diagram with stamps shows "
+            f"{limits.stamped_events_max:,} (limit stamped_events_max); --only PATTERN leaves some "
+            "out"
+        )
+    with opened(args.write, inputs=logs) as sink:
+        if form == "svg":
+            from ketal.explanation.stamped_diagram import svg
+
+            sink.text(svg(execution, limits.stamped_events_max))
+        elif args.output == "json":
+            _write_stamps(execution, sink)
+        else:
+            from ketal.explanation.stamped_diagram import text
+
+            for line in text(execution):
+                sink.line(printable(line))
+    return FINE
+
+
+def _write_stamps(execution: StampedExecution, sink: OutputLines) -> None:
+    for event, stamp in zip(execution.events, execution.stamps, strict=True):
+        written = execution.scheme.written(stamp)
+        sink.line(as_json({"event": str(event.dot), "type": event.type, "stamp": written}))

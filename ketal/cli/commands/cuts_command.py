@@ -1,0 +1,110 @@
+"""`ketal cuts`: how many consistent cuts and linear extensions an execution has.
+
+The one rule: a picture is of one execution, and numbers are of each. The exit code is 0 if an event
+was read, whether or not all was counted: what was not names its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ketal.cli import COULD_NOT_RUN, FINE, complain, options
+from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
+from ketal.cli.output.progress import ProgressLine
+from ketal.errors import SettingError
+
+if TYPE_CHECKING:
+    from ketal.explanation.cuts.cut_report import LogCuts
+    from ketal.logs import Source
+    from ketal.model.limits import Limits
+
+_EXAMPLE = """\
+examples:
+  ketal cuts run.jsonl
+  ketal cuts --output json --limit counted_cuts_max=100000000 run.jsonl
+  ketal cuts --write lattice.svg run.jsonl
+"""
+_SUFFIXES = {".dot": "dot", ".gv": "dot", ".svg": "svg"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument(
+        "--to",
+        choices=tuple(dict.fromkeys(_SUFFIXES.values())),
+        help="draw the lattice of the cuts; default: as FILE's name says, else numbers",
+    )
+    parser.add_argument(
+        "--execution", metavar="NAME", help="this one only, if the log holds several"
+    )
+    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def cuts_of(logs: list[str], source: Source, limits: Limits) -> LogCuts:
+    """Return the cuts of logs that are read once, with progress on standard error."""
+    from ketal.explanation.cuts.cut_report import cuts
+    from ketal.logs import Log, open_source
+
+    log = open_source(source, logs, limits)
+    progress = ProgressLine(log.share_read)
+    try:
+        counted = cuts(Log.of_batches(lambda: progress.counted(log.batches())), limits=limits)
+    except KeyboardInterrupt:
+        progress.stop()
+        complain("interrupted: the cuts were not counted to their end")
+        raise
+    finally:
+        progress.stop()
+    options.report_rebuilding(log)
+    return counted
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the numbers, or draw the lattice; return the exit code."""
+    source, limits = options.source_and_limits(args)
+    options.check_clocks_decide(source)
+    form = picture_form(args.to, args.write, _SUFFIXES)
+    if form is not None and args.output == "json":
+        raise SettingError(f"--output json is for numbers, and a picture is asked for ({form})")
+    counted = cuts_of(args.logs, source, limits)
+    if not counted.events:
+        complain(nothing_read(args.logs, counted.rejected, counted.first_rejected))
+        return COULD_NOT_RUN
+    if args.execution is not None:
+        counted = counted.only(args.execution)
+    if form is not None:
+        text = str(getattr(counted, f"to_{form}")())
+    elif args.output == "json":
+        text = as_json({"cuts": _whole(counted.to_dict())}) + "\n"
+    else:
+        text = f"{counted}\n"
+    with opened(args.write, inputs=args.logs) as sink:
+        sink.text(text)
+    return FINE
+
+
+def _whole(value: Any) -> Any:
+    """Return plain data with all digits of its numbers, which JSON has no limit of."""
+    from ketal.explanation.cuts.cut_report import digits
+
+    if isinstance(value, dict):
+        return {name: _whole(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return msgspec.Raw(digits(value).encode())
+    return value

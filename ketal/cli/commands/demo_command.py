@@ -1,0 +1,72 @@
+"""`ketal demo`: the replicated stack with a bug, judged while it runs, and why.
+
+The one rule: the exit code is 0 where the bug was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ketal.cli import COULD_NOT_RUN, FINE, complain
+from ketal.cli.output.output_lines import opened
+from ketal.errors import SettingError
+
+_EXAMPLE = """\
+example:
+  ketal demo
+  ketal demo --bug early-delivery --seed 7 --folder demo
+"""
+DEFAULT_BUG = "applies-when-off"
+BUGS = (
+    DEFAULT_BUG,
+    "old-session",
+    "early-delivery",
+    "early-acknowledgement",
+    "lost-update",
+    "stale-copy",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "--bug", choices=BUGS, default=DEFAULT_BUG, metavar="BUG",
+        help=f"what is wrong: {', '.join(BUGS)} (default: {DEFAULT_BUG})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of the workload (default: 1)"
+    )
+    parser.add_argument(
+        "--shuffles", type=int, default=1_000, metavar="N",
+        help="orders of arrival that are tried afterwards (default: 1000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kafka", action="store_true",
+        help="stream the events through a Kafka broker (pip install 'ketal[stream,spark,java]')",
+    )  # fmt: skip
+    parser.add_argument(
+        "--folder", metavar="FOLDER", help="where logs and the page go; default: a temporary one"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    if args.shuffles < 0:
+        raise SettingError(f"--shuffles is how many orders are tried, not {args.shuffles}")
+    from ketal.replicated_stack.demo import Demo
+    from ketal.replicated_stack.node import Bug
+
+    folder = Path(args.folder) if args.folder else None
+    with opened(None) as output:
+
+        def line(text: str) -> None:
+            output.line(text)
+            output.flush()
+
+        demo = Demo(args.seed, Bug(args.bug), folder, args.shuffles, line, kafka=args.kafka)
+        if demo.run():
+            return FINE
+    complain("nothing went wrong; another --seed may show it")
+    return COULD_NOT_RUN

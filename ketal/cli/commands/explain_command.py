@@ -1,0 +1,117 @@
+"""`ketal explain`: why the verdicts of a finite log hold, or what a pattern made of an event.
+
+The one rule: it explains what `ketal run` reports, and judges nothing itself: the exit code is 0 if
+there was something to judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ketal.cli import COULD_NOT_RUN, FINE, complain, options
+from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.output_lines import OutputLines, add_output, as_json, counted, opened
+from ketal.errors import printable
+from ketal.model.verdicts import Rejected
+
+if TYPE_CHECKING:
+    from ketal.explanation.explaining import JudgedLog
+    from ketal.explanation.reasons import Explanation
+
+_EXAMPLE = """\
+examples:
+  ketal explain stack.ketal run.jsonl
+  ketal explain --verdict 3f2a stack.ketal run.jsonl
+  ketal explain --event n3@7 stack.ketal run.jsonl
+  ketal explain --output json --first 1 forks.ketal n1.jsonl n2.jsonl.gz
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+    parser.add_argument(
+        "--pattern", dest="chosen", metavar="NAME", help="explain this pattern of the file only"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--verdict", metavar="ID", help="explain this verdict: its id, or how the id begins"
+    )
+    what.add_argument(
+        "--event", metavar="NODE@N", help="explain what each pattern made of this event"
+    )
+    what.add_argument(
+        "--first",
+        type=options.positive,
+        metavar="N",
+        help="explain so many verdicts (default 10)",
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    options.add_params(parser)
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the explanations; return the exit code."""
+    from ketal.explanation.explaining import FIRST, JudgedLog, dot_of
+    from ketal.logs import open_source
+
+    options.check_stdin([args.pattern, *args.logs])
+    source, limits = options.source_and_limits(args)
+    program = options.program_of(args.pattern, words=args.set, chosen=args.chosen, limits=limits)
+    event = None if args.event is None else dot_of(args.event)
+    log = open_source(source, args.logs, limits)
+    judged = JudgedLog(program, log, limits, event=event)
+    options.report_rebuilding(log)
+    explained = judged.chosen(verdict=args.verdict, first=args.first or FIRST)
+    with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
+        _print(sink, explained, as_data=args.output == "json")
+    return _code(args, judged, explained)
+
+
+def _print(sink: OutputLines, explained: Sequence[Explanation], *, as_data: bool) -> None:
+    for number, one in enumerate(explained):
+        if as_data:
+            sink.line(as_json(one.to_dict()))
+            continue
+        if number:
+            sink.line("")
+        for line in one.lines():
+            sink.line(printable(line))
+
+
+def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Explanation]) -> int:
+    """Say what was not explained; return the exit code."""
+    events = judged.summary["events"]
+    if not events["accepted"]:
+        rejected = next((one for one in judged.verdicts if isinstance(one, Rejected)), None)
+        why = f"{rejected.place}: {rejected.reason}" if rejected is not None else ""
+        complain(printable(nothing_read(args.logs, events["rejected"], why)))
+        return COULD_NOT_RUN
+    unlisted = [
+        name
+        for name, counts in judged.summary["patterns"].items()
+        if counts["matches"] and not any(v.kind == "match" for v in judged.of_pattern(name))
+    ]
+    for name in unlisted if args.event is None else ():
+        complain(f"the matches of {name} are counted and not listed (return count), nor explained")
+    if args.event is None and not explained and not unlisted:
+        complain(
+            "there is no verdict to explain: no match, no violation; "
+            "`ketal run` has the summary, and --event NODE@N says what became of an event"
+        )
+    left = judged.explainable - sum(one.verdict is not None for one in explained)
+    if args.event is None and args.verdict is None and left:
+        complain(f"{counted(left, 'verdict')} more; --first N or --verdict ID explains others")
+    return FINE

@@ -1,0 +1,116 @@
+"""`ketal fmt`: pattern files in their canonical layout.
+
+The one rule: a file is replaced whole or not at all, and one that does not parse
+is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, complain_of_pattern, options
+from ketal.cli.output.output_lines import OutputLines, opened
+from ketal.errors import PatternError, SettingError, printable
+from ketal.model.limits import Limits
+
+_EXAMPLE = """\
+examples:
+  ketal fmt patterns/*.ketal
+  ketal fmt --check --diff stack.ketal
+  ketal fmt - < stack.ketal
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "files",
+        metavar="PATTERN",
+        nargs="+",
+        help="pattern files, laid out in place; - is standard input to standard output",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 if a layout differs"
+    )
+    parser.add_argument("--diff", action="store_true", help="change nothing; show the difference")
+    options.add_limits(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Lay the files out; return the exit code."""
+    options.check_stdin(args.files)
+    limits = options.limits_of(args.limit)
+    differ = failed = False
+    with opened(None) as sink:
+        for path in args.files:
+            try:
+                differ |= _lay_out(path, args, limits, sink)
+            except PatternError as fault:
+                complain_of_pattern(fault)
+                failed = True
+            except SettingError as fault:
+                complain(str(fault))
+                failed = True
+    if failed:
+        return COULD_NOT_RUN
+    return FOUND if args.check and differ else FINE
+
+
+def _lay_out(path: str, args: argparse.Namespace, limits: Limits, sink: OutputLines) -> bool:
+    """Lay one file out; return whether that changes it."""
+    from ketal.grammar import format_text
+
+    text, name = options.pattern_text(path, limits)
+    laid_out = format_text(text, name=name, limits=limits)
+    differs = laid_out != text
+    if args.diff and differs:
+        for line in _difference(text, laid_out, name):
+            sink.text(line)
+    if args.check and differs:
+        sink.line(f"would format {printable(name)}")
+    if args.check or args.diff:
+        return differs
+    if path == options.STDIN:
+        sink.text(laid_out)
+    elif differs:
+        _replace(path, laid_out)
+        sink.line(f"formatted {printable(name)}")
+    return differs
+
+
+def _difference(before: str, after: str, name: str) -> Iterator[str]:
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), name, name
+    )
+    for line in lines:
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _replace(path: str, text: str) -> None:
+    """Replace the text of a file atomically.
+
+    Raises
+    ------
+    SettingError
+        If it cannot be written.
+    """
+    real = os.path.realpath(path)
+    folder, base = os.path.split(real)
+    try:
+        descriptor, beside = tempfile.mkstemp(prefix=f".{base}.", dir=folder)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            shutil.copymode(real, beside)
+            os.replace(beside, real)
+        except BaseException:
+            os.unlink(beside)
+            raise
+    except OSError as fault:
+        raise SettingError(f"cannot write {path}: {fault.strerror}") from None

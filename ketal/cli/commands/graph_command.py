@@ -1,0 +1,49 @@
+"""`ketal graph`: the automaton of a pattern.
+
+The one rule: it shows what runs, the compiled automaton, not the text.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ketal.cli import FINE, options
+from ketal.cli.output.output_lines import opened, picture_form
+from ketal.errors import SettingError
+
+_EXAMPLE = """\
+examples:
+  ketal graph stack.ketal
+  ketal graph --to svg --write stack.svg --pattern ReplicatedStack stack.ketal
+"""
+_SUFFIXES = {".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".svg": "svg", ".json": "json"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("file", metavar="PATTERN", help="a pattern file, - is standard input")
+    parser.add_argument(
+        "--to",
+        choices=tuple(dict.fromkeys(_SUFFIXES.values())),
+        help="default: as FILE's name says, else dot",
+    )
+    parser.add_argument("--pattern", metavar="NAME", help="which, if the file holds several")
+    parser.add_argument("--write", metavar="FILE", help="write to a file")
+    options.add_params(parser)
+    options.add_limits(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write the picture; return the exit code."""
+    limits = options.limits_of(args.limit)
+    program = options.program_of(args.file, words=args.set, chosen=args.pattern, limits=limits)
+    if len(program.names) > 1:
+        names = ", ".join(program.names)
+        raise SettingError(f"{args.file} holds several patterns: {names}; --pattern picks one")
+    form = picture_form(args.to, args.write, _SUFFIXES) or "dot"
+    graph = program.graph()
+    text = str(getattr(graph, f"to_{form}")())
+    with opened(args.write, inputs=(args.file,)) as sink:
+        sink.text(text if text.endswith("\n") else text + "\n")
+    return FINE

@@ -1,0 +1,86 @@
+"""`ketal stats`: what is in a log, the list from which patterns are written.
+
+The one rule: it counts and does not judge. The exit code is 0 if an event was read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ketal.cli import COULD_NOT_RUN, FINE, complain, options
+from ketal.cli.output.empty_log import nothing_read
+from ketal.cli.output.output_lines import add_output, as_json, opened
+from ketal.cli.output.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from ketal.auditing.contents.contents_report import LogStats
+    from ketal.logs import Source
+    from ketal.model.limits import Limits
+
+_EXAMPLE = """\
+examples:
+  ketal stats run.jsonl
+  ketal stats --regex '(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})' simpledb.log
+  ketal stats --output json n1.jsonl n2.jsonl.gz
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+    add_output(parser, "human", "json")
+    parser.add_argument("--write", metavar="FILE", help="write it to a file")
+    parser.add_argument(
+        "--rows",
+        type=options.positive,
+        default=20,
+        metavar="N",
+        help="rows of each table for a person (default 20); json has all",
+    )
+    options.add_limits(parser)
+    options.add_reading(parser)
+
+
+def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
+    """Return what is in logs that are read once, with progress on standard error."""
+    from ketal.auditing.contents.contents_counting import stats
+    from ketal.logs import Log, open_source
+
+    log = open_source(source, logs, limits)
+    progress = ProgressLine(log.share_read)
+    try:
+        contents = stats(Log.of_batches(lambda: progress.counted(log.batches())), limits=limits)
+    except KeyboardInterrupt:
+        progress.stop()
+        complain("interrupted: the log was not read to its end")
+        raise
+    finally:
+        progress.stop()
+    options.report_rebuilding(log)
+    return contents
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print what is in the logs; return the exit code."""
+    from ketal.auditing.contents.contents_report import lines
+
+    source, limits = options.source_and_limits(args)
+    options.check_clocks_decide(source)
+    contents = stats_of(args.logs, source, limits)
+    with opened(args.write, inputs=args.logs) as sink:
+        if args.output == "json":
+            sink.line(as_json({"stats": contents.to_dict()}))
+        else:
+            for line in lines(contents, args.rows):
+                sink.line(line)
+    if not contents.events:
+        complain(nothing_read(args.logs, contents.rejected, contents.first_rejected))
+        return COULD_NOT_RUN
+    return FINE

@@ -1,0 +1,254 @@
+"""`ketal stream`: a streaming job on Kafka topics, until it is stopped.
+
+SIGTERM commits and ends with 0; Ctrl-C commits, prints the summary, and ends with 130.
+Verdicts that go to standard output are printed as by `ketal run`; everything else goes
+to standard error, and on a terminal a line there shows how it goes.
+
+The one rule: whatever ends the job, what was not committed is done again by the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli import COULD_NOT_RUN, FINE, INTERRUPTED, LOST, complain, leave_closed_pipe, options
+from ketal.cli.commands.run_command import calm_collector
+from ketal.cli.output import summary_text
+from ketal.cli.output.output_lines import add_output, as_json, is_terminal, opened
+from ketal.errors import LostError, SettingError, printable
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from ketal.program import Program
+    from ketal.streaming.job.file import Job
+    from ketal.streaming.job.metrics import Hooks
+
+_EXTRAS = {"kafka": ("kafka-python", "stream"), "pyspark": ("pyspark", "spark")}
+"""Module → (what to install, the extra that brings it)."""
+
+_EXAMPLE = """\
+examples:
+  ketal stream --config job.toml
+  ketal stream --config job.toml --dry-run
+  ketal stream forks.ketal -b localhost:9092 --input blocks --to kafka:forks.verdicts
+  ketal stream forks.ketal --input blocks --output json --until-end
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = _EXAMPLE
+    parser.add_argument("pattern", metavar="PATTERN", nargs="?", help="a pattern file")
+    parser.add_argument("--config", metavar="FILE", help="the job's TOML file; flags override it")
+    parser.add_argument("-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="where Kafka is")
+    parser.add_argument("--input", action="append", metavar="TOPIC", help="read this topic")
+    parser.add_argument("--to", metavar="WHERE", help="verdicts: kafka:TOPIC, file:PATH or -")
+    parser.add_argument(
+        "--group-id", metavar="NAME", help="the consumer group, default the pattern"
+    )
+    parser.add_argument("--state", metavar="WHERE", help="saved state: dir:PATH or kafka:TOPIC")
+    parser.add_argument("--engine", metavar="NAME", help="process (default) or spark")
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="P", help="serve Prometheus text at /metrics"
+    )
+    parser.add_argument(
+        "--metrics-host",
+        metavar="HOST",
+        help="serve them at this address of the machine only, as 127.0.0.1 (default: at every one)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and end")
+    parser.add_argument(
+        "--until-end",
+        action="store_true",
+        help="end where the topics end now; the state is kept, the execution is not over",
+    )
+    parser.add_argument(
+        "--on-change",
+        choices=("stop", "fresh", "drain"),
+        default="stop",
+        help="if the saved state is of another program: stop with exit code 3, start anew at "
+        "the stored offsets, or let the old patterns finish what they have begun",
+    )
+    add_output(parser, "human", "json")
+    options.add_params(parser)
+    options.add_limits(parser)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the job; return the exit code."""
+    from dataclasses import replace
+
+    from ketal.runtime.execution import Execution
+    from ketal.streaming import plan
+    from ketal.streaming.job.file import read_job
+    from ketal.streaming.job.sharing import check_shared
+    from ketal.streaming.spark.families import families
+
+    job = read_job(args.config, {**vars(args), "topics": args.input})
+    job = replace(job, limits=options.limits_of(args.limit, job.limits))
+    if job.pattern == options.STDIN:
+        raise SettingError("the pattern of a streaming job is a file: the job is started again")
+    own = {word.partition("=")[0].strip() for word in args.set}
+    words = [f"{name}={value}" for name, value in job.params.items() if name not in own]
+    program = options.program_of(
+        job.pattern, words=[*words, *args.set], chosen=None, limits=job.limits
+    )
+    # It refuses patterns that no stream runs, before any call to Kafka.
+    Execution(program, limits=job.limits)
+    if job.engine == "spark":
+        families(program, job.key_groups)
+    else:
+        check_shared(job, program)
+    if args.dry_run:
+        for line in plan.lines(job, program):
+            print(printable(line))
+        return FINE
+    try:
+        return _Stream(args, job, program).run()
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRAS:
+            raise
+        package, extra = _EXTRAS[missing.name]
+        raise SettingError(f"{package} is not installed: pip install 'ketal[{extra}]'") from None
+
+
+def _engine_of(job: Job, program: Program, hooks: Hooks) -> Any:
+    """Return the engine of a job."""
+    if job.engine == "spark":
+        from ketal.streaming.spark.spark_engine import SparkEngine
+
+        return SparkEngine(job, program, hooks)
+    from ketal.streaming.kafka.process_engine import ProcessEngine
+
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    return ProcessEngine(job, program, hooks)
+
+
+class _Stream:
+    """One run of the command."""
+
+    def __init__(self, args: argparse.Namespace, job: Job, program: Program) -> None:
+        self._job = job
+        self._program = program
+        self._json = args.output == "json"
+        self._status: Any = None
+        self._code = FINE
+        self._sink: Any = None
+        self._engine: Any = None
+
+    def run(self) -> int:
+        """Run the engine until it ends; return the exit code."""
+        from ketal.streaming import plan
+        from ketal.streaming.job.metrics import Hooks, MetricsServer
+        from ketal.streaming.job.outputs import ClosedPipeError
+        from ketal.streaming.spark import families
+
+        hooks = Hooks(
+            show=self._print_verdict,
+            flush=self._flush,
+            notify=self._report,
+            report=self._look,
+        )
+        engine = self._engine = _engine_of(self._job, self._program, hooks)
+        for warning in plan.warnings(self._program, self._job):
+            self._report(f"warning: {warning}")
+        if self._job.engine == "spark":
+            for warning in families.warnings(self._program, self._job.key_groups):
+                self._report(f"warning: {warning}")
+        else:
+            self._report(plan.consumers(self._job, self._program))
+            if not self._job.group_id_given:
+                self._report(
+                    f"the group is {self._job.group_id}, after the pattern file: neither [kafka] "
+                    "group_id nor --group-id names one"
+                )
+        port = self._job.metrics_port
+        server = None
+        if port is not None:
+            server = MetricsServer(engine.figures, port, self._job.metrics_host)
+        if server is not None:
+            self._report(f"metrics at port {server.port}, /metrics")
+        before = {one: signal.signal(one, self._handle) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with opened(None) as self._sink, calm_collector():
+                try:
+                    engine.run()
+                except LostError as lost:
+                    complain(str(lost))
+                    self._code = LOST
+                except ClosedPipeError:
+                    leave_closed_pipe()
+                    return FINE
+                finally:
+                    self._stop_status()
+                self._print_summary()
+        finally:
+            if server is not None:
+                server.close()
+            for one, handler in before.items():
+                signal.signal(one, handler)
+        return self._code
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Ask the engine to end; a second signal does not wait for it."""
+        engine = self._engine
+        if engine is None or engine.stopping:
+            raise KeyboardInterrupt
+        self._code = INTERRUPTED if number == signal.SIGINT else FINE
+        engine.stop()
+
+    def _print_verdict(self, verdict: Any) -> None:
+        if sys.stdout.isatty():
+            self._stop_status()
+        text = as_json(verdict.to_dict()) if self._json else printable(str(verdict))
+        self._sink.line(text)
+
+    def _flush(self) -> None:
+        self._sink.flush()
+
+    def _report(self, what: str) -> None:
+        self._stop_status()
+        complain(what)
+
+    def _look(self, figures: Any) -> None:
+        if not is_terminal(sys.stderr):
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(printable(figures.line()))
+
+    def _stop_status(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _print_summary(self) -> None:
+        """Print the summary of what was committed; nothing before the job has run."""
+        assert self._engine is not None
+        summary = self._engine.summary
+        if summary is None:
+            return
+        parts = self._engine.figures.parts
+        idle = parts is not None and not parts[0]  # other consumers have them all
+        if self._job.until_end and not summary["events"]["read"] and not idle:
+            topics = ", ".join(self._job.topics)
+            self._report(f"no event was read: there is none to read in {topics}")
+            self._code = self._code or COULD_NOT_RUN
+        if self._json:
+            self._sink.line(as_json({"summary": summary}))
+            return
+        kafka = summary["kafka"]
+        read = f"{kafka['messages']:,} messages"
+        self._sink.line(
+            f"{read} = {summary['events']['read']:,} read + {kafka['control']:,} control"
+        )
+        for line in summary_text.lines(summary, self._program, None):
+            self._sink.line(printable(line))

@@ -1,0 +1,1 @@
+"""What commands print: verdicts, summaries, annotations, progress."""

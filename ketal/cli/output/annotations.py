@@ -1,0 +1,164 @@
+"""Findings where people work: annotations of GitHub's, and SARIF for code-scanning tools.
+
+What lint finds in a pattern, and what a run finds in a log, are written by the same rules.
+
+The one rule: a finding is about a place in a file, or about none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ketal.cli.output.output_lines import as_json
+from ketal.errors import Span
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+
+class FilePlace(NamedTuple):
+    """A place in a file.
+
+    Attributes
+    ----------
+    file : str
+        The file; empty for no place.
+    line : int
+        The line, from 1; 0 for the whole file.
+    span : Span or None
+        The columns too, where they are known.
+    """
+
+    file: str
+    line: int = 0
+    span: Span | None = None
+
+
+class Annotation(NamedTuple):
+    """A finding.
+
+    Attributes
+    ----------
+    rule : str
+        What kind of finding it is: a code of lint, or a kind of verdict.
+    level : str
+        `error` or `warning`.
+    message : str
+        What is found; lines end with a newline.
+    place : FilePlace
+        Where.
+    pattern : str
+        The pattern that it is about, or that found it; empty for none.
+    related : tuple of (FilePlace, str)
+        Other places, each with what is there.
+    id : str
+        The same in every run that finds it; empty for none.
+    """
+
+    rule: str
+    level: str
+    message: str
+    place: FilePlace
+    pattern: str = ""
+    related: tuple[tuple[FilePlace, str], ...] = ()
+    id: str = ""
+
+
+def github_line(annotation: Annotation) -> str:
+    """Return a workflow command of GitHub Actions that shows a finding."""
+    file, line, span = annotation.place
+    properties = {"file": file} if file else {}
+    if span is not None:
+        properties |= {"line": str(span.line), "endLine": str(span.end_line)}
+        if span.line == span.end_line:
+            # GitHub knows columns within one line only; its last one is inside.
+            last = max(span.column, span.end_column - 1)
+            properties |= {"col": str(span.column), "endColumn": str(last)}
+    elif line:
+        properties["line"] = str(line)
+    properties["title"] = f"ketal {annotation.rule}"
+    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{annotation.level} {written}::{_data(annotation.message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif(annotations: Sequence[Annotation], **properties: Any) -> str:
+    """Return a SARIF log of one run, on one line.
+
+    Parameters
+    ----------
+    annotations : sequence of Annotation
+        Its results.
+    **properties
+        What is said of the run as a whole.
+    """
+    from ketal import __version__
+
+    rules = sorted({one.rule for one in annotations})
+    driver = {
+        "name": "ketal",
+        "semanticVersion": __version__,
+        "rules": [{"id": rule} for rule in rules],
+    }
+    run: dict[str, Any] = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(one, rules) for one in annotations],
+    }
+    if properties:
+        run["properties"] = properties
+    return as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _result(annotation: Annotation, rules: list[str]) -> dict[str, Any]:
+    location = {} if not annotation.place.file else _location(annotation.place)
+    if annotation.pattern:
+        location["logicalLocations"] = [{"name": annotation.pattern, "kind": "type"}]
+    out: dict[str, Any] = {
+        "ruleId": annotation.rule,
+        "ruleIndex": rules.index(annotation.rule),
+        "level": annotation.level,
+        "message": {"text": annotation.message},
+    }
+    if location:
+        out["locations"] = [location]
+    if annotation.related:
+        out["relatedLocations"] = list(_related(annotation.related))
+    if annotation.id:
+        out["partialFingerprints"] = {"ketal/v1": annotation.id}
+    return out
+
+
+def _related(places: Iterable[tuple[FilePlace, str]]) -> Iterable[dict[str, Any]]:
+    for place, text in places:
+        yield {**_location(place), "message": {"text": text}}
+
+
+def _location(place: FilePlace) -> dict[str, Any]:
+    file, line, span = place
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(file)}}
+    if span is not None:
+        physical["region"] = {
+            "startLine": span.line,
+            "startColumn": span.column,
+            "endLine": span.end_line,
+            "endColumn": span.end_column,
+        }
+    elif line:
+        physical["region"] = {"startLine": line}
+    return {"physicalLocation": physical}
+
+
+def _uri(path: str) -> str:
+    from urllib.parse import quote
+
+    return ("file://" if path.startswith("/") else "") + quote(path, errors="replace")

@@ -1,0 +1,38 @@
+"""What is to be said of a log without a single event, by every command that reads one.
+
+The one rule: the reason names the logs, or the first record that is no event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ketal.cli.options import STDIN, STDIN_NAME
+from ketal.cli.output.output_lines import counted
+from ketal.errors import printable
+
+MAPPING_HINT = (
+    "hint: --field says where an event's fields are (--field type=event --field clock=pkt.vc), "
+    "--format and --regex what kind of log it is; --rebuild id=msg.id,send=type:send,"
+    "receive=type:recv makes clocks where there are none; see `ketal run --help`"
+)
+
+
+def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
+    """Return why no event was read.
+
+    Parameters
+    ----------
+    logs : sequence of str
+        The logs, as they were given.
+    rejected : int
+        How many records were rejected.
+    first : str
+        The first of them, its place and the reason; may be empty where there is none.
+    """
+    if not rejected:
+        names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
+        return f"no event was read: there is none in {names}"
+    records = counted(rejected, "record was", "records were all")
+    why = f"; the first is {printable(first)}" if first else ""
+    return f"no event was read: {records} rejected{why}\n{MAPPING_HINT}"

@@ -1,0 +1,111 @@
+"""How far a command is with a log, on the terminal of standard error.
+
+The one rule: what is shown is asked for when it is drawn, some times a second; reading and judging
+do no more than they would without it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ketal.cli.output.output_lines import is_terminal
+
+T = TypeVar("T")
+
+SETTLED_S = 2.0
+"""After so long a rate says how long the rest takes."""
+
+
+def _unknown() -> None:
+    return None
+
+
+class ProgressLine:
+    """A line that says how much was read, then judged: per cent, rate, time left.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the share of the log that was read; None where that is not known.
+    judged : callable
+        Returns the share of the events that was judged since all was read; None where they are
+        judged as they are read.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], float | None] = _unknown,
+        judged: Callable[[], float | None] = _unknown,
+    ) -> None:
+        self._shares = {"read": read, "judged": judged}
+        self._phase = "read"
+        self._began_s = time.monotonic()
+        self._records = 0
+        self._status: Any = None
+
+    def counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
+        """Yield batches of records, counting the records."""
+        if not is_terminal(sys.stderr):
+            return batches
+        return self._counted(batches)
+
+    def _counted(self, batches: Iterator[Sequence[T]]) -> Iterator[Sequence[T]]:
+        from rich.console import Console
+
+        self._status = Console(stderr=True).status(self)
+        self._status.start()
+        self._begin("read")
+        for batch in batches:
+            self._records += len(batch)
+            yield batch
+        self._begin("judged")
+
+    def _begin(self, phase: str) -> None:
+        self._phase = phase
+        self._began_s = time.monotonic()
+
+    def __rich__(self) -> str:
+        """Return what a terminal shows."""
+        return self.text(time.monotonic() - self._began_s)
+
+    def text(self, elapsed_s: float) -> str:
+        """Return the line after so many seconds of reading, or of judging.
+
+        Parameters
+        ----------
+        elapsed_s : float
+            Seconds since that began.
+        """
+        share, records = self._shares[self._phase](), self._records
+        if self._phase == "judged":
+            if share is None:
+                return f"{records:,} records read"
+            records = round(records * share)
+        parts = [f"{records:,} records {self._phase}"]
+        if share is not None:
+            parts.insert(0, f"{min(share, 1.0):.0%}")
+        if elapsed_s >= SETTLED_S and records:
+            parts.append(f"{records / elapsed_s:,.0f} a second")
+            if share:
+                parts.append(f"{_duration((1 - min(share, 1.0)) / share * elapsed_s)} left")
+        return ", ".join(parts)
+
+    def give_way(self) -> None:
+        """Erase the progress before a line is written to the same terminal."""
+        if self._status is not None and sys.stdout.isatty():
+            self.stop()
+
+    def stop(self) -> None:
+        """Erase the progress and stop."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    hours, minutes = whole // 3_600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

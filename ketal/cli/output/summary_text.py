@@ -1,0 +1,147 @@
+"""The summary of a run, for a person.
+
+The one rule: it adds up. The first line is an equation, `read` on its left and
+everything that became of a record on its right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli.output.output_lines import counted, drop_zeros
+from ketal.model.verdicts import COUNTED, Rejected
+from ketal.runtime.silence import unknown_comparisons, vacuity
+
+if TYPE_CHECKING:
+    from ketal.program import Program
+
+_RECORDS = {
+    "accepted": ("accepted", "accepted"),
+    "duplicates": ("duplicate", "duplicates"),
+    "rejected": ("rejected", "rejected"),
+    "late": ("late", "late"),
+    "held_back": ("held back", "held back"),
+    "overflow": ("over a limit", "over a limit"),
+}
+# Count → its noun and its sentence where it is not zero.
+_OF_PATTERN = {
+    "unscoped": ("event", "not judged: {} without the key of `partition by`"),
+    "untimed": ("event", "not judged: {} without the time that `within` needs"),
+    "halted": ("event", "not judged: {} after a violation that halted their run"),
+    "strangers": ("event", "not judged: {} of nodes that its topology does not have"),
+    "overflows": (
+        "time",
+        "incomplete answer: a limit was reached {} and something was given up; the overflow "
+        "verdicts name the limit (`ketal limits`, --limit NAME=VALUE)",
+    ),
+    "unknown_types": (
+        "event",
+        "unknown: {} without the result_type or arg_types that a `call(...)` asks for; `*` and "
+        "`(..)` ask for none",
+    ),
+    "uncertain": (
+        "verdict",
+        "in doubt: {} of these could be otherwise, had no event been lost",
+    ),
+    "marks_forgotten": (
+        "time",
+        "which lost events a verdict depends on was forgotten {} beyond lost_max or "
+        "candidates_max: all that may depend on one is marked, with fewer names",
+    ),
+    "guard_failures": (
+        "time",
+        "unknown: a registered guard failed {}: it raised, or its answer was none of True, False "
+        "and None (the log of `ketal` says which)",
+    ),
+}
+_OF_EXECUTION = {
+    "gaps": ("gap", "{}: events that were declared lost"),
+    "holes": ("hole", "{}: events that clocks speak of and the log does not hold"),
+    "restarts": (
+        "restart",
+        "{}: a node whose counter began at 1 again with other content is taken for its next "
+        "incarnation (`a#2`); if it is none, `ketal audit` names the fault",
+    ),
+    "impossible": (
+        "event",
+        "{} with an impossible clock, which knows of an event that comes later in the canonical "
+        "order; the answer may be wrong, and `ketal audit` names the fault",
+    ),
+    "doubtful": (
+        "event",
+        "{} with a doubtful clock: a node left, and what says how much of it was known is missing, "
+        "or came too late",
+    ),
+    "unknown_orders": (
+        "pair",
+        "{} of events that the clocks do not order for certain: a `Causal` or `Conc` that asks is "
+        "unknown, and so not true",
+    ),
+    "handler_failures": ("handler failure", "{}"),
+}
+
+
+def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
+    """Yield the lines of a summary.
+
+    Parameters
+    ----------
+    summary : mapping
+        The `summary` object.
+    program : Program
+        Whose it is.
+    rejected : Rejected or None
+        The first rejection, where rejections were not listed.
+    """
+    yield records(summary["events"])
+    if rejected is not None:
+        yield f"first {rejected}"
+    if summary["events"]["held_back"]:
+        yield "held back: waiting for events that did not come (--stats says which)"
+    kinds = {compiled.name: compiled.kind for compiled in program.compiled}
+    for name, counts in summary["patterns"].items():
+        vacuous = counts.get("vacuous", [])
+        warnings = vacuity.warnings(kinds[name], vacuous)
+        # What is rare may not have happened: then it is why nothing was found, and no warning.
+        found = counts.get("violations" if kinds[name] == "check" else "matches")
+        why = f": {vacuous[0]['message']}" if vacuous and not (warnings or found) else ""
+        yield f"{name}: {_verdict_counts(kinds[name], counts, vacuous)}{why}"
+        for warning in warnings:
+            yield f"{name}: {warning}"
+        for warning in unknown_comparisons.warnings(counts.get("unknown", [])):
+            yield f"{name}: {warning}"
+        for sentence in _sentences_of(_OF_PATTERN, counts):
+            yield f"{name}: {sentence}"
+    for name, drained in summary.get("draining", {}).items():
+        verdicts = _verdict_counts("find", drained, ())
+        yield f"{name}: draining: {verdicts}, said by the pattern that it was before"
+    yield from _sentences_of(_OF_EXECUTION, summary)
+
+
+def _sentences_of(
+    sentences: dict[str, tuple[str, str]], counts: Mapping[str, Any]
+) -> Iterator[str]:
+    for key, (noun, sentence) in sentences.items():
+        if counts.get(key):
+            yield sentence.format(counted(counts[key], noun))
+
+
+def records(events: dict[str, int]) -> str:
+    """Return the equation of what was read and what became of it."""
+    parts = drop_zeros({key: events[key] for key in _RECORDS}) or {"accepted": 0}
+    terms = [counted(number, *_RECORDS[key]) for key, number in parts.items()]
+    return f"{events['read']:,} read = {' + '.join(terms)}"
+
+
+def _verdict_counts(
+    kind: str, counts: Mapping[str, int], vacuous: Sequence[Mapping[str, Any]]
+) -> str:
+    parts = drop_zeros({key: counts.get(key, 0) for key in COUNTED})
+    sought = "violations" if kind == "check" else "matches"
+    terms = [counted(number, *COUNTED[key]) for key, number in parts.items()]
+    if kind == "check" and vacuity.judged_nothing(vacuous):
+        terms.insert(0, "no event judged")
+    elif sought not in parts:
+        terms.insert(0, f"no {COUNTED[sought][0]}")
+    return ", ".join(terms)

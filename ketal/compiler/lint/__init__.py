@@ -1,0 +1,1 @@
+"""What lint says of an automaton: its paths, and the events that its guards accept."""

@@ -1,0 +1,1 @@
+"""What a pattern costs, by its class: `ketal lint --explain-cost`."""

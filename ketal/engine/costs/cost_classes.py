@@ -1,0 +1,437 @@
+"""Costs: what a pattern takes of each event and each match, and what decides it.
+
+The class of a pattern is read off what its runs are made of: whether a search is forward, where
+it has bounds, what is counted and what a role does not say as data are asked of `Roles`, what a
+run keeps of its past of the automaton's registers. Here is added only where a search can come
+to an event that leads to no match (*dead end*): where a role asks for another event than the
+one before it in the word, and a later choice decides.
+
+In costs n is the number of events kept in a scope, P of nodes, k of events of a match.
+
+The one rule: nothing is decided here that a run decides too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.minterms import Theory
+from ketal.compiler.predicates import (
+    RELATIONS,
+    Formula,
+    necessary,
+    registers,
+    simplify,
+    variables,
+)
+from ketal.engine.costs.text_places import PatternPlaces, TextPlace
+from ketal.engine.find_any.release_order import ReleaseOrder
+from ketal.engine.find_any.roles import (
+    ALL_ANCHOR,
+    PRIOR_ANCHOR,
+    Relation,
+    Roles,
+    StepEdge,
+    StepRole,
+)
+from ketal.engine.machine import Machine
+from ketal.model import syntax
+
+LOOK_UP = "one table look-up"
+REGISTERS = "guards read earlier events"
+GROUPS = "groups of runs"
+GROUPS_APART = "groups of runs, apart by register"
+CUTS = "consistent cuts"
+FLAT = "flat forward search"
+FLAT_BY_VALUE = "flat forward search by value"
+FORWARD_DEAD_ENDS = "forward search with dead ends"
+SEARCH = "search: any event may come last"
+SEARCH_DEAD_ENDS = "search with dead ends"
+SCAN = "scan"
+
+SHORT_WORD = 2
+"""Of a match of so many events each that is looked at is part of one."""
+BOUNDED_WORD = 3
+"""Up to so many events the bounds of a search leave out most of what leads to no match."""
+RESIDUALS_MAX = 1_000
+"""Choices of the truth of local atoms that are looked at for one edge."""
+
+_OUT_OF_ORDER = "where events come out of that order, any of a match may come last"
+_ORDERED = "`order arrival`, or `Causal` of the event before it in every step but the first"
+_DATA = "only `Causal`, `Conc` and equalities with the step before it, joined by `&&`"
+_EQUALITY = "an equality with the step just before it (`k == A.k`) in its place"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a pattern costs.
+
+    Attributes
+    ----------
+    pattern : str
+        Its name.
+    name : str
+        The class of the pattern.
+    event, match : str
+        The cost of an event that completes nothing, and of each match; the latter is empty for
+        a check, and under `mode`.
+    place : TextPlace
+        The guard, or other part of the pattern, that decides the class.
+    reason : str
+        What it is about that part.
+    flat_with : str
+        What would make it flat; empty where it is.
+    counts : bool or None
+        Whether `--count` counts matches without listing them; None for a check, and under `mode`.
+    counts_because : str
+        Why it lists them, or as long as what it counts; may be empty.
+    """
+
+    pattern: str
+    name: str
+    event: str
+    match: str
+    place: TextPlace
+    reason: str
+    flat_with: str
+    counts: bool | None
+    counts_because: str
+
+
+class _CostClass(NamedTuple):
+    """A class, and the part of the pattern that decides it."""
+
+    name: str
+    place: TextPlace
+    reason: str
+    flat_with: str = ""
+
+
+def cost_of(compiled: CompiledPattern) -> Cost:
+    """Return what a pattern costs."""
+    machine, text = Machine(compiled), PatternPlaces(compiled)
+    if compiled.pattern.mode is not None:
+        return _of_cuts(text)
+    if compiled.kind == "check":
+        return _of_check(machine, text)
+    if compiled.strategy == "any":
+        return _OfFindAny(Roles(machine), text).cost()
+    return _of_runs(machine, text)
+
+
+# --- check, next, strict, mode ---
+
+
+def _of_check(machine: Machine, text: PatternPlaces) -> Cost:
+    live = machine.automaton.live
+    name = text.pattern.name
+    if all(of.none for of in live):
+        reason = "no guard reads an earlier event, so state and event decide"
+        return Cost(name, LOOK_UP, "O(1)", "", text.body(), reason, "", None, "")
+    event = "O(P)" if any(of.history for of in live) else "O(1)"
+    if any(of.steps for of in live):
+        event += " for each configuration of the run (at most configurations_max)"
+    reason = "it reads an earlier event, so each such guard is evaluated"
+    place = text.reading(beyond_prior=False)
+    return Cost(name, REGISTERS, event, "", place, reason, "guards on the event alone", None, "")
+
+
+def _of_runs(machine: Machine, text: PatternPlaces) -> Cost:
+    live, name = machine.automaton.live, text.pattern.name
+    lists = "runs are followed to each of their matches"
+    apart = any(of.steps or of.history for of in live)
+    if apart or (machine.automaton.nots and not machine.arrival):
+        place = text.reading(beyond_prior=True)
+        reason = "runs that took other events are told apart by it"
+        event = "O(groups that wait for it; of an equality those of its value)"
+        advice = "guards on the event and the one before it alone"
+        return Cost(name, GROUPS_APART, event, "O(k)", place, reason, advice, False, lists)
+    event = "amortised O(k): it makes at most a group a step, and a group moves once"
+    reason = "no guard reads more than the event before, so runs that took one event are one group"
+    if any(of.prior for of in live):
+        event = event.replace("O(k)", "O(k P log n)")
+    return Cost(name, GROUPS, event, "O(k)", text.body(), reason, "", False, lists)
+
+
+def _of_cuts(text: PatternPlaces) -> Cost:
+    node = syntax.Node(span=text.pattern.places.get("mode"))
+    reason = "every linear extension is asked for: all consistent cuts, at most cuts_max"
+    return Cost(
+        text.pattern.name,
+        CUTS,
+        "all together O(n^P)",
+        "",
+        text.place(node, "mode"),
+        reason,
+        "no `mode`",
+        None,
+        "",
+    )
+
+
+# --- find any ---
+
+
+class _OfFindAny:
+    """What a `find any` costs."""
+
+    def __init__(self, roles: Roles, text: PatternPlaces) -> None:
+        self.roles = roles
+        self.text = text
+        theory = Theory(roles.machine.automaton.atoms, roles.compiled.limits)
+        self.all = [r for edge in roles.edges for r in _possible(roles, edge, theory)]
+        self.sources: dict[int, set[StepEdge]] = {}
+        for edge in roles.edges:
+            self.sources.setdefault(edge.target, set()).add(edge)
+        self.longest = None if roles.loops else self._longest(0)
+
+    def cost(self) -> Cost:
+        """Return what the pattern costs."""
+        roles, found = self.roles, self._class()
+        if found.name in (FLAT, FLAT_BY_VALUE):
+            free = all(role.starts or role.free for role in self.all)
+            event = "O(P log n)" if not roles.by_place else "O(1)" if free else "O(log n)"
+            match = "O(k log n)" if roles.by_place else "O(k P log n)"
+        elif found.name == SEARCH:
+            event = "O(P^2 log n)" if roles.bounding else "O(P log n)"
+            match = "O(k P log n)"
+        else:
+            power = "k-1" if self.longest is None else str(max(1, self.longest - 1))
+            power = "" if power == "1" else f"^({power})" if "-" in power else f"^{power}"
+            event = f"up to O(n{power}) where it may complete a match, visits_max at most"
+            match = "O(k P log n), beside what is looked at"
+        if roles.mirrors:
+            match += ", for each of its mirror images"
+        flat_with = found.flat_with
+        if found.name in (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS) and not roles.window.bounded:
+            flat_with += "; a window (`within`) bounds n"
+        counts, because = self._counting()
+        return Cost(
+            self.text.pattern.name,
+            found.name,
+            event,
+            match,
+            found.place,
+            found.reason,
+            flat_with,
+            counts,
+            because,
+        )
+
+    def _class(self) -> _CostClass:
+        """Return the worst class of any role; that of the order where no role has one."""
+        found = [one for role in self.all if (one := self._of_role(role)) is not None]
+        rank = (SCAN, SEARCH_DEAD_ENDS, FORWARD_DEAD_ENDS, FLAT_BY_VALUE)
+        worst = min(found, key=lambda one: rank.index(one.name), default=None)
+        if self.roles.order is None:
+            if worst is None or worst.name == FLAT_BY_VALUE:
+                return self._of_search()
+            advice = "; ".join([one for one in (worst.flat_with, _ORDERED) if one])
+            return worst._replace(flat_with=advice)
+        return worst or self._of_order()
+
+    def _of_order(self) -> _CostClass:
+        """Return the class of a pattern whose search is forward and has no dead ends."""
+        order, text = self.roles.order, self.text
+        if order is ReleaseOrder.ANY:
+            return _CostClass(FLAT, text.order(), "the event offered last ends the word")
+        if order is ReleaseOrder.CANONICAL:
+            reason = "all steps accept the same events, so a match is reported in canonical order"
+            return _CostClass(FLAT, text.body(), f"{reason}; {_OUT_OF_ORDER}")
+        reason = f"every step but the first is after the event before it; {_OUT_OF_ORDER}"
+        return _CostClass(FLAT, self._causal(), reason)
+
+    def _causal(self) -> TextPlace:
+        """Return the first `Causal` of a step."""
+        for role in self.all:
+            for relation in role.relations:
+                if not relation.concurrent:
+                    return self._relation(role, relation)
+        return self.text.body()
+
+    def _of_search(self) -> _CostClass:
+        """Return the class of a pattern of which any event may come last."""
+        roles, text = self.roles, self.text
+        role = roles.not_causal[0]
+        place = text.step(role.edge.step)
+        if role.relations:
+            place = self._relation(role, role.relations[0])
+        reason = "it does not ask its event to be after the one before it"
+        if self.longest is None:
+            reason = "any event may come last, and of a repetition there are no bounds"
+            return _CostClass(SEARCH_DEAD_ENDS, text.loop(), reason, _ORDERED)
+        if roles.nots:
+            reason = "any event may come last, and bounds do not know of a `not`"
+            return _CostClass(SEARCH_DEAD_ENDS, text.absent(), reason, _ORDERED)
+        if self.longest > BOUNDED_WORD:
+            reason += f", and a match has up to {self.longest} events"
+            return _CostClass(SEARCH_DEAD_ENDS, place, reason, _ORDERED)
+        return _CostClass(SEARCH, place, reason, _ORDERED)
+
+    def _of_role(self, role: StepRole) -> _CostClass | None:
+        """Return the class that a role gives the pattern by what it asks; None for the order's."""
+        roles, step = self.roles, role.edge.step
+        forward = roles.order is not None
+        dead_ends = FORWARD_DEAD_ENDS if forward else SEARCH_DEAD_ENDS
+        if not role.edge.whole:
+            reason = "where it holds beside another of the step, the word decides when it is whole"
+            advice = "guards that exclude each other, where a step leads to several states"
+            return _CostClass(dead_ends, self.text.step(step), reason, advice)
+        if not role.exact:
+            reason = "it is decided when a word is whole, not while events are looked for"
+            return _CostClass(SCAN, self._undecided(role), reason, _DATA)
+        if len(role.checks) > len(role.equalities):
+            number = next(n for n in self._compared(role) if n not in roles.compiled.equalities)
+            reason = "it is tried on each event that is left"
+            return _CostClass(SCAN, self.text.atom(step, number), reason, _EQUALITY)
+        for relation in role.relations:
+            if not (self._is_prior(role, relation) or self._is_implied(relation)):
+                reason = "it relates an event to others than the one before it"
+                advice = "relations to the event before it"
+                return _CostClass(dead_ends, self._relation(role, relation), reason, advice)
+        if not role.equalities:
+            return None
+        place = self.text.atom(step, role.equalities[0].atom)
+        if len(role.equalities) > 1:
+            reason = "one equality of a step is asked of an index, the others of each event"
+            return _CostClass(dead_ends, place, reason, "one equality a step; `partition by`")
+        if not forward and (self.longest is None or self.longest > SHORT_WORD):
+            reason = "any event may come last, and there are no bounds beside an equality"
+            advice = "" if self._follows(role, role.equalities[0].step) else _EQUALITY
+            return _CostClass(dead_ends, place, reason, advice)
+        if self._follows(role, role.equalities[0].step) or self._is_lone_equality(role):
+            reason = "its index gives the events of one value"
+            return _CostClass(FLAT_BY_VALUE, place, reason)
+        reason = "it asks for an event that is not the one before it, across others"
+        return _CostClass(dead_ends, place, reason, f"{_EQUALITY}; `partition by`")
+
+    def _counting(self) -> tuple[bool, str]:
+        """Return whether matches are counted, and why they are listed or while they are not."""
+        roles = self.roles
+        if roles.window.bounded:
+            return False, "the pattern has a window"
+        if roles.order is None:
+            return False, "any event of a match may come last"
+        if not roles.countable:
+            return False, "two matches can be mirror images"
+        for role in self.all:
+            if not role.countable:
+                place = self._uncounted(role)
+                at = f" ({place.span.line}:{place.span.column})" if place.span else ""
+                return (
+                    False,
+                    f"`{place.text}`{at} asks for more than a relation to the event before",
+                )
+        while_ = {
+            ReleaseOrder.ANY: "",
+            ReleaseOrder.CANONICAL: "while events come in canonical order",
+            ReleaseOrder.CAUSAL: "while events come in an order that respects happened-before",
+        }
+        return True, while_[roles.order]
+
+    # --- what a role asks ---
+
+    def _is_prior(self, role: StepRole, relation: Relation) -> bool:
+        """Return whether a relation is to the event before, by whatever name."""
+        if relation.anchor == PRIOR_ANCHOR:
+            return True
+        if relation.anchor == ALL_ANCHOR:
+            before = self.sources.get(role.edge.source, set())
+            return not self.roles.returns and all(edge.source == 0 for edge in before)
+        return self._follows(role, relation.anchor)
+
+    def _is_implied(self, relation: Relation) -> bool:
+        """Return whether each event is after all before it in the word, so that this holds."""
+        return not (relation.concurrent or self.roles.not_causal)
+
+    def _follows(self, role: StepRole, step: int) -> bool:
+        """Return whether the event before one in a role is of a step."""
+        return {edge.step for edge in self.sources.get(role.edge.source, ())} == {step}
+
+    def _is_lone_equality(self, role: StepRole) -> bool:
+        """Return whether all between the two events of an equality is free, by place."""
+        atoms = {equality.atom for one in self.all for equality in one.equalities}
+        lone = len(atoms) == 1 and all(one is role or one.starts or one.free for one in self.all)
+        return self.roles.by_place and lone
+
+    def _compared(self, role: StepRole) -> list[int]:
+        """Return the atoms of the comparisons that a role always makes."""
+        atoms = self.roles.machine.automaton.atoms
+        return [
+            n
+            for n in sorted(necessary(role.left))
+            if registers(atoms[n])[1] and atoms[n].shape not in RELATIONS
+        ]
+
+    def _undecided(self, role: StepRole) -> TextPlace:
+        """Return the part of a guard that is not said as data."""
+        atoms = self.roles.machine.automaton.atoms
+        literals = necessary(role.left)
+        relational = [n for n in sorted(variables(role.left)) if atoms[n].relational]
+        several = [n for n in relational if len(registers(atoms[n])[1]) > 1]
+        for number in [n for n in relational if n not in literals] + several:
+            if atoms[number].shape == "barred":
+                return self.text.absent()
+            return self.text.atom(role.edge.step, number)
+        return self.text.step(role.edge.step)
+
+    def _uncounted(self, role: StepRole) -> TextPlace:
+        """Return the part of a guard that keeps matches from being counted."""
+        if not role.exact:
+            return self._undecided(role)
+        if role.nots:
+            return self.text.absent()
+        if role.checks:
+            return self.text.atom(role.edge.step, self._compared(role)[0])
+        return self._relation(role, next(r for r in role.relations if r.anchor != PRIOR_ANCHOR))
+
+    def _relation(self, role: StepRole, relation: Relation) -> TextPlace:
+        """Return the `Causal` or `Conc` of a relation."""
+        automaton = self.roles.machine.automaton
+        shape = "concurrent" if relation.concurrent else "before"
+        named = {PRIOR_ANCHOR: syntax.PRIOR, ALL_ANCHOR: syntax.ALL}
+        anchor = named.get(relation.anchor) or automaton.steps[relation.anchor]
+        for number, atom in enumerate(automaton.atoms):
+            if atom.shape == shape and atom.payload == (anchor,):
+                return self.text.atom(role.edge.step, number)
+        return self.text.step(role.edge.step)
+
+    def _longest(self, state: int) -> int:
+        """Return the length of the longest word from a state; there are no repetitions."""
+        leaving = [edge.target for edge in self.roles.edges if edge.source == state]
+        return max([1 + self._longest(target) for target in leaving], default=0)
+
+
+def _possible(roles: Roles, edge: StepEdge, theory: Theory) -> list[StepRole]:
+    """Return the roles that events can have on an edge.
+
+    Where there are too many, the one of the whole guard stands for all: it is not exact.
+    """
+    found: dict[Formula, None] = {}
+    for tried, left in enumerate(_residuals(edge.formula, theory, ())):
+        if tried >= RESIDUALS_MAX:
+            return [roles.role(edge, edge.formula)]
+        found[left] = None
+    return [roles.role(edge, left) for left in found]
+
+
+def _residuals(
+    formula: Formula, theory: Theory, literals: tuple[Formula, ...]
+) -> Iterator[Formula]:
+    """Yield what the local atoms of events can leave of a formula, perhaps more than once."""
+    numbers = sorted(variables(formula))
+    local = [n for n in numbers if not theory.atoms[n].relational]
+    if formula is False or not theory.can_hold(*literals):
+        return
+    if not local:
+        yield formula
+    elif len(local) == len(numbers):
+        if theory.can_hold(formula, *literals):
+            yield True
+    else:
+        for value in (True, False):
+            rest = simplify(formula, {local[0]: value})
+            yield from _residuals(rest, theory, (*literals, ("var", local[0], value)))

@@ -1,0 +1,1 @@
+"""What the events of a run met: masks, names, kinds of values."""

@@ -1,0 +1,147 @@
+"""Of which kinds the values are that the comparisons of a program read.
+
+The one rule: an event is counted where the comparison decides about it, under the kinds of the
+values that are read from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.comparisons import Leaf, SiteReading
+from ketal.compiler.predicates import evaluate
+from ketal.engine.statistics.sampling import sampled
+from ketal.model import syntax
+from ketal.model.event import Event
+from ketal.model.values import dig
+
+MASKS_MAX = 4_096
+"""Masks whose readings are known."""
+ABSENT = "absent"
+_KINDS = {
+    str: "string", int: "number", float: "number", bool: "boolean", type(None): ABSENT,
+    list: "list", tuple: "list", dict: "object",
+}  # fmt: skip
+
+Counts = dict[str, dict[str, int]]
+"""Reading, by its number as text → kinds, joined by commas → events."""
+
+
+class ComparisonKinds:
+    """The kinds of the values that the comparisons of one pattern read.
+
+    Parameters
+    ----------
+    compiled : CompiledPattern
+        The pattern.
+    """
+
+    def __init__(self, compiled: CompiledPattern) -> None:
+        comparisons, readings = compiled.comparisons
+        self._mask = compiled.mask
+        self._readings = [
+            (reading, [_reader(comparisons[reading.comparison].operands[n].of)
+                       for n in reading.operands])
+            for reading in readings
+        ]  # fmt: skip
+        self._known: dict[int, list[int]] = {}
+        self.counts: list[Counter[tuple[str, ...]]] = [Counter() for _ in readings]
+
+    def count(self, events: Sequence[Event]) -> None:
+        """Count the kinds of the values of some events."""
+        by_mask: dict[int, list[Event]] = {}
+        for event, mask in zip(events, map(self._mask, events), strict=True):
+            by_mask.setdefault(mask, []).append(event)
+        for mask, alike in by_mask.items():
+            for number in self._readings_of(mask):
+                kinds = (map(read, alike) for read in self._readings[number][1])
+                self.counts[number].update(zip(*kinds, strict=True))
+
+    def _readings_of(self, mask: int) -> list[int]:
+        """Return the numbers of the readings of an event with a mask."""
+        numbers = self._known.get(mask)
+        if numbers is None:
+            if len(self._known) >= MASKS_MAX:
+                self._known.clear()
+            numbers = self._known[mask] = [
+                number
+                for number, (reading, _) in enumerate(self._readings)
+                if _is_read(reading, mask)
+            ]
+        return numbers
+
+    # --- state ---
+
+    def save(self) -> Counts:
+        """Return the counts as plain data."""
+        return {
+            str(number): {",".join(kinds): n for kinds, n in sorted(counter.items())}
+            for number, counter in enumerate(self.counts)
+            if counter
+        }
+
+    def load(self, value: Counts) -> None:
+        """Put what `save` returned into a fresh object of the same pattern."""
+        for number, counts in value.items():
+            self.counts[int(number)] = Counter({tuple(k.split(",")): n for k, n in counts.items()})
+
+
+class ProgramKinds:
+    """The kinds of the values that the comparisons of a program read, in a sample of the events.
+
+    Parameters
+    ----------
+    patterns : sequence of CompiledPattern
+        The patterns.
+    """
+
+    def __init__(self, patterns: Sequence[CompiledPattern]) -> None:
+        self._of = {one.name: ComparisonKinds(one) for one in patterns}
+        self._reading = [kinds for kinds in self._of.values() if kinds.counts]
+        self._fingerprints = {one.name: one.fingerprint for one in patterns}
+        self._read = 0
+
+    def look(self, batch: Sequence[Any]) -> None:
+        """Look at the events of a batch of records that are in the sample."""
+        records = sampled(batch, self._read) if self._reading else ()
+        self._read += len(batch)
+        if events := [item for item in records if isinstance(item, Event)]:
+            for kinds in self._reading:
+                kinds.count(events)
+
+    def met(self) -> dict[str, Counts]:
+        """Return what is known so far, by the names of patterns."""
+        return {name: kinds.save() for name, kinds in self._of.items()}
+
+    def save(self) -> Any:
+        """Return the state as plain data."""
+        return [self._read, dict(sorted(self._fingerprints.items())), self.met()]
+
+    def load(self, value: Any) -> None:
+        """Put what `save` returned into a fresh object; what is of other patterns is dropped."""
+        self._read, fingerprints, counts = value
+        for name, kinds in self._of.items():
+            if fingerprints.get(name) == self._fingerprints[name]:
+                kinds.load(counts[name])
+
+
+def _is_read(reading: SiteReading, mask: int) -> bool:
+    if not evaluate(reading.guard, mask | reading.bits):
+        return False
+    return not reading.bits or not evaluate(reading.guard, mask & ~reading.bits)
+
+
+def _reader(of: Leaf) -> Callable[[Event], str]:
+    """Return a function: event → the kind of a value of it."""
+    get = _KINDS.get
+    if isinstance(of, syntax.Field):
+        name = of.name
+        return lambda event: get(type(getattr(event, name)), "number")
+    if len(of.path) > 1:
+        path = of.path
+        return lambda event: get(type(dig(event.data, path)), "object")
+    (key,) = of.path
+    return lambda event: get(type(event.data.get(key)), "object")

@@ -1,0 +1,202 @@
+"""Which names of a program some event of an execution has, and what there is in their place.
+
+While a name was met by no event, the types, nodes or attributes of events are counted, so that a
+name that is near can be shown with how many events have it: of a sample of the events, and of none
+once every name was met.
+
+The one rule: a name is unmet if no event that was looked at has it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from ketal.compiler.named_values import Key, NamedValue
+from ketal.engine.statistics.sampling import sampled
+from ketal.model.event import Event
+from ketal.model.values import base_node, dig, glob_regex
+
+NAMES_MAX = 256
+"""Types, nodes and attributes that are counted, of each the most frequent."""
+
+_TYPE, _NODE, _DATA = attrgetter("type"), attrgetter("node"), attrgetter("data")
+_COUNTED = {"type": "type", "node": "node", "attribute": "attribute", "partition": "attribute"}
+"""What is counted while a name of a kind is unmet."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamesMet:
+    """Which names of a program no event has; of parts of an execution, their sum.
+
+    Attributes
+    ----------
+    unmet : list of Key
+        The names that none of the events has that were looked at.
+    looked_at : int
+        How many events were looked at.
+    counts : dict of str to dict of str to int
+        How many of these have each type, node or attribute, as long as one of the kind is unmet,
+        the most frequent first.
+    apart : tuple of str
+        The nodes, if no clock knows of another node than its own and a pattern asks for more.
+    """
+
+    unmet: list[Key]
+    looked_at: int
+    counts: dict[str, dict[str, int]]
+    apart: tuple[str, ...] = ()
+
+    def counted(self, what: str) -> dict[str, int]:
+        """Return how many events have each name of a kind, as long as one of the kind is unmet."""
+        return self.counts.get(_COUNTED[what], {})
+
+    @classmethod
+    def sum(cls, parts: Sequence[NamesMet]) -> NamesMet:
+        """Return what parts of an execution, which have the same names, have together."""
+        unmet = [key for key in parts[0].unmet if all(key in part.unmet for part in parts)]
+        counts: dict[str, dict[str, int]] = {}
+        for kind in dict.fromkeys(_COUNTED[what] for what, _ in unmet):
+            counter: Counter[str] = Counter()
+            for part in parts:
+                counter.update(part.counts.get(kind, {}))
+            counts[kind] = dict(_most_common(counter))
+        apart: set[str] = set()
+        if all(part.apart for part in parts):
+            apart = set().union(*(part.apart for part in parts))
+        looked_at = sum(part.looked_at for part in parts)
+        return cls(unmet, looked_at, counts, tuple(sorted(apart)))
+
+
+def _most_common(counter: Counter[str]) -> list[tuple[str, int]]:
+    """Return the `NAMES_MAX` most frequent, of equally frequent ones the first by their names."""
+    return sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:NAMES_MAX]
+
+
+class LogNames:
+    """The names of a program in the events of an execution.
+
+    Parameters
+    ----------
+    names : iterable of NamedValue
+        Those of all patterns.
+    causal : bool
+        Whether a pattern asks which events happened before others.
+
+    Attributes
+    ----------
+    unmet : dict of Key to NamedValue
+        The names that no event has.
+    looked_at : int
+        How many events were looked at.
+    counts : dict of str to Counter of str
+        How many of these have each type, node or attribute, as long as a name of that kind is
+        unmet.
+    apart : set of str or None
+        The nodes of these, as long as no clock knows of another node; None if that is not asked.
+    """
+
+    def __init__(self, names: Iterable[NamedValue], *, causal: bool = False) -> None:
+        self.unmet = {name.key: name for name in names}
+        self.apart: set[str] | None = set() if causal else None
+        self._all = sorted(self.unmet)
+        self.looked_at = 0
+        self._read = 0
+        self._globs: dict[Key, Any] = {}
+        self.counts: dict[str, Counter[str]] = {}
+        self._count_unmet()
+
+    @property
+    def looking(self) -> bool:
+        """Whether there is anything left to look for."""
+        return bool(self.unmet) or self.apart is not None
+
+    def look(self, batch: Sequence[Any]) -> None:
+        """Look at the events of a batch of records that are in the sample."""
+        events = [item for item in sampled(batch, self._read) if isinstance(item, Event)]
+        self._read += len(batch)
+        if not events:
+            return
+        if self.apart is not None:
+            if any(len(event.clock) > 1 for event in events):
+                self.apart = None
+            elif len(self.apart) < NAMES_MAX:
+                self.apart.update(map(_NODE, events))
+        self.looked_at += len(events)
+        before = [len(counter) for counter in self.counts.values()]
+        for what, counter in self.counts.items():
+            if what == "type":
+                counter.update(map(_TYPE, events))
+            elif what == "node":
+                counter.update(map(base_node, map(_NODE, events)))
+            else:
+                counter.update(chain.from_iterable(map(_DATA, events)))
+        nested = [name for name in self.unmet.values() if len(name.path) > 1]
+        for name in nested:
+            self._count_beside(name, events)
+        met_more = nested or before != [len(counter) for counter in self.counts.values()]
+        if met_more:
+            for key in [key for key, name in self.unmet.items() if self._is_met(name)]:
+                del self.unmet[key]
+        if met_more or not self.looking:
+            self._count_unmet()
+
+    def _count_beside(self, name: NamedValue, events: Iterable[Event]) -> None:
+        """Count the attributes that stand where a nested one would."""
+        counter, *within = self.counts["attribute"], *name.path[:-1]
+        for event in events:
+            place = dig(event.data, tuple(within))
+            if isinstance(place, Mapping):
+                counter.update(".".join((*within, str(key))) for key in place)
+
+    def _is_met(self, name: NamedValue) -> bool:
+        counter = self.counts[_COUNTED[name.what]]
+        if not name.glob:
+            return name.name in counter
+        glob = self._globs.get(name.key)
+        if glob is None:
+            glob = self._globs[name.key] = glob_regex(name.name, dotted=name.glob == "dotted")
+        return any(glob.fullmatch(one) for one in counter)
+
+    def _count_unmet(self) -> None:
+        """Count what unmet names are of, and no more, within the bound."""
+        wanted = dict.fromkeys(_COUNTED[what] for what, _ in self.unmet)
+        self.counts = {what: self.counts.get(what, Counter()) for what in wanted}
+        for what, counter in self.counts.items():
+            if len(counter) > NAMES_MAX:
+                self.counts[what] = Counter(dict(_most_common(counter)))
+        if not self.looking:
+            self.looked_at = self._read = 0
+
+    def met(self) -> NamesMet:
+        """Return what is known so far."""
+        counts = {what: dict(_most_common(counter)) for what, counter in self.counts.items()}
+        apart = tuple(sorted(self.apart or ()))
+        return NamesMet(sorted(self.unmet), self.looked_at, counts, apart)
+
+    # --- state ---
+
+    def save(self) -> Any:
+        """Return the state as plain data."""
+        counts = {what: dict(sorted(counter.items())) for what, counter in self.counts.items()}
+        unmet = sorted(map(list, self.unmet))
+        numbers = [self.looked_at, self._read]
+        apart = None if self.apart is None else sorted(self.apart)
+        return [list(map(list, self._all)), unmet, numbers, counts, apart]
+
+    def load(self, value: Any) -> None:
+        """Put what `save` returned into a fresh object; nothing if it is of other names."""
+        every, unmet, numbers, counts, apart = value
+        if every != list(map(list, self._all)):
+            return
+        left = set(map(tuple, unmet))
+        self.unmet = {key: name for key, name in self.unmet.items() if key in left}
+        self.looked_at, self._read = numbers
+        self.counts = {what: Counter(counter) for what, counter in counts.items()}
+        if self.apart is not None:
+            self.apart = None if apart is None else set(apart)
+        self._count_unmet()

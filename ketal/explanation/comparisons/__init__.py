@@ -1,0 +1,1 @@
+"""How two events are related: `ketal clocks compare`."""

@@ -1,0 +1,205 @@
+"""Two events of a log compared: before, after or concurrent, and what shows it.
+
+The evidence is an entry of a clock (`ketal.clocks.vector`): an event happened before another one
+whose clock has its node's entry at its counter or above. What the two have in common is the past
+that both know, named by its last event on each node (the meet of their causal histories; Schwarz
+and Mattern, "Detecting causal relationships in distributed computations", 1994).
+
+The one rule: events are compared within one execution; what the log lacks is said, not guessed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ketal.clocks.vector import Vector
+from ketal.errors import SettingError
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.comparisons.event_pairs import pair_reason
+from ketal.explanation.execution_events import ExecutionEvents
+from ketal.explanation.guard_evidence import order_in_words
+from ketal.explanation.reasons import PairReason, PlacedEvent
+from ketal.model.event import Dot, Event
+from ketal.pictures.clocks.clock_pairs import pair_svg
+
+NODES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class EventComparison:
+    """How two events of an execution are ordered.
+
+    Attributes
+    ----------
+    execution : str
+        The execution's name; empty where a log is not divided.
+    pair : PairReason
+        The events, their order, and a shortest path or what each knows of the other.
+    common_past : tuple of PlacedEvent
+        The last event of each node that happened before both, by node.
+    """
+
+    execution: str
+    pair: PairReason
+    common_past: tuple[PlacedEvent, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        out: dict[str, Any] = {"execution": self.execution} if self.execution else {}
+        return {
+            **out,
+            **self.pair.to_dict(),
+            "first": self.pair.first.to_dict(),
+            "second": self.pair.second.to_dict(),
+            "common_past": [one.to_dict() for one in self.common_past],
+        }
+
+    def to_svg(self) -> str:
+        """Return a picture: the clocks as areas, compared, joined and subtracted.
+
+        Raises
+        ------
+        SettingError
+            If what they know beyond each other is more than a picture draws.
+        """
+        one, other = self.pair.first.event, self.pair.second.event
+        title = order_in_words(one, other)
+        return pair_svg(Vector(one.node, one.clock), Vector(other.node, other.clock), title=title)
+
+    def lines(self) -> Iterator[str]:
+        """Yield it as text."""
+        pair = self.pair
+        if self.execution:
+            yield f"execution {self.execution}"
+        yield order_in_words(pair.first.event, pair.second.event)
+        yield f"  {pair.first}"
+        yield f"  {pair.second}"
+        if pair.order == "concurrent":
+            for of, by, last in (
+                (pair.first, pair.second, pair.known[0]),
+                (pair.second, pair.first, pair.known[1]),
+            ):
+                yield f"the last event of {of.event.node} that {by.dot} knows"
+                yield "  none" if last is None else f"  {last}"
+        else:
+            links = len(pair.path)
+            yield f"shortest path ({links:,} link{'s' if links > 1 else ''})"
+            yield f"  {pair.path[0].source}"
+            for link in pair.path:
+                yield f"  {link}"
+        yield "last common past, by node"
+        yield from (f"  {one}" for one in self.common_past)
+        if not self.common_past:
+            yield "  none: no event happened before both"
+
+
+def compare_events(
+    executions: Mapping[str, ExecutionEvents],
+    first: Dot,
+    second: Dot,
+    *,
+    execution: str | None = None,
+) -> EventComparison:
+    """Return how two events of a log are ordered, and what shows it.
+
+    Parameters
+    ----------
+    executions : mapping of str to ExecutionEvents
+        The log (`ketal.explanation.execution_events.executions_of`).
+    first, second : Dot
+        The events; of a node that restarted, under the name of the incarnation (`A#2@1`).
+    execution : str, optional
+        The execution that they are of, where several have them.
+
+    Raises
+    ------
+    EventError
+        If the clocks are not those of an execution.
+    SettingError
+        If they are one event, or the log lacks one of them or has them in several executions.
+    """
+    if first == second:
+        raise SettingError(f"{first} is compared with itself; name two events")
+    if execution is not None:
+        if execution not in executions:
+            names = ", ".join(executions)
+            raise SettingError(f"there is no execution {execution!r}; there are {names}")
+        executions = {execution: executions[execution]}
+    graphs = {name: CausalGraph(part.events()) for name, part in executions.items()}
+    try:
+        name = _execution_of(graphs, first, second)
+    except KeyError as absent:
+        rejected = next((part.first_rejected for part in executions.values() if part.rejected), "")
+        more = f"; records were rejected, the first is {rejected}" if rejected else ""
+        raise SettingError(f"{absent.args[0]}{more}") from None
+    return _compared(executions[name], graphs[name], first, second)
+
+
+def _compared(
+    part: ExecutionEvents, graph: CausalGraph, first: Dot, second: Dot
+) -> EventComparison:
+    def placed(event: Event) -> PlacedEvent:
+        return PlacedEvent(event, part.place(event.dot))
+
+    one, other = graph[first], graph[second]
+    pair = pair_reason(graph, placed, placed(one), placed(other))
+    past = tuple(map(placed, graph.common_past(one, other)))
+    return EventComparison(part.name, pair, past)
+
+
+# --- which events ---------------------------------------------------------------
+
+
+def _execution_of(graphs: Mapping[str, CausalGraph], first: Dot, second: Dot) -> str:
+    """Return the name of the one execution that has both events.
+
+    Raises
+    ------
+    KeyError
+        If no execution has one of them.
+    SettingError
+        If several have both, or none has.
+    """
+    both = [name for name, graph in graphs.items() if first in graph and second in graph]
+    if len(both) == 1:
+        return both[0]
+    if both:
+        raise SettingError(
+            f"the executions {', '.join(both)} each have {first} and {second}; "
+            "--execution NAME picks one"
+        )
+    having = {dot: [name for name in graphs if dot in graphs[name]] for dot in (first, second)}
+    for dot, names in having.items():
+        if not names:
+            raise KeyError(f"the log has no event {dot}{_near(graphs, dot)}")
+    raise SettingError(
+        f"{first} is of execution {having[first][0]} and {second} of {having[second][0]}; "
+        "events of different executions are not ordered"
+    )
+
+
+def _near(graphs: Mapping[str, CausalGraph], dot: Dot) -> str:
+    """Return what the log has in place of an event that it lacks."""
+    counters = sorted(
+        {e.counter for graph in graphs.values() for e in graph.nodes.get(dot.node, ())}
+    )
+    if not counters:
+        nodes = sorted({node for graph in graphs.values() for node in graph.nodes})
+        close = difflib.get_close_matches(dot.node, nodes, 1)
+        if close:
+            return f": it has no node {dot.node}; did you mean {close[0]}?"
+        more = f" and {len(nodes) - NODES_SHOWN:,} more" if len(nodes) > NODES_SHOWN else ""
+        shown = ", ".join(nodes[:NODES_SHOWN]) or "none"
+        return f": it has no node {dot.node}; its nodes are {shown}{more}"
+    place = bisect_left(counters, dot.counter)
+    near = " and ".join(str(Dot(dot.node, c)) for c in counters[max(place - 1, 0) : place + 1])
+    for graph in graphs.values():
+        knowing = (e for own in graph.nodes.values() for e in own)
+        by = next((e for e in knowing if e.clock.get(dot.node, 0) >= dot.counter), None)
+        if by is not None:
+            return f", though {by.dot} is after it; near it the log has {near}"
+    return f"; near it the log has {near}"

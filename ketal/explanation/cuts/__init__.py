@@ -1,0 +1,1 @@
+"""Consistent cuts and linear extensions, counted and drawn: `ketal cuts`."""

@@ -1,0 +1,341 @@
+"""`ketal.cuts`: the consistent cuts and linear extensions of a log, as numbers and as a picture.
+
+A log may lack events that its clocks know. The order that is counted is that of the events it has,
+happened-before between them, and how many are missing stands beside.
+
+The one rule: a number without a limit is exact; where one is named, there are more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from ketal.errors import EventError, SettingError, printable
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
+from ketal.explanation.cuts.cut_lattice import lattice_of
+from ketal.explanation.execution_events import ExecutionEvents, executions_of, missing_dots
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+from ketal.pictures.graphs.hasse import HasseDiagram
+
+if TYPE_CHECKING:
+    from ketal.logs import Log
+
+DIGITS_MAX = 60
+"""Of a number with more digits, text for people has the first ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionCuts:
+    """The consistent cuts and linear extensions of one execution.
+
+    Attributes
+    ----------
+    execution : str
+        Its name; empty where a log is not divided.
+    events, nodes : int
+        How many events it has, each once, and of how many nodes.
+    missing : int
+        How many events its clocks know, or are before such on their node, that the log lacks.
+    cuts : int
+        How many consistent cuts it has; where `limit` is named, there are more than this.
+    linear_extensions : int
+        How many linear extensions it has; where `limit` is named, there are as many or more.
+    limit : str
+        The limit that was reached; empty where the numbers are exact.
+    lattice : HasseDiagram or None
+        The lattice of the cuts; None where there are more than `drawn_cuts_max`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> log = [ketal.Event(node=node, type="start", clock={node: 1}) for node in "abc"]
+    >>> (execution,) = ketal.cuts(log).executions
+    >>> execution.events, execution.cuts, execution.linear_extensions, execution.limit
+    (3, 8, 6, '')
+    """
+
+    execution: str
+    events: int
+    nodes: int
+    missing: int
+    cuts: int
+    linear_extensions: int
+    limit: str
+    lattice: HasseDiagram | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, as `ketal cuts --output json` has it.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> log = [ketal.Event(node=node, type="start", clock={node: 1}) for node in "ab"]
+        >>> ketal.cuts(log).executions[0].to_dict()
+        {'events': 2, 'nodes': 2, 'missing': 0, 'cuts': 4, 'linear_extensions': 2, 'exact': True}
+        """
+        out: dict[str, Any] = {"execution": self.execution} if self.execution else {}
+        out |= {
+            "events": self.events,
+            "nodes": self.nodes,
+            "missing": self.missing,
+            "cuts": self.cuts,
+            "linear_extensions": self.linear_extensions,
+            "exact": not self.limit,
+        }
+        return {**out, "limit": self.limit} if self.limit else out
+
+    def __repr__(self) -> str:
+        # Python itself refuses to print integers of thousands of digits.
+        return (
+            f"ExecutionCuts(execution={self.execution!r}, events={self.events}, "
+            f"nodes={self.nodes}, missing={self.missing}, cuts={shown(self.cuts)}, "
+            f"linear_extensions={shown(self.linear_extensions)}, limit={self.limit!r})"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if self.execution:
+            yield f"execution          {printable(self.execution)}"
+        yield f"events             {self.events:,}, nodes {self.nodes:,}"
+        if self.missing:
+            yield f"missing            {self.missing:,} that clocks know and the log lacks"
+        more, least = ("more than ", "at least ") if self.limit else ("", "")
+        named = f" (limit {self.limit})" if self.limit else ""
+        yield f"consistent cuts    {more}{shown(self.cuts)}{named}"
+        yield f"linear extensions  {least}{shown(self.linear_extensions)}{named}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogCuts:
+    """The consistent cuts and linear extensions of a log: what `ketal.cuts` returns.
+
+    Attributes
+    ----------
+    executions : tuple of ExecutionCuts
+        Each execution of the log, in its order.
+    duplicates, rejected : int
+        How many records were second copies of events, and how many no events.
+    first_rejected : str
+        The first rejected record of the first execution that has one, its place and the reason;
+        empty where there is none.
+    drawn_cuts_max : int
+        The limit of a lattice that is drawn.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> log = [ketal.Event(node="a", type="send", clock={"a": 1}),
+    ...        ketal.Event(node="b", type="receive", clock={"a": 1, "b": 1})]
+    >>> cuts = ketal.cuts(log)
+    >>> [execution.cuts for execution in cuts.executions], cuts.events, cuts.rejected
+    ([3], 2, 0)
+    """
+
+    executions: tuple[ExecutionCuts, ...]
+    duplicates: int
+    rejected: int
+    first_rejected: str
+    drawn_cuts_max: int = field(repr=False)
+
+    @property
+    def events(self) -> int:
+        """How many events all executions have."""
+        return sum(one.events for one in self.executions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `cuts` object of `ketal cuts --output json`.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> cuts = ketal.cuts([ketal.Event(node="a", type="send", clock={"a": 1})]).to_dict()
+        >>> cuts["executions"][0]["cuts"], cuts["duplicates"], cuts["rejected"]
+        (2, 0, 0)
+        """
+        return {
+            "executions": [one.to_dict() for one in self.executions],
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "first_rejected": self.first_rejected,
+        }
+
+    def __str__(self) -> str:
+        parts = ["\n".join(self._records()), *map(str, self.executions)]
+        return "\n\n".join(filter(None, parts))
+
+    def _records(self) -> Iterator[str]:
+        if self.duplicates:
+            yield f"duplicates         {self.duplicates:,}"
+        if self.rejected:
+            yield f"rejected           {self.rejected:,}; first: {printable(self.first_rejected)}"
+
+    def only(self, execution: str) -> LogCuts:
+        """Return what was counted of one execution; the records are still those of the log.
+
+        Raises
+        ------
+        SettingError
+            If there is none of that name.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> event = ketal.Event(node="n", type="a", clock={"n": 1})
+        >>> log = ketal.Log(lambda: iter([("one", event, "", 0), ("two", event, "", 0)]))
+        >>> [execution.cuts for execution in ketal.cuts(log).only("two").executions]
+        [2]
+        """
+        chosen = tuple(one for one in self.executions if one.execution == execution)
+        if not chosen:
+            raise SettingError(f"there is no execution {execution!r}; there are {self._names()}")
+        return replace(self, executions=chosen)
+
+    def _names(self) -> str:
+        return ", ".join(one.execution or "one without a name" for one in self.executions)
+
+    # --- pictures ---
+
+    def to_svg(self) -> str:
+        """Draw the lattice of the cuts.
+
+        Raises
+        ------
+        SettingError
+            If there are more than `drawn_cuts_max` cuts, or the log has several executions.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> cuts = ketal.cuts([ketal.Event(node="a", type="send", clock={"a": 1})])
+        >>> cuts.to_svg().startswith("<svg ")
+        True
+        """
+        return self._lattice().to_svg()
+
+    def to_dot(self) -> str:
+        """Write the lattice of the cuts in Graphviz's language; errors as of `to_svg`.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> cuts = ketal.cuts([ketal.Event(node="a", type="send", clock={"a": 1})])
+        >>> print(cuts.to_dot())
+        digraph "2 consistent cuts" {
+        ...
+        """
+        return self._lattice().to_dot()
+
+    def _lattice(self) -> HasseDiagram:
+        one, *others = self.executions
+        if others:
+            raise SettingError(
+                f"the log has several executions: {self._names()}; `only` and --execution pick one"
+            )
+        if one.lattice is None:
+            raise SettingError(
+                f"there are {'more than ' if one.limit else ''}{shown(one.cuts)} consistent cuts, "
+                f"and at most {self.drawn_cuts_max:,} are drawn (limit drawn_cuts_max)"
+            )
+        return one.lattice
+
+    def _repr_svg_(self) -> str | None:
+        """Draw it for a notebook; None where it cannot be drawn, so that its text is shown."""
+        try:
+            return self.to_svg()
+        except SettingError:
+            return None
+
+
+def digits(number: int) -> str:
+    """Return all digits of a number; Python's own conversion has a limit of them."""
+    return format(Decimal(number), "f")
+
+
+def shown(number: int) -> str:
+    """Return a number for people, of more than `DIGITS_MAX` digits the first four.
+
+    The rest is cut off, so that a lower bound stays one.
+    """
+    text = digits(number)
+    if len(text) <= DIGITS_MAX:
+        return f"{number:,}"
+    return f"{text[0]}.{text[1:4]}e+{len(text) - 1} ({len(text):,} digits)"
+
+
+def cuts(log: Log | Iterable[Event], *, limits: Limits | None = None) -> LogCuts:
+    """Count the consistent cuts and the linear extensions of each execution of a log.
+
+    Parameters
+    ----------
+    log : Log or iterable of Event
+        What to count; it is read once.
+    limits : Limits, optional
+        `counted_cuts_max` bounds the work: where it is reached, the numbers are lower bounds.
+        `drawn_cuts_max` bounds a lattice that is drawn, `events_max` the events.
+
+    Raises
+    ------
+    EventError
+        If the clocks are not those of an execution.
+    SettingError
+        If the log cannot be read, or a limit of reading is reached.
+    TypeError
+        If an argument is of another class than it must be.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> log = [ketal.Event(node="a", type="send", clock={"a": 1}),
+    ...        ketal.Event(node="b", type="receive", clock={"a": 1, "b": 1}),
+    ...        ketal.Event(node="c", type="start", clock={"c": 1})]
+    >>> print(ketal.cuts(log))
+    events             3, nodes 3
+    consistent cuts    6
+    linear extensions  3
+    """
+    given = Limits.given(limits)
+    parts = executions_of(log, given)
+    return LogCuts(
+        executions=tuple(_counted(part, given) for part in parts.values()),
+        duplicates=sum(part.duplicates for part in parts.values()),
+        rejected=sum(part.rejected for part in parts.values()),
+        first_rejected=next((p.first_rejected for p in parts.values() if p.rejected), ""),
+        drawn_cuts_max=given.drawn_cuts_max,
+    )
+
+
+def _counted(part: ExecutionEvents, limits: Limits) -> ExecutionCuts:
+    events = part.events()
+    graph = CausalGraph(events)
+    try:
+        count = count_cuts(graph, limits.counted_cuts_max)
+    except EventError as error:
+        where = f"execution {part.name}: " if part.name else ""
+        raise EventError(f"{where}{error.reason}") from None
+    return ExecutionCuts(
+        execution=part.name,
+        events=len(events),
+        nodes=len(graph.nodes),
+        missing=missing_dots(events),
+        # A lower bound is a number that there are more of.
+        cuts=count.cuts if count.exact else count.cuts - 1,
+        linear_extensions=count.linear_extensions,
+        limit="" if count.exact else LIMIT,
+        lattice=_drawn(graph, count, part.name, limits),
+    )
+
+
+def _drawn(
+    graph: CausalGraph, count: CutCount, execution: str, limits: Limits
+) -> HasseDiagram | None:
+    if not count.exact or count.cuts > limits.drawn_cuts_max:
+        return None
+    title = f"{count.cuts} consistent cut{'s' if count.cuts != 1 else ''}"
+    return lattice_of(graph, f"{execution}: {title}" if execution else title)

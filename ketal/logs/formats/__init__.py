@@ -1,0 +1,1 @@
+"""The formats of logs, a module each: records to items."""

@@ -1,0 +1,130 @@
+"""JSON documents in a file, and where their parts stand.
+
+Traces come as one document, or as one a line. Parts of a document are decoded by
+themselves, from their own bytes, so that each has a line, and one that cannot be
+read costs no other.
+
+The one rule: damage is an item in its place, not an exception.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from ketal.errors import EventError
+from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.shape import json_type_of, why_not_json
+
+Span = TypeVar("Span")
+_decode = msgspec.json.Decoder().decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def elements(raw: bytes) -> list[msgspec.Raw]:
+    """Return the parts of a JSON array, undecoded."""
+    return _decode_list(raw)
+
+
+def members(raw: bytes) -> dict[str, msgspec.Raw]:
+    """Return the parts of a JSON object, undecoded."""
+    return _decode_object(raw)
+
+
+def decoded(raw: bytes) -> Any:
+    """Return the decoded value of JSON."""
+    return _decode(raw)
+
+
+class Text:
+    """The text of a file and how far it was read, for the line numbers of its parts."""
+
+    def __init__(self, name: str, text: bytes) -> None:
+        self.name = name
+        self._text = text
+        self._at = 0
+        self._counted = 0
+        self._line = 1
+
+    def documents(self) -> Iterator[bytes | EventError]:
+        """Yield the JSON documents: the whole text, or each line of it."""
+        if not self._text.strip():
+            return
+        if not self._by_lines():
+            start = len(self._text) - len(self._text.lstrip())
+            self._at = start
+            yield from self._checked(self._text[start:])
+            return
+        start = 0
+        for line in self._text.split(b"\n"):
+            if line.strip():
+                self._at = start
+                yield from self._checked(line)
+            start += len(line) + 1
+
+    def _by_lines(self) -> bool:
+        lines = [line for line in self._text.split(b"\n", 8)[:8] if line.strip()]
+        if len(lines) < 2:
+            return False
+        for line in lines[:3]:
+            try:
+                if isinstance(_decode(line), dict | list):
+                    return True
+            except (ValueError, RecursionError):
+                continue
+        return False
+
+    def _checked(self, document: bytes) -> Iterator[bytes | EventError]:
+        try:
+            _decode(document)
+        except UnicodeDecodeError:
+            yield EventError("the document is not valid UTF-8")
+        except (ValueError, RecursionError) as fault:
+            if at := re.search(r"byte (\d+)", str(fault)):
+                self._at += min(int(at[1]), len(document))
+            yield EventError(
+                f"the document {why_not_json(document.decode(errors='replace'), fault)}"
+            )
+        else:
+            yield document
+
+    def spans(
+        self, raw: Iterable[msgspec.Raw], read: Callable[[dict[str, Any]], Span]
+    ) -> Iterator[Span | Record]:
+        """Yield the spans that parts of the document are, which follow each other.
+
+        Parameters
+        ----------
+        raw : iterable of Raw
+            The parts, undecoded.
+        read : callable
+            Makes a span of a JSON object; what it raises an EventError for is a record.
+        """
+        for part in raw:
+            value = bytes(part)
+            at = self._text.find(value, self._at)
+            self._at = at if at >= 0 else self._at
+            try:
+                record = _decode(value)
+                if not isinstance(record, dict):
+                    raise EventError(f"the span is {json_type_of(record)}, not an object")
+                yield read(record)
+            except EventError as fault:
+                yield self.rejected(fault)
+            self._at += len(value) if at >= 0 else 0
+
+    def line(self) -> int:
+        """Return the line that was read last."""
+        if self._at < self._counted:
+            self._counted, self._line = 0, 1
+        self._line += self._text.count(b"\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
+
+    def rejected(self, fault: EventError) -> Record:
+        """Return the record of what cannot be read here."""
+        return rejected(fault, self.name, self.line())

@@ -1,0 +1,250 @@
+"""Rows in memory: mappings, and the tables of pandas, polars and Arrow.
+
+A table is told by the module of its class, or by Arrow's stream protocol
+(`__arrow_c_stream__`), so that no library is loaded for it that its owner has not loaded.
+Rows come in slices, so that no second table is ever whole in memory. A row that Python cannot
+hold is a rejection in its place.
+
+The one rule: a row has the number that it has among all rows of the log, from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from ketal.errors import EventError, SettingError, wrong_type
+from ketal.logs.formats.cells import item_of_row
+from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.shape import Shape
+from ketal.logs.source import Source
+from ketal.model.event import Control, Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts import Rejected
+
+_SLICE_ROWS = 4_096
+_EXACT_MAX = 2**53
+"""Below it each whole number is a float of its own."""
+_NO_ROWS = (str, bytes, bytearray, memoryview, Mapping)
+"""Iterables that hold no rows."""
+
+
+class ArrowTable(Protocol):
+    """A table that Arrow's stream protocol hands out: of pyarrow, polars, DuckDB, …."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the stream as a capsule."""
+
+
+Rows = Iterable[Mapping[str, object]] | ArrowTable
+"""Rows in memory; a DataFrame is one of them, too."""
+
+
+class RowOrigin:
+    """Rows in memory that a log is read from.
+
+    Parameters
+    ----------
+    rows : iterable of mappings, or table
+        A table of pandas, polars or Arrow; an iterator can be read only once.
+
+    Raises
+    ------
+    SettingError
+        If a table has two columns of one name, or pyarrow is missing to read it.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+        self._spent = False
+        self._once = hasattr(rows, "__next__")
+        self._kind = _kind(rows)
+        if self._kind == "pandas":
+            self._rows = _with_index(rows)
+        elif self._kind == "arrow":
+            _pyarrow()
+
+    @classmethod
+    def takes(cls, where: object) -> bool:
+        """Return whether a log is given as rows, and not as a file."""
+        if _kind(where):
+            # A DataFrame has each of its columns as an attribute, `read` too.
+            return True
+        if hasattr(where, "read") or isinstance(where, _NO_ROWS):
+            return False
+        if isinstance(where, list | tuple | set):
+            first = next(iter(where), None)
+            several = ("read", "__fspath__", "__arrow_c_stream__")
+            return not isinstance(first, str) and not any(hasattr(first, of) for of in several)
+        return isinstance(where, Iterable)
+
+    def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
+        """Yield the records of the rows, in their order.
+
+        Parameters
+        ----------
+        source : Source
+            Where the fields are.
+        limits : Limits
+            `clock_entries_max`.
+        numbers : iterator of int
+            The numbers of the rows.
+
+        Raises
+        ------
+        SettingError
+            If the rows were read and cannot be read again.
+        TypeError
+            If a row is an event.
+        """
+        if self._spent and self._once:
+            raise SettingError(
+                "the rows of an iterator can be read only once; give a list of them to read them "
+                "again"
+            )
+        self._spent = True
+        shape = Shape(source, limits=limits)
+        typed = self._kind in ("arrow", "polars")
+        for row in self._each():
+            if isinstance(row, Event | Control | Rejected):
+                raise wrong_type("a row", "a dict (ketal.Log.of makes a log of events)", row)
+            yield record_of_row(row, "", next(numbers), shape, typed=typed)
+
+    def _each(self) -> Iterator[Any]:
+        rows = self._rows
+        if self._kind == "arrow":
+            return arrow_rows(_batches_of(rows), "Arrow")
+        if self._kind == "polars":
+            return _dicts(len(rows), lambda at, size: rows.slice(at, size).to_dicts())
+        return _of_pandas(rows) if self._kind == "pandas" else iter(rows)
+
+
+def record_of_row(row: Any, name: str, number: int, shape: Shape, *, typed: bool) -> Record:
+    """Return the record of a row, or of an EventError in its place; see `item_of_row`."""
+    try:
+        if isinstance(row, EventError):
+            raise row
+        return "", item_of_row(row, shape, typed=typed), name, number
+    except EventError as fault:
+        return rejected(fault, name, number)
+
+
+def arrow_rows(batches: Iterable[Any], what: str) -> Iterator[dict[str, Any] | EventError]:
+    """Yield the rows of batches of Arrow's, and the damage that ends them.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        The rows.
+    what : str
+        What they are read from, for the message of damage.
+    """
+    import pyarrow
+
+    try:
+        for batch in batches:
+            yield from _of_batch(batch)
+    except (pyarrow.ArrowException, OSError, ValueError) as fault:
+        why = str(fault).partition("\n")[0]
+        yield EventError(f"the {what} data is damaged from here on: {why}")
+
+
+def _of_batch(batch: Any) -> Iterator[Any]:
+    return _dicts(len(batch), lambda at, size: batch.slice(at, size).to_pylist())
+
+
+def _dicts(size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
+    """Yield the rows of a table, and the EventError of one that Python cannot hold.
+
+    Parameters
+    ----------
+    size : int
+        How many rows there are.
+    read : callable
+        Returns so many rows from one on.
+    """
+    for start in range(0, size, _SLICE_ROWS):
+        yield from _slice(start, min(_SLICE_ROWS, size - start), read)
+
+
+def _slice(start: int, size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
+    try:
+        rows = read(start, size)
+    except (ValueError, TypeError, ArithmeticError, NotImplementedError) as fault:
+        if size == 1:
+            yield EventError(f"a value cannot be read: {fault}")
+            return
+        half = size // 2
+        yield from _slice(start, half, read)
+        yield from _slice(start + half, size - half, read)
+    else:
+        yield from rows
+
+
+def _batches_of(table: Any) -> Iterator[Any]:
+    """Yield the batches of a table of Arrow's."""
+    pyarrow = _pyarrow()
+    try:
+        stream = pyarrow.RecordBatchReader.from_stream(table)
+    except pyarrow.ArrowInvalid:
+        raise wrong_type("rows of Arrow's", "a table", table) from None
+    _check_columns(stream.schema.names)
+    yield from stream
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise SettingError(
+            "a table of Arrow's needs pyarrow, which is not installed: pip install 'ketal[parquet]'"
+        ) from None
+    return pyarrow
+
+
+def _kind(rows: object) -> str:
+    """Return `pandas`, `polars`, `arrow`, or `""` for an iterable of mappings."""
+    for of in type(rows).__mro__:
+        library = of.__module__.partition(".")[0]
+        if of.__name__ == "DataFrame" and library in ("pandas", "polars"):
+            return library
+    return "arrow" if hasattr(rows, "__arrow_c_stream__") else ""
+
+
+def _check_columns(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise SettingError(f"the table has two columns {name!r}, so no row can be read")
+
+
+def _with_index(frame: Any) -> Any:
+    """Return a DataFrame whose index is columns too, where it has names of its own."""
+    named = [name for name in frame.index.names if name is not None and name not in frame]
+    _check_columns([str(name) for name in (*named, *frame.columns)])
+    return frame.reset_index(level=named) if named else frame
+
+
+def _of_pandas(frame: Any) -> Iterator[Any]:
+    names = list(frame.columns)
+    whole = [_counts(frame[name]) for name in names]
+
+    def read(start: int, size: int) -> list[Any]:
+        part = frame.iloc[start : start + size]
+        columns = [
+            (part[name].astype("Int64") if of else part[name]).tolist()
+            for name, of in zip(names, whole, strict=True)
+        ]
+        return [
+            {name: column[at] for name, column in zip(names, columns, strict=True)}
+            for at in range(size)
+        ]
+
+    return _dicts(len(frame), read)
+
+
+def _counts(column: Any) -> bool:
+    """Return whether a column has whole numbers that are floats as some are absent."""
+    if column.dtype.kind != "f" or not column.isna().any():
+        return False
+    there = column.dropna()
+    return bool(((there % 1 == 0) & (there.abs() < _EXACT_MAX)).all())

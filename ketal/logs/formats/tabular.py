@@ -1,0 +1,203 @@
+"""Tables: CSV with a header row, and Parquet.
+
+A row is a record, its columns are the keys; in CSV they stand between commas,
+tabs, semicolons or bars, whichever the header has most of. Columns that are no field of the
+event are attributes. In CSV a cell is text, read by one rule: an empty cell is
+absent; a cell that is a number as JSON writes one is that number (so `007`
+stays text); `true` and `false` are booleans; all else is text. The columns of
+node, type and id stay text, and so does that of the time under a format that writes
+numbers. A clock is a JSON object, a JSON array with `--nodes`, or `node:3;m:2`; a `data`
+column is a JSON object.
+
+In Parquet a clock is a map, a struct, a list with `--nodes`, or text as in CSV;
+`data` is a map, a struct or a JSON object as text; null and NaN are absent. The one rule:
+rows stream, batch by batch, and no table is ever whole in memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, BinaryIO
+
+import msgspec
+
+from ketal.errors import EventError, SettingError
+from ketal.logs.formats.cells import with_data
+from ketal.logs.formats.in_memory import arrow_rows, record_of_row
+from ketal.logs.formats.jsonl import Record, rejected
+from ketal.logs.shape import Shape
+from ketal.logs.source import Source
+from ketal.logs.streams import PARQUET, SEPARATORS, blocks
+from ketal.model.limits import Limits
+
+_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_BATCH_ROWS = 4_096
+
+
+def read_csv(
+    name: str, chunks: Iterator[bytes], source: Source, limits: Limits
+) -> Iterator[Record]:
+    """Yield the records of a CSV file, in its order."""
+    shape = Shape(source, limits=limits)
+    # A number would lose what a format reads, as zeros at its end.
+    texts = ("node", "type", "id", "time") if shape.times.numeric else ("node", "type", "id")
+    as_text = {shape.paths[field][0] for field in texts}
+    header: list[str] | None = None
+    for line, row in _rows(chunks, limits):
+        if header is None:
+            header, fault = _header(row)
+            if fault is not None:
+                yield rejected(fault, name, line)
+                return
+            continue
+        try:
+            if isinstance(row, EventError):
+                raise row
+            record = with_data(_record(header, row, as_text), shape)
+            yield "", shape.item(record), name, line
+        except EventError as fault:
+            yield rejected(fault, name, line)
+
+
+def _header(row: list[str] | EventError) -> tuple[list[str], EventError | None]:
+    if isinstance(row, EventError):
+        return [], EventError(f"no row can be read without the header: {row.reason}")
+    header = [cell.strip() for cell in row]
+    for column in header:
+        if header.count(column) > 1:
+            which = f"two columns {column!r}" if column else "two columns without a name"
+            return [], EventError(f"the header has {which}, so no row can be read")
+    return header, None
+
+
+def _record(header: list[str], row: list[str], as_text: set[str]) -> dict[str, Any]:
+    if len(row) != len(header):
+        raise EventError(f"the row has {len(row)} cells, the header has {len(header)}")
+    record: dict[str, Any] = {}
+    for column, cell in zip(header, row, strict=True):
+        if cell:
+            record[column] = cell if column in as_text else _of_text(cell)
+    return record
+
+
+def _of_text(text: str) -> Any:
+    if _JSON_NUMBER.fullmatch(text):
+        try:
+            return msgspec.json.decode(text)
+        except ValueError:
+            # Thousands of digits are an identifier, not a quantity.
+            return text
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _split(block: bytes | EventError) -> list[bytes | EventError]:
+    return [block] if isinstance(block, EventError) else [*block.split(b"\n")]
+
+
+class _CsvLines:
+    """Lines of text for the csv module; raises the EventError of a line that is none."""
+
+    def __init__(self, chunks: Iterator[bytes], limits: Limits) -> None:
+        self._max = limits.line_bytes_max
+        self._lines: Iterator[tuple[int, bytes | EventError]] = (
+            item
+            for number, block in blocks(chunks, self._max)
+            for item in enumerate(_split(block), number)
+        )
+        self._size = 0
+        self.first = 0
+        """The line on which the row begins."""
+
+    def begin(self) -> None:
+        """Forget the row before: the next line begins a row."""
+        self.first = self._size = 0
+
+    def __iter__(self) -> _CsvLines:
+        return self
+
+    def __next__(self) -> str:
+        number, line = next(self._lines)
+        self.first = self.first or number
+        if isinstance(line, EventError):
+            raise line
+        self._size += len(line)
+        if self._size > self._max:
+            raise EventError(
+                f"the row is longer than line_bytes_max ({self._max} bytes) "
+                f"on line {number}; is a quote not closed?"
+            )
+        try:
+            return line.removesuffix(b"\r").decode() + "\n"
+        except UnicodeDecodeError as fault:
+            raise EventError(f"line {number} is not valid UTF-8 (byte {fault.start + 1})") from None
+
+
+def _rows(chunks: Iterator[bytes], limits: Limits) -> Iterator[tuple[int, list[str] | EventError]]:
+    """Yield (line on which the row begins, cells or why there are none)."""
+    # The bound on a cell is one for the whole process, hence it is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), limits.line_bytes_max))
+    lines = _CsvLines(chunks, limits)
+    opening = "\n"
+    while opening.isspace():
+        lines.begin()
+        try:
+            opening = next(lines)
+        except StopIteration:
+            return
+        except EventError as fault:
+            yield lines.first, fault
+            return
+    delimiter = max(SEPARATORS, key=opening.count)
+    reader = csv.reader(chain([opening], lines), strict=True, delimiter=delimiter)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except EventError as fault:
+            yield lines.first, fault
+        except csv.Error as fault:
+            end = str(fault) == "unexpected end of data"
+            why = "a quote is not closed" if end else str(fault)
+            yield lines.first, EventError(f"the row is no CSV: {why}")
+        else:
+            if row:
+                yield lines.first, row
+        lines.begin()
+
+
+def read_parquet(name: str, file: BinaryIO, source: Source, limits: Limits) -> Iterator[Record]:
+    """Yield the records of a Parquet file, in its order; a place is a row's number.
+
+    Raises
+    ------
+    SettingError
+        If pyarrow is missing.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise SettingError(
+            f"{name}: Parquet needs pyarrow, which is not installed: pip install 'ketal[parquet]'"
+        ) from None
+    if not file.seekable():
+        raise SettingError(f"{name}: Parquet cannot be read from a stream; save it to a file")
+    start = file.tell()
+    if file.read(len(PARQUET)) != PARQUET:
+        why = f"this is no Parquet file: it does not begin with {PARQUET.decode()}"
+        yield rejected(EventError(why), name, 1)
+        return
+    file.seek(start)
+    # Typed in some versions of pyarrow, in others not.
+    opened: Any = pyarrow.parquet.ParquetFile
+
+    def batches() -> Iterator[Any]:
+        yield from opened(file).iter_batches(batch_size=_BATCH_ROWS)
+
+    shape = Shape(source, limits=limits)
+    for number, row in enumerate(arrow_rows(batches(), "Parquet"), 1):
+        yield record_of_row(row, name, number, shape, typed=True)

@@ -1,0 +1,1 @@
+"""Sets of dots and of counters."""

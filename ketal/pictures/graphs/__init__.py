@@ -1,0 +1,1 @@
+"""Graphs drawn: automata, lattices; their layout, and the formats."""

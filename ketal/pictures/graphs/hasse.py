@@ -1,0 +1,97 @@
+"""The Hasse diagram of an order, as SVG and in Graphviz's language.
+
+Each element is a box above those that it covers, with a line to each of them; what else is below it
+follows (Birkhoff, "Lattice theory", 1940).
+
+The one rule: a line runs from the upper element to the lower one and has no head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ketal.errors import columns
+from ketal.pictures.graphs.labels import clipped, xml_text
+from ketal.pictures.graphs.layout import Box, Link, Scene
+from ketal.pictures.graphs.svg import (
+    COLUMN_EM,
+    NAME_PX,
+    document,
+    escaped,
+    lay_out,
+    line_along,
+    outline,
+    px,
+)
+from ketal.pictures.graphs.text_formats import quoted
+
+CAPTION_COLUMNS_MAX = 120
+PAD = 10.0
+HALF_HEIGHT = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class HasseElement:
+    """An element of an order: the label of its box, and what a pointer on it shows."""
+
+    label: str
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasseDiagram:
+    """An order to be drawn.
+
+    Attributes
+    ----------
+    title : str
+        What it is.
+    caption : str
+        How a label is to be read.
+    elements : tuple of HasseElement
+        In any order.
+    covers : tuple of (int, int, str)
+        The number of an element, that of one which it covers, and what a pointer on the line shows.
+    """
+
+    title: str
+    caption: str
+    elements: tuple[HasseElement, ...]
+    covers: tuple[tuple[int, int, str], ...]
+
+    def to_svg(self) -> str:
+        """Draw it; as the picture of an automaton it is laid out by Graphviz where that is."""
+        boxes = [
+            Box(columns(xml_text(one.label)) * NAME_PX * COLUMN_EM / 2 + PAD, HALF_HEIGHT)
+            for one in self.elements
+        ]
+        links = [Link(upper, lower) for upper, lower, _ in self.covers]
+        scene = Scene(tuple(boxes), tuple(links), horizontal=False)
+        layout = lay_out(scene)
+        lines = [
+            f'<g class="edge"><title>{escaped(tip)}</title>{line_along(route.curve)}</g>'
+            for (_, _, tip), route in zip(self.covers, layout.routes, strict=True)
+        ]
+        elements = [
+            f"<g><title>{escaped(one.tip)}</title>{outline((x, y), box)}"
+            f'<text class="name" x="{px(x)}" y="{px(y + NAME_PX * 0.35)}" '
+            f'font-size="{NAME_PX}">{escaped(one.label)}</text></g>'
+            for one, box, (x, y) in zip(self.elements, boxes, layout.centers, strict=True)
+        ]
+        caption = clipped(xml_text(self.caption), CAPTION_COLUMNS_MAX)
+        return document(self.title, scene, layout, (*lines, *elements), caption)
+
+    def to_dot(self) -> str:
+        """Write it in Graphviz's language."""
+        lines = [
+            f"digraph {quoted(xml_text(self.title))} {{",
+            f"  label={quoted(xml_text(self.caption))};",
+            '  node [fontname="monospace", fontsize=13, shape=box, style="rounded"];',
+            "  edge [dir=none];",
+        ]
+        for number, one in enumerate(self.elements):
+            tip = quoted(xml_text(one.tip))
+            lines.append(f"  c{number} [label={quoted(xml_text(one.label))}, tooltip={tip}];")
+        for upper, lower, tip in self.covers:
+            lines.append(f"  c{upper} -> c{lower} [tooltip={quoted(xml_text(tip))}];")
+        return "\n".join([*lines, "}", ""])

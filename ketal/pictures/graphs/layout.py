@@ -1,0 +1,77 @@
+"""The input and the result of a layout.
+
+A layout places boxes and routes links between them. It knows sizes, nothing of
+states and guards; Graphviz (`ketal.pictures.graphs.graphviz`) and our
+own layers (`ketal.pictures.graphs.layered`) are two functions of this one shape.
+
+The one rule: everything is in pixels, x to the right and y down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Point = tuple[float, float]
+CORNER = 11.0
+
+
+class LayoutError(Exception):
+    """A layout program failed; the message has its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box with round corners; a circle where it is as wide as high."""
+
+    half_width: float
+    half_height: float
+
+    @property
+    def radius(self) -> float:
+        """The radius of the corners."""
+        return self.half_width if self.half_width == self.half_height else CORNER
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An arrow between two boxes, given by number, with the size of its label."""
+
+    source: int
+    target: int
+    label_width: float = 0
+    label_height: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The input of a layout; `horizontal` ones run from left to right, others down."""
+
+    boxes: tuple[Box, ...]
+    links: tuple[Link, ...]
+    horizontal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a link runs.
+
+    Attributes
+    ----------
+    curve : tuple of Point
+        A start, then three points (two controls and an end) for each cubic Bézier; the last
+        is the point of the arrow.
+    label : Point
+        The middle of the label.
+    """
+
+    curve: tuple[Point, ...]
+    label: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The middle of each box and the route of each link, and who found them."""
+
+    centers: tuple[Point, ...]
+    routes: tuple[Route, ...]
+    engine: str

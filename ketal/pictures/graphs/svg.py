@@ -1,0 +1,280 @@
+"""A graph drawn as SVG.
+
+The layout comes from Graphviz where it is installed, else from `layered`; the
+drawing is the same for both. Colours are given for light and dark, each with a
+ground of its own, so the picture is readable on any page.
+
+The one rule: every text of a pattern is escaped here and nowhere else, and
+whatever is drawn lies inside the view box.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from ketal.errors import SettingError, columns
+from ketal.pictures.graphs import graphviz, layered
+from ketal.pictures.graphs.graph_data import Graph, GraphEdge, GraphState
+from ketal.pictures.graphs.labels import clipped, wrapped, xml_text
+from ketal.pictures.graphs.layout import Box, Layout, LayoutError, Link, Point, Scene
+
+SVG_STATES_MAX = 200
+"""The most states that are drawn; a picture of more is unreadable."""
+SVG_EDGES_MAX = 600
+"""The most edges that are drawn."""
+
+NAME_PX = 13
+LABEL_PX = 12
+LINE_PX = 16
+CAPTION_PX = 20
+# A little more than the 0.6 of common fixed-width faces.
+COLUMN_EM = 0.61
+LABEL_PAD = 8
+HEAD_PX = 9
+RADIUS = 22.0
+MARGIN = 16.0
+
+# Colours are plain values, those for light first: librsvg, CairoSVG and resvg know no CSS variables
+# and leave out what is in @media. There the size is too: CairoSVG draws nothing where it is `auto`.
+STYLE = """
+.ketal-graph text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",\
+monospace;fill:#24292f;white-space:pre}
+.ketal-graph .ground{fill:#fff}
+.ketal-graph .shape{stroke:#57606a;stroke-width:1.5;fill:#f6f8fa}
+.ketal-graph .name{text-anchor:middle;font-weight:600}
+.ketal-graph .line{stroke:#57606a;stroke-width:1.4;fill:none}
+.ketal-graph .tip{fill:#57606a}
+.ketal-graph .head{fill:#0550ae;font-weight:600}
+@media all{.ketal-graph{max-width:100%;height:auto}}
+@media (prefers-color-scheme:dark){
+.ketal-graph text{fill:#d7dde4}
+.ketal-graph .ground{fill:#1c2128}
+.ketal-graph .shape{stroke:#909dab;fill:#2d333b}
+.ketal-graph .line{stroke:#909dab}
+.ketal-graph .tip{fill:#909dab}
+.ketal-graph .head{fill:#79b8ff}}
+""".strip()
+
+
+class LayoutWarning(UserWarning):
+    """Graphviz is installed and failed; the picture was laid out in layers."""
+
+
+def draw(graph: Graph) -> str:
+    """Draw a graph.
+
+    Raises
+    ------
+    SettingError
+        If it has more than `SVG_STATES_MAX` states or `SVG_EDGES_MAX` edges.
+    """
+    for what, count, limit in (
+        ("states", len(graph.states), SVG_STATES_MAX),
+        ("edges", len(graph.edges), SVG_EDGES_MAX),
+    ):
+        if count > limit:
+            raise SettingError(
+                f"the automaton of {graph.pattern} has {count} {what}, more than a picture shows "
+                f"(SVG_{what.upper()}_MAX is {limit}); write it as dot, mermaid or json"
+            )
+    scene = scene_of(graph)
+    layout = lay_out(scene)
+    states = map(_state, graph.states, scene.boxes, layout.centers)
+    return document(graph.title, scene, layout, (*_edges(graph, scene, layout), *states))
+
+
+def document(
+    title: str, scene: Scene, layout: Layout, drawn: Iterable[str], caption: str = ""
+) -> str:
+    """Return a picture as a whole.
+
+    Parameters
+    ----------
+    title : str
+        What it shows.
+    scene, layout : Scene, Layout
+        What is drawn, and where.
+    drawn : iterable of str
+        The elements of the picture, those above others last.
+    caption : str
+        A line of text above them; may be empty.
+    """
+    left, top, width, height = _view(scene, layout)
+    lines: list[str] = []
+    if caption:
+        baseline, top, height = top, top - CAPTION_PX, height + CAPTION_PX
+        width = max(width, math.ceil(columns(caption) * LABEL_PX * COLUMN_EM + 2 * MARGIN))
+        lines.append(
+            f'<text x="{px(left + MARGIN)}" y="{px(baseline)}" font-size="{LABEL_PX}">'
+            f"{escaped(caption)}</text>"
+        )
+    name = escaped(title)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-graph" role="img" '
+            f'aria-label="{name}" width="{width}" height="{height}" '
+            f'viewBox="{left} {top} {width} {height}">',
+            f"<title>{name}</title>",
+            f"<desc>Laid out by {layout.engine}.</desc>",
+            f"<style>{STYLE}</style>",
+            f'<rect class="ground" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>',
+            *lines,
+            *drawn,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+# --- layout -----------------------------------------------------------------
+
+
+def scene_of(graph: Graph) -> Scene:
+    """Return the boxes of the states, then the dot that the initial arrow starts from."""
+    start = len(graph.states)
+    numbers = {state.number: at for at, state in enumerate(graph.states)}
+    links = [Link(start, numbers[graph.initial])]
+    for edge in graph.edges:
+        lines = wrapped(edge.label)
+        width = max(map(columns, lines)) * LABEL_PX * COLUMN_EM + LABEL_PAD
+        size = (math.ceil(width), len(lines) * LINE_PX + LABEL_PAD)
+        links.append(Link(numbers[edge.source], numbers[edge.target], *size))
+    boxes = (*map(_box, graph.states), Box(4.0, 4.0))
+    return Scene(boxes, tuple(links), graph.horizontal)
+
+
+def _box(state: GraphState) -> Box:
+    if state.round:
+        return Box(RADIUS, RADIUS)
+    return Box(columns(_name(state)) * NAME_PX * COLUMN_EM / 2 + 16, RADIUS)
+
+
+def _name(state: GraphState) -> str:
+    return clipped(xml_text(state.name))
+
+
+def lay_out(scene: Scene) -> Layout:
+    """Lay a scene out by the best program at hand."""
+    program = shutil.which("dot")
+    if program is not None:
+        try:
+            return graphviz.layout_of(scene, program)
+        except LayoutError as error:
+            message = f"Graphviz is installed, but {error}; the layout is ketal's own"
+            warnings.warn(message, LayoutWarning, stacklevel=2)
+    return layered.layout_of(scene)
+
+
+# --- drawing ----------------------------------------------------------------
+
+
+def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
+    """Return the left, the top, the width and the height of all that is drawn."""
+    points = [*layout.centers, *(route.label for route in layout.routes)]
+    halves = [(box.half_width, box.half_height) for box in scene.boxes]
+    halves += [(link.label_width / 2, link.label_height / 2) for link in scene.links]
+    for route in layout.routes:
+        points += route.curve
+        halves += [(2.0, 2.0)] * len(route.curve)
+    sized = list(zip(points, halves, strict=True))
+    xs, ys = zip(
+        *((x + s * w, y + s * h) for (x, y), (w, h) in sized for s in (-1, 1)), strict=True
+    )
+    left, top = math.floor(min(xs) - MARGIN), math.floor(min(ys) - MARGIN)
+    return left, top, math.ceil(max(xs) + MARGIN) - left, math.ceil(max(ys) + MARGIN) - top
+
+
+def _edges(graph: Graph, scene: Scene, layout: Layout) -> Iterator[str]:
+    """Draw the arrow to the initial state, then each edge."""
+    x, y = layout.centers[-1]
+    yield f'<g class="edge"><title>initial</title>{_arrow(layout.routes[0].curve)}</g>'
+    yield f'<circle class="tip" cx="{px(x)}" cy="{px(y)}" r="4"/>'
+    names = {state.number: state.name for state in graph.states}
+    for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
+        tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
+        drawn = _arrow(route.curve) + _label(edge, link, route.label)
+        yield f'<g class="edge"><title>{escaped(tip)}</title>{drawn}</g>'
+
+
+def line_along(curve: tuple[Point, ...]) -> str:
+    """Return the line along a curve, as `Route` has it."""
+    first, *rest = map(_at, curve)
+    return f'<path class="line" d="M{first}C{" ".join(rest)}"/>'
+
+
+def _arrow(curve: tuple[Point, ...]) -> str:
+    return f'{line_along(curve)}<polygon class="tip" points="{_head(curve)}"/>'
+
+
+def _label(edge: GraphEdge, link: Link, middle: Point) -> str:
+    lines = wrapped(edge.label)
+    left = middle[0] - (link.label_width - LABEL_PAD) / 2
+    first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
+    heads = {xml_text(way.head) for way in edge.ways}
+    spans = "".join(
+        f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
+        for n, line in enumerate(lines)
+    )
+    return f'<text font-size="{LABEL_PX}" xml:space="preserve">{spans}</text>'
+
+
+def _state(state: GraphState, box: Box, center: Point) -> str:
+    x, y = center
+    shapes = "".join(outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
+    return (
+        f'<g data-state="{state.number}"><title>{escaped(state.name)}</title>{shapes}'
+        f'<text class="name" x="{px(x)}" y="{px(y + NAME_PX * 0.35)}" '
+        f'font-size="{NAME_PX}">{escaped(_name(state))}</text></g>'
+    )
+
+
+def outline(center: Point, box: Box, inset: float = 0) -> str:
+    """Return the line around a box, or so many pixels within it."""
+    x, y = center
+    half_width, half_height = box.half_width - inset, box.half_height - inset
+    if box.half_width == box.half_height:
+        return f'<circle class="shape" cx="{px(x)}" cy="{px(y)}" r="{px(half_width)}"/>'
+    return (
+        f'<rect class="shape" x="{px(x - half_width)}" y="{px(y - half_height)}" '
+        f'width="{px(2 * half_width)}" height="{px(2 * half_height)}" '
+        f'rx="{px(box.radius - inset)}"/>'
+    )
+
+
+def _head(curve: tuple[Point, ...]) -> str:
+    """Return the corners of the head of an arrow."""
+    x, y = curve[-1]
+    # A control point that all but lies on the end gives no direction.
+    behind = next(point for point in reversed(curve) if math.dist(point, (x, y)) > 1)
+    length = math.dist(behind, (x, y))
+    back, side = ((at - end) / length for at, end in zip(behind, (x, y), strict=True))
+    corners = [(x, y)]
+    for half in (HEAD_PX * 0.4, -HEAD_PX * 0.4):
+        corners.append((x + back * HEAD_PX - side * half, y + side * HEAD_PX + back * half))
+    return " ".join(map(_at, corners))
+
+
+def _line(line: str, heads: set[str]) -> str:
+    """Write a line of a label, the head of a way set off."""
+    head = line.partition(": ")[0].removesuffix(":")
+    if head in heads:
+        return f'<tspan class="head">{escaped(head)}</tspan>{escaped(line[len(head) :])}'
+    return escaped(line)
+
+
+def escaped(text: str) -> str:
+    """Return a text as XML has it, on one line."""
+    return escape(xml_text(text))
+
+
+def _at(point: Point) -> str:
+    return f"{px(point[0])},{px(point[1])}"
+
+
+def px(value: float) -> str:
+    """Return a coordinate with a digit after the point at most."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,112 @@
+"""What the queues of an execution report of it as verdicts: lost, late, refused, given up.
+
+The one rule: a dot is reported once in each of these ways, however many queues find it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ketal.model.event import Dot, Event
+from ketal.model.verdicts import Gap, Late, Overflow, Verdict
+from ketal.operators.order.step import ReleaseStep
+
+
+def overflowed(event: Event, execution: str, limit: str, given_up: str) -> Overflow:
+    """Return the verdict of an execution, not of a pattern, that a limit was reached."""
+    return Overflow(
+        **_of_execution(execution, event), limit=limit, given_up=given_up, event=event.dot
+    )
+
+
+def came_late(event: Event, execution: str, reason: str) -> Late:
+    """Return the verdict of an execution that an event's place has passed."""
+    return Late(**_of_execution(execution, event), event=event.dot, reason=reason)
+
+
+def _of_execution(execution: str, event: Event | None = None) -> dict[str, Any]:
+    time = None if event is None or event.time is None else float(event.time)
+    return {"pattern": "", "fingerprint": "", "execution": execution, "time": time}
+
+
+class Reports:
+    """What the queues of an execution report of it, each dot once.
+
+    Parameters
+    ----------
+    execution : str
+        The execution's name.
+    dots_max : int
+        How many dots are remembered as reported.
+
+    Attributes
+    ----------
+    late, refused, gaps : int
+        How many events were late or refused, and how many dots declared lost.
+    several : bool
+        Whether several queues may report the same.
+    once : dict of (str, Dot) to None
+        What was reported, where several queues may report it; oldest first.
+    """
+
+    def __init__(self, execution: str, dots_max: int) -> None:
+        self.execution = execution
+        self.late = 0
+        self.refused = 0
+        self.gaps = 0
+        self.several = False
+        self.once: dict[tuple[str, Dot], None] = {}
+        self._dots_max = dots_max
+
+    def lost(self, step: ReleaseStep) -> list[Verdict]:
+        """Return the gap verdicts of a step."""
+        if not step.gaps:
+            return []
+        fresh = [dot for dot in step.gaps if self._is_first("gap", dot)]
+        self.gaps += len(fresh) + step.unnamed
+        return [Gap(**_of_execution(self.execution), dot=dot) for dot in fresh]
+
+    def overtaken(self, event: Event) -> list[Verdict]:
+        """Return the verdict of an event that is late."""
+        if not self._is_first("late", event.dot):
+            return []
+        self.late += 1
+        return [came_late(event, self.execution, "its place in the causal order has passed")]
+
+    def no_room(self, event: Event) -> list[Verdict]:
+        """Return the verdict of an event that a full queue refused."""
+        if not self._is_first("refused", event.dot):
+            return []
+        self.refused += 1
+        given_up = "the event, which would have to wait for its past"
+        return [overflowed(event, self.execution, "held_back_max", given_up)]
+
+    def gave_up(self, times: int) -> Overflow:
+        """Return the verdict of a full queue that gave up waits."""
+        given_up = f"what the oldest held-back events waited for, {times} times"
+        common = _of_execution(self.execution)
+        return Overflow(**common, limit="held_back_max", given_up=given_up)
+
+    def too_many_domains(self, event: Event, limit: str) -> Overflow:
+        """Return the verdict of a topology that an event made pass a limit."""
+        given_up = "the relaxed edges: from now on each event waits for its whole past"
+        return overflowed(event, self.execution, limit, given_up)
+
+    def forget_refused(self, dot: Dot) -> None:
+        """Report an event again if it is refused again."""
+        self.once.pop(("refused", dot), None)
+
+    def is_counted(self, dot: Dot) -> bool:
+        """Return whether some queue reported an event as late or refused."""
+        return ("late", dot) in self.once or ("refused", dot) in self.once
+
+    def _is_first(self, what: str, dot: Dot) -> bool:
+        """Return whether no other queue reported this before."""
+        if not self.several:
+            return True
+        if (what, dot) in self.once:
+            return False
+        self.once[(what, dot)] = None
+        if len(self.once) > self._dots_max:
+            del self.once[next(iter(self.once))]
+        return True

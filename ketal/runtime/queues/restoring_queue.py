@@ -1,0 +1,150 @@
+"""The queue of patterns whose answer needs no order, once a node has left.
+
+Such patterns wait for nothing, as long as clocks are whole. Once a node has left, an event whose
+clock may lack what it knew of that node waits until the clock is restored: no event is too late
+for these patterns, and none is refused.
+
+The one rule: an event is offered to a run once, with a clock as whole as it will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ketal.engine.losses import ANY, Losses
+from ketal.engine.pattern_run import PatternRun
+from ketal.model.event import Event
+from ketal.model.limits import Limits
+from ketal.model.values import base_node
+from ketal.model.verdicts import Verdict
+from ketal.operators.membership.clock_restoration import Restorer, present_order
+from ketal.operators.order.step import ReleaseStep
+from ketal.operators.topology.domain_order import DomainPast
+from ketal.operators.topology.domains import nodes_of
+from ketal.runtime.queues.pattern_queues import Numbered, PatternQueue
+from ketal.runtime.queues.reports import Reports
+
+
+class RestoringQueue(PatternQueue):
+    """A queue in which events wait for whole clocks, for patterns that need no order.
+
+    They wait as long as the options of the order say, within a closed topology for
+    the events of its nodes, which are all that come.
+
+    Parameters
+    ----------
+    runs : list of PatternRun
+        Of patterns with one order and one topology.
+    limits : Limits
+    restorer : Restorer
+        Knows the clocks.
+    """
+
+    ordered = False
+
+    def __init__(self, runs: list[PatternRun], limits: Limits, restorer: Restorer) -> None:
+        super().__init__(runs, limits)
+        self._restorer = restorer
+        self._losses = Losses(limits.lost_max)
+        self.hold_back.restore_clocks(restorer)
+
+    def _domains(self) -> DomainPast | None:
+        if self._topology is None or self._topology.open:
+            return None
+        return DomainPast(self._topology, self._limits, whole=True)
+
+    def look_back(
+        self, seen: Mapping[str, tuple[int, list[int]]], offered: Iterable[Event]
+    ) -> None:
+        """Take in what was offered before, to find out whether its clocks were whole.
+
+        Parameters
+        ----------
+        seen : mapping
+            All other events that were seen, as `HoldBackQueue.begin` takes it.
+        offered : iterable of Event
+            Those whose clocks may have been too low.
+        """
+        topology = self._topology
+        nodes = None if topology is None or topology.open else nodes_of(topology)
+        self.hold_back.begin(seen)
+        for event in offered:
+            if nodes is None or base_node(event.node) in nodes:
+                self.withheld.add(event.dot)
+                self._apply(self.hold_back.push(event))
+
+    def _offer_at_once(self, events: Sequence[Event], out: list[Verdict]) -> Sequence[Event]:
+        """Offer events whose clocks are whole; return them with those clocks."""
+        taken = []
+        for event in events:
+            known = self._restorer.remembered(event)
+            if self._restorer.low(known, event):
+                known = event
+            else:
+                self.withheld.add(event.dot)
+                out += self._offer((known,))
+            taken.append(known)
+        return taken
+
+    def _miss_event(self, event: Event) -> None:
+        super()._miss_event(event)
+        self._losses.passed(event, ANY)
+
+    def apply(self, step: ReleaseStep, reports: Reports) -> list[Numbered]:
+        """Offer what a step released, and what cannot be restored any better."""
+        return [(0, self._apply(step))]
+
+    def _apply(self, step: ReleaseStep) -> list[Verdict]:
+        for dot in step.gaps:
+            self._losses.lost(dot)
+        for event in step.late:
+            self._losses.passed(event, ANY)
+        out: list[Verdict] = []
+        raised = set(step.raised)
+        for event in step.released:
+            if self._is_offered(event, changed=event.dot in raised):
+                lost = self._losses.before((), [event.clock])
+                if lost and self._restorer.low(event):
+                    # Its clock may be too low, so a match does not stand on its own events.
+                    for run in self.runs:
+                        run.losses.past_matters = True
+                        for dot in lost:
+                            run.miss(dot)
+                out += self._offer((event,))
+        out += self._offer_low([*step.late, *step.refused])
+        for event in step.refused:
+            self._losses.passed(event, ANY)
+        return out
+
+    def _offer_low(self, events: Sequence[Event]) -> list[Verdict]:
+        """Offer events whose clocks cannot be restored any better."""
+        out: list[Verdict] = []
+        for event in events:
+            restored = self._restorer.restore(event)
+            if self._is_offered(event, changed=restored is not event):
+                out += self._offer((restored,))
+        return out
+
+    def _is_offered(self, event: Event, *, changed: bool) -> bool:
+        """Return whether a released event is to be offered; count one offered with a low clock."""
+        if not self._was_withheld(event):
+            return True
+        if changed and event.dot not in self._losses:  # else it was late, and never offered
+            self._restorer.found_low(event)
+        return False
+
+    def end(self) -> list[Verdict]:
+        """Offer what is still held: as of a finite log, whose holes hold nothing back."""
+        return self._offer_low(present_order(self.hold_back.drop_held()))
+
+    def state(self, number: Callable[[Event], int]) -> list[Any]:
+        """Return the state as plain data, refused events apart."""
+        return [*super().state(number), self._losses.save()]
+
+    def restore(
+        self, state: Sequence[Any], events: Sequence[Event], refused: Iterable[Any]
+    ) -> None:
+        """Restore what `state` returned."""
+        super().restore(state, events, refused)
+        self._losses.load(state[3])

@@ -1,0 +1,1 @@
+"""What a run says where it found nothing: what no event was, and what no event could be."""

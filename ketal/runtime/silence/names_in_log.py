@@ -1,0 +1,138 @@
+"""Names of a pattern that no event of a log has: what `ketal lint --log` warns of.
+
+A run looks for the names that explain a vacuous answer (`ketal.runtime.silence.vacuity`); this
+lists every type, attribute, key of `partition by` and node of a pattern that a log does not have,
+before anything is run. That may be right: what a `find` looks for perhaps did not happen.
+
+The one rule: of a table that a limit cut nothing is claimed to be absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ketal.auditing.contents.attribute_counts import KEYS_MAX
+from ketal.auditing.contents.contents_report import LogStats
+from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.named_values import NamedValue
+from ketal.errors import Diagnostic
+from ketal.grammar.printer import render_value
+from ketal.model import syntax
+from ketal.model.values import base_node
+from ketal.runtime.silence.near_names import matcher, nearest, not_named
+
+SHOWN = 3
+"""Names of the log that are listed where none is near."""
+_CODES = {"type": "K301", "attribute": "K302", "partition": "K303", "node": "K304"}
+_TABLES = {
+    "type": "types",
+    "attribute": "attributes",
+    "partition": "attributes",
+    "node": "nodes",
+}
+_ABSENT = {
+    "type": "no event of the log has the type `{}`",
+    "attribute": "no event of the log has the attribute `{}`",
+    "partition": "no event of the log has the attribute `{}`, by which the events are partitioned",
+    "node": "no event of the log is of the node `{}`",
+}
+
+
+def absent_names(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[Diagnostic]:
+    """Return a warning for each name of a program's patterns that no event of a log has.
+
+    Parameters
+    ----------
+    compiled : iterable of CompiledPattern
+        The patterns; what several have at one place is warned of once.
+    stats : LogStats
+        What is in the log.
+    """
+    found: dict[object, Diagnostic] = {}
+    for one in compiled:
+        for diagnostic in _of_pattern(one, stats):
+            found.setdefault((diagnostic.span, diagnostic.message), diagnostic)
+    return list(found.values())
+
+
+def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]:
+    """Return, in a sentence each, why names that were not found may be in the log all the same.
+
+    Parameters
+    ----------
+    compiled, stats
+        As of `absent_names`.
+    """
+    names = (name for one in compiled for name in one.named_values)
+    tables = {_TABLES[name.what] for name in names if not _is_in(name, stats)}
+    return [
+        f"the log has more {one.what} than are told apart (limit {one.limit} = {one.most:,}), so "
+        f"no {one.what.removesuffix('s')} is said to be absent"
+        for one in stats.left_out
+        if one.what in tables
+    ]
+
+
+def _of_pattern(compiled: CompiledPattern, stats: LogStats) -> Iterator[Diagnostic]:
+    cut = {one.what for one in stats.left_out}
+    for name in compiled.named_values:
+        if _TABLES[name.what] not in cut and not _is_in(name, stats):
+            yield Diagnostic(
+                code=_CODES[name.what],
+                severity="warning",
+                message=_ABSENT[name.what].format(name.name),
+                span=name.span,
+                hint=_hint(name, stats, compiled.named_values),
+                pattern=compiled.name,
+            )
+
+
+def _known(name: NamedValue, stats: LogStats) -> dict[str, int]:
+    """Return the names of a log of the kind of a name, and how many events have each."""
+    if name.path:
+        return {one.name: one.events for one in stats.attributes}
+    if name.what == "type":
+        return {one.type: one.events for one in stats.types}
+    nodes: dict[str, int] = {}
+    for node, number in stats.nodes.items():
+        # A pattern may name an incarnation, or all of a node's.
+        for one in {node, base_node(node)}:
+            nodes[one] = nodes.get(one, 0) + number
+    return nodes
+
+
+def _is_in(name: NamedValue, stats: LogStats) -> bool:
+    """Return whether an event has a name, or may have it."""
+    if name.path:
+        deep = len(name.path) > KEYS_MAX
+        return deep or any(one.path == name.path for one in stats.attributes)
+    known = _known(name, stats)
+    if name.what == "node" and base_node(name.name) in known:
+        # Which incarnations there are is known when the log is run.
+        return True
+    return any(map(matcher(name), known))
+
+
+def _hint(name: NamedValue, stats: LogStats, pattern: Iterable[NamedValue]) -> str:
+    known = _known(name, stats)
+    if name.path and name.name in known:
+        return f"did you mean {_quoted(name, name.name, stats)}? There the name itself has a dot"
+    others = not_named(known, name, pattern)
+    if not (name.glob == "plain" and any(sign in name.name for sign in "*?")):
+        near = nearest(name.name, others, glob=name.glob == "dotted")
+        if near is not None:
+            return f"did you mean {_quoted(name, near, stats)}?"
+    if not known:
+        return f"the log has no {_TABLES[name.what]}"
+    most = sorted(known, key=lambda one: (-known[one], one))[:SHOWN]
+    listed = ", ".join(_quoted(name, one, stats) for one in most)
+    return f"the log has {listed}{' and others' if len(known) > SHOWN else ''}; see `ketal stats`"
+
+
+def _quoted(name: NamedValue, known: str, stats: LogStats) -> str:
+    """Write a name of the log of the kind of another, and how many events have it."""
+    number = _known(name, stats)[known]
+    if name.path:
+        path = next(one.path for one in stats.attributes if one.name == known)
+        known = render_value(syntax.Attribute(path))
+    return f"`{known}` ({number:,} event{'' if number == 1 else 's'})"

@@ -1,0 +1,1 @@
+"""What carries messages between activities, with their clocks."""

@@ -1,0 +1,1 @@
+"""Where the events of a tracer go, and who takes them there."""

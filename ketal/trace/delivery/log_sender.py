@@ -1,0 +1,254 @@
+"""A log sent to a `Collector` while it is written.
+
+Who connects says which log it sends, and how many bytes that has; the collector answers how many
+of them it has taken, at the beginning and when no more come:
+
+    sender:    {"ketal_log":"9f86d081…","bytes":5021}   (the digest of the log's first line)
+    collector: 4096
+    sender:    the log from there on, and what is appended to it
+    collector: 9812
+
+So nothing is lost where a connection breaks, the program is killed or the collector starts again,
+and of what a collector has taken little is sent twice. Of a log that has fewer bytes than it has
+taken, as it was cut short, the collector takes all anew.
+
+The one rule: what is sent is what the file holds; nothing waits in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import socket
+import threading
+from io import FileIO
+from pathlib import Path
+from typing import NamedTuple
+
+from ketal.trace.delivery.own_sockets import TIMEOUT_S, address_of, connected
+from ketal.trace.delivery.program_end import Sending, end_all, send_at_end
+
+_LOG = logging.getLogger("ketal.trace")
+POLL_S = 0.01
+"""How often the file is looked at."""
+RETRY_S = 0.2
+_PART_BYTES = 1 << 18
+_TAIL_BYTES = 64
+"""Of what was sent, the last bytes, which are compared with those of the file."""
+_ANNOUNCEMENT = re.compile(rb'\{"ketal_log":"([0-9a-f]{64})","bytes":([0-9]{1,18})\}\n?')
+_NUMBER = re.compile(rb"[0-9]{1,18}\n")
+
+
+class Announcement(NamedTuple):
+    """What a sender says of a log.
+
+    Attributes
+    ----------
+    log : str
+        The digest of its first line, which tells it from others.
+    size_bytes : int
+        How long it is.
+    """
+
+    log: str
+    size_bytes: int
+
+    def text(self) -> bytes:
+        """Return the line that says it."""
+        return b'{"ketal_log":"%s","bytes":%d}\n' % (self.log.encode(), self.size_bytes)
+
+
+class LogSender:
+    """Sends a file of JSON lines, and what is appended to it, to a `Collector`, from a thread.
+
+    The program that writes it never waits. Where the file is cut short, or another one has its
+    name, that is sent from its beginning.
+
+    Parameters
+    ----------
+    path : path
+        The log; it need not be there yet.
+    host, port : str, int
+        The collector's address; it need not be there yet.
+
+    Raises
+    ------
+    SettingError
+        If the port is none.
+
+    Examples
+    --------
+    A collector that comes late, or again, is sent all from the beginning:
+
+    >>> import ketal
+    >>> from ketal.trace import Collector, LogSender, Tracer
+    >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; }')
+    >>> tracer = Tracer("n1", "n1.jsonl")
+    >>> for type in ("a", "a", "b"):
+    ...     tracer.record(type)
+    >>> for _ in range(2):
+    ...     monitor = ketal.Monitor(program, on={"match": print})
+    ...     with Collector(monitor) as collector:
+    ...         sender = LogSender("n1.jsonl", *collector.address)
+    ...         sender.close()
+    match P: A=n1@1+n1@2
+    True
+    match P: A=n1@1+n1@2
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str], host: str, port: int) -> None:
+        self._path = Path(path)
+        self._address = address_of(host, port)
+        self._complaints: set[str] = set()
+        self._finishing = threading.Event()
+        self._over = threading.Event()
+        self._is_taken = False
+        self._process = os.getpid()
+        threading.Thread(target=self._send_all, daemon=True, name="ketal sender").start()
+        self._sending = Sending(self._finishing.set, self._wait_sent)
+        send_at_end(self._sending)
+
+    def close(self) -> bool:
+        """Send what the file holds, wait some seconds at most until it is taken; say if it was."""
+        if self._process != os.getpid():
+            return False
+        end_all([self._sending])
+        return self._is_taken
+
+    def _wait_sent(self, timeout_s: float) -> None:
+        self._over.wait(timeout_s)
+        self._over.set()
+
+    def _send_all(self) -> None:
+        while not (self._over.is_set() or self._is_taken):
+            try:
+                with open(self._path, "rb", buffering=0) as log:
+                    self._send(log)
+            except FileNotFoundError:
+                self._is_taken = self._finishing.is_set()
+                self._over.wait(POLL_S)
+            except OSError as error:
+                # That nobody listens is how it is before a collector is there.
+                if error.filename is not None:
+                    self._complain("file", f"{self._path} is not sent: {error}")
+                self._over.wait(RETRY_S)
+            except ValueError as error:
+                host, port = self._address
+                self._complain("collector", f"{host}:{port} is no collector: {error}")
+                self._over.wait(RETRY_S)
+        self._over.set()
+
+    def _complain(self, of: str, text: str) -> None:
+        """Log what is wrong with something, once."""
+        if of not in self._complaints:
+            _LOG.warning("%s (tried again)", text)
+        self._complaints.add(of)
+
+    def _send(self, log: FileIO) -> None:
+        """Send a log until all is taken, or another one is to be sent.
+
+        Raises
+        ------
+        OSError, ValueError
+            If the connection broke, or who is at its other end is no collector.
+        """
+        line = self._first_line(log)
+        if not line:
+            return
+        with connected(self._address) as connection:
+            size_bytes = os.fstat(log.fileno()).st_size
+            connection.sendall(announcement(line, size_bytes).text())
+            position = _number(connection)
+            if position > size_bytes:
+                raise ValueError(f"it has {position:,} of {size_bytes:,} bytes")
+            finishing = replaced = False
+            tail = _before(log, position)
+            while not (finishing or replaced):
+                finishing, replaced = self._finishing.is_set(), self._is_replaced(log)
+                while part := _appended(log, position, tail):
+                    connection.sendall(part)
+                    position += len(part)
+                    tail = (tail + part)[-_TAIL_BYTES:]
+                    if self._over.is_set():
+                        return
+                replaced = replaced or part is None
+                if not (finishing or replaced):
+                    _stay(connection)
+            connection.shutdown(socket.SHUT_WR)
+            _number(connection)
+            self._is_taken = not replaced
+
+    def _first_line(self, log: FileIO) -> bytes:
+        """Return a log's first line, once it is whole; nothing if another log is to be sent."""
+        while not (line := log.readline()).endswith(b"\n"):
+            log.seek(0)
+            if self._is_replaced(log):
+                return b""
+            if self._finishing.is_set():
+                self._is_taken = True
+                return b""
+            self._finishing.wait(POLL_S)
+        return line
+
+    def _is_replaced(self, log: FileIO) -> bool:
+        """Return whether another log has this one's name, and is not empty."""
+        try:
+            named = os.stat(self._path)
+        except OSError:
+            return False
+        return named.st_size > 0 and not os.path.samestat(os.fstat(log.fileno()), named)
+
+
+def _before(log: FileIO, position: int) -> bytes:
+    """Return the last bytes before a position."""
+    begin = max(0, position - _TAIL_BYTES)
+    log.seek(begin)
+    return log.read(position - begin)
+
+
+def _appended(log: FileIO, position: int, tail: bytes) -> bytes | None:
+    """Return what is at a position; None if the log was cut short, as other bytes are before."""
+    log.seek(position - len(tail))
+    part = log.read(_PART_BYTES)
+    return part[len(tail) :] if part.startswith(tail) else None
+
+
+def _stay(connection: socket.socket) -> None:
+    """Wait a little; raises if the other end says anything, or is gone."""
+    connection.settimeout(POLL_S)
+    try:
+        more = connection.recv(1)
+    except TimeoutError:
+        return
+    finally:
+        connection.settimeout(TIMEOUT_S)
+    if more:
+        raise ValueError("it says more than how much it has")
+    raise ConnectionError("the collector is gone")
+
+
+def _number(connection: socket.socket) -> int:
+    """Return how many bytes the collector has; raises ValueError if it does not say."""
+    text = b""
+    while not text.endswith(b"\n") and len(text) < 20:
+        part = connection.recv(1)
+        if not part:
+            raise ConnectionError("the collector is gone")
+        text += part
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"it answers {text!r}")
+    return int(text)
+
+
+def announcement(line: bytes, size_bytes: int) -> Announcement:
+    """Return what a sender says of the log that begins with a line."""
+    return Announcement(hashlib.sha256(line).hexdigest(), size_bytes)
+
+
+def announced(line: bytes) -> Announcement | None:
+    """Return what a sender said of its log; None if the line is another."""
+    found = _ANNOUNCEMENT.fullmatch(line)
+    return found and Announcement(found[1].decode(), int(found[2]))

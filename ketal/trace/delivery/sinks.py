@@ -1,0 +1,231 @@
+"""Where the events of a tracer go: a file of JSON lines, a topic, or a function of the user's.
+
+A sink is anything with `write(event)`, an event being a mapping in the form of a ketal log, and
+perhaps `incarnation(node)`. It is called by one thread at a time; what it raises the tracer counts.
+
+The one rule: an event is written whole, before the program goes on, or `write` raises.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from ketal.trace.delivery.run_numbers import next_run
+
+if TYPE_CHECKING:
+    from ketal.model.event import Control, Event
+    from ketal.model.verdicts import Rejected
+
+_READ_BYTES = 1 << 20
+
+
+FOLDER_VARIABLE = "KETAL_TRACE"
+"""The environment variable that names the folder of the logs of tracers without a sink."""
+
+
+def log_of(node: str) -> str:
+    """Return the name of a node's log in such a folder."""
+    return f"{quote(node, safe='')}.jsonl"
+
+
+def default_sink(node: str) -> EventSink:
+    """Return the sink of a tracer that is given none.
+
+    Parameters
+    ----------
+    node : str
+        The tracer's node.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    """
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        return Nowhere()
+    return JsonLines(Path(folder) / log_of(node))
+
+
+class EventSink(Protocol):
+    """What takes the events of a tracer."""
+
+    def write(self, event: Mapping[str, object]) -> object:
+        """Take an event."""
+
+
+class Feeding(Protocol):
+    """What is fed events as they happen: a `ketal.Monitor`, a `Collector`."""
+
+    def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
+        """Process one event."""
+
+
+class Nowhere:
+    """A sink of events that nobody asked for: only the clocks of messages are kept."""
+
+    def write(self, event: Mapping[str, object]) -> None:
+        """Forget an event."""
+
+
+class JsonLines:
+    """A file of JSON lines, which `ketal run` reads.
+
+    Each event is one `write` at the end of the file: it is in the hands of the operating system
+    before the program goes on, so `kill -9` loses none, and several processes may share a file.
+    After a line that was cut, by a full disk or a crash, a line of its own begins.
+
+    Parameters
+    ----------
+    path : path
+        The file; it is created, or continued.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> from ketal.trace import JsonLines, Tracer
+    >>> tracer = Tracer("n1", JsonLines("n1.jsonl"))
+    >>> tracer.record("started")
+    >>> import ketal
+    >>> [str(event) for event in ketal.read_log("n1.jsonl")]
+    ['n1@1 started']
+
+    A run that goes on with a file of an earlier one is the next:
+
+    >>> sink = JsonLines("n1.jsonl")
+    >>> sink.incarnation("n1")
+    2
+    >>> sink.write({"node": "n1#2", "type": "by hand", "clock": {"n1#2": 1}})
+    >>> sink.close()
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        self._file = os.open(self._path, flags, 0o644)
+        # A device or a pipe holds nothing that could be read again.
+        self._is_file = stat.S_ISREG(os.fstat(self._file).st_mode)
+        self._torn = self._is_file and self._is_torn()
+
+    def _is_torn(self) -> bool:
+        """Return whether the file does not end with the end of a line."""
+        with open(self._path, "rb") as file:
+            if not file.seek(0, os.SEEK_END):
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+
+    def incarnation(self, node: str) -> int:
+        """Return which run of a node this is, by the events that the file holds: 1 for the first.
+
+        Parameters
+        ----------
+        node : str
+            The node's name, without an incarnation.
+        """
+        if not self._is_file:
+            return 1
+        name = re.escape(msgspec.json.encode(node)[1:-1])
+        own = re.compile(rb'^\{"node":"' + name + rb'(?:/[^"#]*)?(?:#([0-9]+))?",', re.MULTILINE)
+        latest = 0
+        rest = b""
+        with open(self._path, "rb") as file:
+            while block := file.read(_READ_BYTES):
+                whole, _, rest = (rest + block).rpartition(b"\n")
+                rest = rest[-_READ_BYTES:]
+                latest = max([latest, *(int(m[1] or 1) for m in own.finditer(whole))])
+        return max([latest, *(int(m[1] or 1) for m in own.finditer(rest))]) + 1
+
+    def write(self, event: Mapping[str, object]) -> None:
+        """Append an event.
+
+        Parameters
+        ----------
+        event : mapping
+            In the form of a ketal log.
+
+        Raises
+        ------
+        OSError
+            If it was not written whole.
+        """
+        line = msgspec.json.encode(event) + b"\n"
+        if self._torn:
+            line = b"\n" + line
+        written = os.write(self._file, line)
+        # An error leaves it as it was; a part of a line is to be ended first.
+        self._torn = written != len(line)
+        if written != len(line):
+            raise OSError(f"only {written} of {len(line)} bytes were written to {self._path}")
+
+    def close(self) -> None:
+        """Close the file; what is written later is counted as lost."""
+        os.close(self._file)
+
+
+class KafkaSink:
+    """A topic of Kafka, written by a producer of the user's.
+
+    The key is the node, so that the events of one node stay in their order.
+
+    Parameters
+    ----------
+    producer : kafka.KafkaProducer
+        Anything with `send(topic, key=…, value=…)` that takes bytes.
+    topic : str
+        The topic.
+
+    Examples
+    --------
+    >>> from ketal.trace import KafkaSink, Tracer
+    >>> class Producer:
+    ...     def send(self, topic, key, value):
+    ...         print(topic, key)
+    >>> sink = KafkaSink(Producer(), "events")
+    >>> Tracer("n1", sink).record("started")
+    events b'n1'
+    >>> sink.write({"node": "n2", "type": "by hand", "clock": {"n2": 1}})
+    events b'n2'
+
+    The next run:
+
+    >>> sink.incarnation("n1")
+    2
+    """
+
+    def __init__(self, producer: Any, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+
+    def incarnation(self, node: str) -> int:
+        """Return which run of a node this is of those that wrote to the topic.
+
+        Parameters
+        ----------
+        node : str
+            The node's name, without an incarnation.
+        """
+        return next_run(node, self._topic)
+
+    def write(self, event: Mapping[str, object]) -> None:
+        """Hand an event to the producer.
+
+        Parameters
+        ----------
+        event : mapping
+            In the form of a ketal log.
+        """
+        key = str(event["node"]).encode()
+        self._producer.send(self._topic, key=key, value=msgspec.json.encode(event))
