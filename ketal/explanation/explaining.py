@@ -1,6 +1,6 @@
 """`ketal.explain`: why each verdict of a finite log holds, and why an event was not taken.
 
-The log is judged by observed runs (`ketal.explanation.observed_run`), once. The evidence of guards
+The log is judged by observed runs (`ketal.explanation.observed_runs`), once. The evidence of guards
 is that of the definition (`ketal.explanation.guard_evidence`), the chains of messages that of the
 log's causal graph (`ketal.explanation.causal_graph`).
 
@@ -20,7 +20,8 @@ from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.comparisons.event_pairs import pair_reason
 from ketal.explanation.near_misses import beginnings, following, nearest
-from ketal.explanation.observed_run import LiveRun, ObservedRun, Offer
+from ketal.explanation.observed_runs.observations import LiveRun, Offer
+from ketal.explanation.observed_runs.observed_run import ObservedRun
 from ketal.explanation.reasons import (
     Explanation,
     PlacedEvent,
@@ -29,9 +30,12 @@ from ketal.explanation.reasons import (
 from ketal.explanation.step_reasons import StepReasons
 from ketal.explanation.surroundings import rows_around
 from ketal.logs import Log
-from ketal.model.event import Dot, Event, checked_log, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log
 from ketal.model.places import place_at
 from ketal.model.summaries import Summary
 from ketal.model.verdicts import Incomplete, Match, PatternVerdict, TimedOut, Verdict, Violation

@@ -17,11 +17,13 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.configurations import Seen
 from ketal.errors import PatternError
-from ketal.explanation.observed_run import LiveRun, ObservedRun, may_follow
+from ketal.explanation.observed_runs.observations import LiveRun
+from ketal.explanation.observed_runs.observed_run import ObservedRun
+from ketal.explanation.observed_runs.partial_matches import may_follow
 from ketal.explanation.reasons import PlacedEvent, StepReason
 from ketal.explanation.step_reasons import StepReasons
 from ketal.model import syntax
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.syntax_walks import walk
 
 SHOWN = 3

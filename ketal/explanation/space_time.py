@@ -18,14 +18,16 @@ from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.execution_events import ExecutionEvents, executions_of
 from ketal.explanation.explaining import Explained, JudgedLog
 from ketal.explanation.guard_evidence import GuardEvidence
-from ketal.explanation.observed_run import ObservedRun
+from ketal.explanation.observed_runs.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
 from ketal.grammar.printer import render_guard
 from ketal.logs import Log
-from ketal.model.event import Event, canonical_key, checked_log
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log
 from ketal.model.places import file_and_line
 from ketal.model.verdicts import Match, Violation
 from ketal.pictures.graphs.graph import Picture

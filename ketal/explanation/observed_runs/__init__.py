@@ -1,0 +1,1 @@
+"""Runs of patterns that keep what an explanation needs: what they took, and how they moved."""

@@ -1,0 +1,126 @@
+"""Readings of a check: of each configuration one way in which the events led to it.
+
+A run of a check is a set of configurations, and equal ones are merged: what led to them is gone.
+Here a trail is kept beside each, the events with the steps that each may be; of the words that a
+trail may be the first one is the reading.
+
+The one rule: a reading is a word of the body, of the events that the scope was offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ketal.compiler.automaton import ANONYMOUS
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.losses import ScopeName
+from ketal.engine.machine import Machine, step
+from ketal.model import syntax
+from ketal.semantics import History, Rest, Words
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trail:
+    """The last event of a reading with the steps that it may be, and the reading before it."""
+
+    before: Trail | None
+    steps: frozenset[str]
+    seen: Seen
+
+
+Key = tuple[Any, ...]
+"""Equal for configurations that the same events led to."""
+Trails = Mapping[Key, Trail | None]
+Configurations = tuple[Configuration, ...]
+
+
+def _key(configuration: Configuration) -> Key:
+    state, prior, bound, history, _ = configuration
+    dots = tuple(None if seen is None else seen.dot for seen in (prior, *bound))
+    if history is None:
+        return state, dots, None
+    tables = (history.first, history.last, history.join)
+    return state, dots, tuple(tuple(sorted(table.items())) for table in tables)
+
+
+def _word(trail: Trail | None, body: syntax.Body) -> History:
+    """Return the first word of a body, of those that a trail may be, with its events."""
+    trails: list[Trail] = []
+    while trail is not None:
+        trails.append(trail)
+        trail = trail.before
+    words = Words()
+    # What is left of a word → its steps so far, the last one first.
+    rests: dict[Rest, Any] = {(body,): None}
+    for one in reversed(trails):
+        longer: dict[Rest, Any] = {}
+        for rest, word in rests.items():
+            for _, name, left in words.firsts(rest):
+                if name in one.steps and left not in longer:
+                    longer[left] = (name, word)
+        rests = longer
+    names = []
+    word = next(iter(rests.values()))
+    while word is not None:
+        name, word = word
+        names.append(name)
+    events = [one.seen.event for one in trails]
+    return tuple(zip(reversed(names), reversed(events), strict=True))
+
+
+class CheckReadings:
+    """The trails of the configurations of each scope's run.
+
+    Parameters
+    ----------
+    machine : Machine
+        That of the check.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._body = machine.compiled.pattern.body
+        self._trails: dict[ScopeName, Trails] = {}
+
+    def of(self, name: ScopeName, configuration: Configuration) -> Callable[[], History]:
+        """Return what reads how the run of a scope came into a configuration."""
+        trails = self._trails.get(name, {})
+        return partial(_word, trails.get(_key(configuration)), self._body)
+
+    def of_scopes(self) -> Iterator[tuple[ScopeName, Callable[[], History]]]:
+        """Yield each scope with what reads how its run came into its first configuration."""
+        for name, trails in self._trails.items():
+            yield name, partial(_word, next(iter(trails.values()), None), self._body)
+
+    def move(self, name: ScopeName, before: Configurations, seen: Seen) -> None:
+        """Replace the trails of a scope by those of what an event makes of its configurations."""
+        self._trails[name] = self._moved(before, self._trails.get(name, {}), seen)
+
+    def restart(self, name: ScopeName, seen: Seen) -> None:
+        """Replace the trails of a scope by those of a fresh run that an event is offered to."""
+        self._trails[name] = self._moved(self._machine.fresh, {}, seen)
+
+    def remove(self, name: ScopeName) -> None:
+        """Remove the trails of a scope whose run is over."""
+        self._trails.pop(name, None)
+
+    def _moved(self, before: Configurations, trails: Trails, seen: Seen) -> Trails:
+        moved: dict[Key, Trail | None] = {}
+        for one in before:
+            for group, after in step(self._machine, one, seen):
+                if (key := _key(after)) not in moved:
+                    steps = self._may_be(one, group, seen)
+                    moved[key] = Trail(trails.get(_key(one)), steps, seen)
+        return moved
+
+    def _may_be(self, one: Configuration, group: int, seen: Seen) -> frozenset[str]:
+        """Return the steps by which a configuration may take an event into a group."""
+        automaton = self._machine.automaton
+        if group != ANONYMOUS:
+            return frozenset((automaton.steps[group],))
+        bound = {automaton.letters[letter][1] for letter, _ in automaton.table[one.state]}
+        held = set(self._machine.steps_held(one, seen)) - bound
+        return frozenset(automaton.steps[number] for number in held)

@@ -1,0 +1,54 @@
+"""Partial matches of a `find any`, by the definition: its engine keeps events, not partial matches.
+
+The one rule: a partial match is one that an event could have gone on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.find.breakers import Breakers
+from ketal.engine.find.findings import Taken
+from ketal.engine.find.windows import MatchWindow
+from ketal.engine.machine import Machine, step
+from ketal.model.events.happened_before import happened_before
+
+
+def partial_matches(
+    machine: Machine, offered: Sequence[Seen], target: Seen
+) -> Iterator[tuple[Configuration, Taken]]:
+    """Yield what `find any` could have taken before an event, by the definition."""
+    breakers, window = Breakers(machine), MatchWindow(machine)
+    if machine.automaton.nots:
+        for seen in offered:
+            breakers.add(seen)
+    todo: list[tuple[Configuration, Taken]] = [(machine.start(), ())]
+    while todo:
+        here, taken = todo.pop()
+        yield here, taken
+        earlier = [seen for _, seen in taken]
+        for seen in offered:
+            if not all(
+                may_follow(machine, before, after)
+                for before, after in ((seen, target), *((one, seen) for one in earlier))
+            ):
+                continue
+            places = [window.at(one) for one in (*earlier, seen, target)]
+            if max(places) - min(places) >= window.length:
+                continue
+            at = here
+            if earlier and machine.pending[here.state]:
+                at = here._replace(broken=breakers.broken(here, earlier[-1], seen))
+            todo += [
+                (after, (*taken, (group, seen)))
+                for group, after in step(machine, at, seen)
+                if machine.has_way_on[after.state]
+            ]
+
+
+def may_follow(machine: Machine, before: Seen, after: Seen) -> bool:
+    """Return whether one event may follow another in a match."""
+    if machine.arrival:
+        return before.place < after.place
+    return before.dot != after.dot and not happened_before(after.event, before.event)
