@@ -17,7 +17,7 @@ from ketal.analysis.registered_guards import GuardCall
 from ketal.compiler.predicates import Atom, subject
 from ketal.model import syntax
 from ketal.model.attributes import copied
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.guard_functions import PREDICATES
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import children
@@ -302,12 +302,17 @@ def compile_read(of: syntax.Value, limits: Limits) -> Callable[[Event], Any]:
 
 
 def unknown_types(calls: tuple[syntax.Call, ...]) -> Callable[[Event], bool] | None:
-    """Return a test: does some call's type match while its types are unknown?"""
-    if not calls:
-        return None
+    """Return a test: does some call's type match while its types are unknown?
+
+    None where no call asks for the type of its result or its arguments.
+    """
     tests = [
-        (glob_regex(c.target, dotted=True), c.result != "*", c.arguments != ("..",)) for c in calls
+        (glob_regex(c.target, dotted=True), c.result != "*", c.arguments != ("..",))
+        for c in calls
+        if c.result != "*" or c.arguments != ("..",)
     ]
+    if not tests:
+        return None
 
     def unknown(event: Event) -> bool:
         for glob, result, arguments in tests:
