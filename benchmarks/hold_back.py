@@ -22,7 +22,7 @@ from typing import Any
 
 import ketal
 from ketal.cli.commands.run_command import COLLECT_AFTER
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.membership.members import MembershipStage
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions

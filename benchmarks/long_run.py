@@ -27,7 +27,8 @@ import pyarrow.parquet
 import ketal
 from ketal.cli.commands.run_command import COLLECT_AFTER
 from ketal.logs import Source
-from ketal.model.event import Event, decode_event
+from ketal.model.events.event import Event
+from ketal.model.events.event_decoding import decode_event
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job
 from ketal.streaming.kafka.state.folder_store import Saved

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import ketal
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.runtime.execution import Execution
 from ketal.streaming.kafka.state.folder_store import Saved
 

@@ -21,7 +21,7 @@ _HOMES = {
     "Monitor": "runtime.monitor", "run": "runtime.batch_run", "Verdicts": "runtime.log_verdicts",
     "possibly": "runtime.possibly_definitely", "definitely": "runtime.possibly_definitely",
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
-    "Event": "model.event", "Dot": "model.event", "Control": "model.event",
+    "Event": "model.events.event", "Dot": "model.events.dot", "Control": "model.events.control",
     "register_guard": "analysis.registered_guards",
     "audit": "auditing.report", "Audit": "auditing.report", "Fault": "auditing.report",
     "stats": "auditing.contents.contents_counting", "LogStats": "auditing.contents.contents_report",
@@ -58,7 +58,9 @@ if TYPE_CHECKING:
     from ketal.explanation.reasons import Explanation
     from ketal.explanation.viewing import View, view
     from ketal.logs import Log, read_log, write_jsonl
-    from ketal.model.event import Control, Dot, Event
+    from ketal.model.events.control import Control
+    from ketal.model.events.dot import Dot
+    from ketal.model.events.event import Event
     from ketal.model.limits import Limits
     from ketal.model.summaries import Summary
     from ketal.model.verdicts import (

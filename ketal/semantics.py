@@ -47,7 +47,9 @@ from fractions import Fraction
 import re2
 
 from ketal.model import syntax as ast
-from ketal.model.event import Dot, Event, canonical_key, concurrent, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
 from ketal.model.syntax_walks import walk
 
 Scope = tuple[tuple[str, typing.Any], ...]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ketal.clocks import vector
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 
 
 class Stamped(Protocol):

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ketal.model.event import Event, canonical_key, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key, happened_before
 
 
 def canonical(events: Iterable[Event]) -> list[Event]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ketal.clocks import vector
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.causal import Stamped
 
 

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.syntax import Duration
 from ketal.semantics import Outcome
 

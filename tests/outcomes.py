@@ -10,7 +10,7 @@ from ketal import semantics
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.pattern_run import PatternRun, one
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.syntax import File

@@ -18,7 +18,8 @@ import pytest
 
 import ketal
 from ketal import semantics
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.operators.causal_order import canonical
 from tests.cases import facts
 from tests.validation import validate

@@ -13,7 +13,9 @@ from hypothesis import given, reject
 from ketal import semantics
 from ketal.grammar import parse
 from ketal.model import syntax as ast
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.semantics import History, Scope
 from tests.cases import CASES, CHAIN, FIG_1, FORK, PEERS, Case, e, facts, line, p
 from tests.property.executions import execution

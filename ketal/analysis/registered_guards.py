@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 from ketal.errors import SettingError
 from ketal.model.attributes import unboxed
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.guard_functions import FUNCTIONS, Kind
 from ketal.model.syntax import RESERVED
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from ketal.auditing.log_model import NONE, AuditedEvent, AuditedExecution, Everything
 from ketal.auditing.own_entry import Trouble
-from ketal.model.event import Dot
+from ketal.model.events.dot import Dot
 
 _PAIRS = 12
 """From so many neighbours on, the order of a file proves something."""

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ketal.logs.traces.message_pairing import Pairing
-from ketal.model.event import Dot, Draft, Event, known_receives
+from ketal.model.events.dot import Dot
+from ketal.model.events.draft import Draft, known_receives
+from ketal.model.events.event import Event
 from ketal.model.places import place_at
 
 NONE: frozenset[str] = frozenset()

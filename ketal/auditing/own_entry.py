@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from ketal.auditing.log_model import AuditedEvent, AuditedExecution, Everything, NodeEvents
 from ketal.clocks.vector import COUNTER_MAX
-from ketal.model.event import Draft, Event, content
+from ketal.model.events.content import content
+from ketal.model.events.draft import Draft
+from ketal.model.events.event import Event
 
 
 @dataclass(slots=True)

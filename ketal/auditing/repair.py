@@ -23,7 +23,10 @@ from dataclasses import dataclass, field
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
 from ketal.auditing.own_entry import is_counter
 from ketal.auditing.report import Examined
-from ketal.model.event import Control, Dot, Draft, Event, known_receives
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.draft import Draft, known_receives
+from ketal.model.events.event import Event
 from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts import Rejected
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal
 
-from ketal.model.event import Event, digest
+from ketal.model.events.content import digest
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import Counters
 

@@ -24,8 +24,10 @@ from ketal.auditing.restarts import read_restarts
 from ketal.errors import SettingError
 from ketal.logs import Log
 from ketal.logs.traces.message_pairing import Messages
-from ketal.model.event import Control, Event, checked_log, no_log_item
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.log_arguments import checked_log, no_log_item
 from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts import Rejected
 

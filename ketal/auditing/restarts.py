@@ -26,7 +26,10 @@ from itertools import pairwise
 
 from ketal.auditing.log_model import NONE, AuditedEvent, Everything, causal_order
 from ketal.errors import EventError
-from ketal.model.event import Control, Event, content, known_receives
+from ketal.model.events.content import content
+from ketal.model.events.control import Control
+from ketal.model.events.draft import known_receives
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from ketal.operators.membership.members import MembershipStage

@@ -50,7 +50,7 @@ from ketal.compiler.predicates import (
 )
 from ketal.errors import Diagnostic, PatternText
 from ketal.model import syntax
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 
 FORMAT = 2

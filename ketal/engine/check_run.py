@@ -12,7 +12,7 @@ from typing import Any
 from ketal.compiler.predicates import RELATIONS, Atom, simplify, variables
 from ketal.engine.configurations import Configuration, Seen, SeenTable, states
 from ketal.engine.machine import Machine, step
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 
 _IN_WORDS = {

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ketal.model.event import Dot, Event, canonical_key, load_event, save_event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event, load_event, save_event
+from ketal.model.events.happened_before import canonical_key
 from ketal.operators.history import History
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ketal.model import syntax
-from ketal.model.event import Dot, Event, load_event, received, save_event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event, load_event, received, save_event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node, glob_regex
 

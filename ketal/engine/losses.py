@@ -28,7 +28,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ketal.clocks import vector
-from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.sets.dot_set import DotSet
 from ketal.model.values import keyed
 

@@ -22,7 +22,9 @@ from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, Scopes
 from ketal.engine.statistics.mask_counts import MaskCounts
 from ketal.engine.verdict_building import VerdictBuilder
-from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.values import keyed
 from ketal.model.verdicts import RunVerdict

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.predicates import RELATIONS, Atom, Formula, necessary, registers
 from ketal.engine.configurations import Configuration, Seen
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed
 from ketal.operators import causal, conc

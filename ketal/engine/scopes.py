@@ -24,7 +24,7 @@ from ketal.engine.find_any.roles import Roles
 from ketal.engine.find_next.runs import RunsFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.values import keyed

@@ -15,7 +15,7 @@ from itertools import chain
 
 from ketal.compiler.predicate_codegen import VALUES_CACHED_MAX
 from ketal.engine.pattern_run import PatternRun
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.verdicts import RunVerdict
 
 

@@ -15,7 +15,9 @@ from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.losses import NO_DOTS, Key, Losses, first
 from ketal.engine.machine import Machine
 from ketal.engine.scopes import Counts, Scope, mapping_of
-from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.frozen_mapping import FrozenMapping, ScopeKey
 from ketal.model.verdicts import (
     Incomplete,

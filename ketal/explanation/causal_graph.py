@@ -25,7 +25,9 @@ from typing import Any, Literal
 from ketal.clocks import vector
 from ketal.clocks.scheme import Clock
 from ketal.errors import EventError
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 
 LinkKind = Literal["program order", "message"]
 

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 
 from ketal.auditing.report import ENDED
 from ketal.errors import EventError, SettingError
-from ketal.model.event import Control, Dot, Event, checked_log, no_log_item
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log, no_log_item
 from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
 from ketal.operators.membership.clock_restoration import restored_with_doubts

@@ -22,7 +22,9 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.printer import render_guard, render_value
 from ketal.model import syntax
-from ketal.model.event import Dot, Event, concurrent, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import concurrent, happened_before
 from ketal.model.syntax_walks import walk
 from ketal.semantics import Guards, History, Moment, Truth
 

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from ketal.explanation.causal_graph import LinkKind
 from ketal.explanation.guard_evidence import Evidence, order_in_words
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.verdicts import Verdict
 

@@ -13,7 +13,8 @@ from itertools import pairwise
 
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import Explanation, PlacedEvent
-from ketal.model.event import Event, canonical_key, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key, happened_before
 from ketal.pictures.text_diagram import DiagramRow
 
 EVENTS_MAX = 24

@@ -16,7 +16,7 @@ from ketal.errors import SettingError
 from ketal.explanation.space_time import SpaceTime, guard_texts, space_times
 from ketal.logs import Log
 from ketal.logs.formats.shiviz_writing import shiviz_text
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.pictures.page_html import page_html
 from ketal.pictures.perfetto import TracedEvent, trace_events

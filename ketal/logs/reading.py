@@ -25,7 +25,9 @@ from ketal.logs.streams import LogOrigin, detected_format
 from ketal.logs.traces.formats import TRACES, read_traces
 from ketal.logs.traces.message_pairing import Messages
 from ketal.logs.traces.rebuilding import Rebuilding, rebuilt
-from ketal.model.event import Control, Dot, Event
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected

@@ -16,7 +16,9 @@ from ketal.errors import SettingError
 from ketal.logs.formats.jsonl import Record
 from ketal.logs.source import path_of
 from ketal.logs.traces.message_pairing import text_at
-from ketal.model.event import Dot, Event, canonical_key, received
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event, received
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 
 

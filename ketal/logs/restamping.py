@@ -17,7 +17,10 @@ from typing import Any
 
 from ketal.clocks.scheme import Happening, Scheme
 from ketal.clocks.stamping import direct_causes
-from ketal.model.event import Dot, Draft, Event, canonical_key, received
+from ketal.model.events.dot import Dot
+from ketal.model.events.draft import Draft
+from ketal.model.events.event import Event, received
+from ketal.model.events.happened_before import canonical_key
 
 STATION = "station"
 """The attribute that names the station of an event."""

@@ -25,7 +25,9 @@ from ketal.clocks.scheme import Scheme
 from ketal.errors import EventError, SettingError
 from ketal.logs.source import INCARNATION, MESSAGE, OWN_FIELDS, TIMESTAMP, Path, Source, path_of
 from ketal.logs.times import TimeReading
-from ketal.model.event import CONTROL_PREFIX, Control, Draft, Event, clean_event
+from ketal.model.events.control import CONTROL_PREFIX, Control
+from ketal.model.events.draft import Draft
+from ketal.model.events.event import Event, clean_event
 from ketal.model.limits import DEFAULT, Limits
 
 Item = Event | Control

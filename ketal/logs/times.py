@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ketal.errors import EventError, SettingError
-from ketal.model.event import parsed_time
+from ketal.model.events.event_time import parsed_time
 
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

@@ -145,6 +145,26 @@ def text(value: str, where: _Where) -> str:
     return plain
 
 
+def name_of(value: object, what: str) -> str:
+    """Return a node's name or an event's id: a string, or an integer in decimal.
+
+    Raises
+    ------
+    EventError
+        If it is neither.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    value = unboxed(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value.bit_length() > ATTRIBUTE_BITS_MAX:
+            raise EventError(
+                f"{what} is an integer of {value.bit_length()} bits; no name is as long"
+            )
+        return str(int(value))
+    raise EventError(f"{what} must be a string or an integer, not {value!r}")
+
+
 def copied(value: Any) -> Any:
     """Return an attribute in containers of its own."""
     if value.__class__ is dict:

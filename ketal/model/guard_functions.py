@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import Field, Value
 from ketal.model.values import (

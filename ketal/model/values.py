@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 
 ARITHMETIC_BITS_MAX = 1024
 """Bits of the largest integer that arithmetic gives; what is larger is unknown."""

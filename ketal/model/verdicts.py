@@ -20,7 +20,9 @@ from typing import Any, ClassVar, get_args
 import msgspec
 
 from ketal.errors import KetalError
-from ketal.model.event import Dot, Draft, rfc3339
+from ketal.model.events.dot import Dot
+from ketal.model.events.draft import Draft
+from ketal.model.events.event_time import rfc3339
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
 from ketal.model.values import same
 

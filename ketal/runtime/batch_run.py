@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scopes import Counts
-from ketal.model.event import Control, Event, checked_log, no_log_item
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log, no_log_item
 from ketal.model.places import place_at
 from ketal.model.summaries import Summary
 from ketal.model.verdicts import Rejected, Verdict

@@ -20,7 +20,8 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import EventError
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program, checked_program

@@ -23,7 +23,9 @@ from ketal.engine.copies import NEVER_US
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.model import syntax
-from ketal.model.event import Control, Dot, Event
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
 from ketal.model.verdicts import Gap, Late, Match, RunVerdict, Verdict, Violation

@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import cast
 
 from ketal.errors import wrong_type
-from ketal.model.event import Control, Dot, Event
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.summaries import Summary
 from ketal.model.verdicts import Rejected, Transition, Verdict

@@ -36,9 +36,10 @@ from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.errors import SettingError
 from ketal.model import syntax
-from ketal.model.event import Event, checked_log
+from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log
 from ketal.model.verdicts import Match, Overflow, RunVerdict, Violation
 from ketal.operators.causal_order import canonical
 from ketal.program import Program, checked_program

@@ -22,7 +22,9 @@ from typing import Any
 
 from ketal.engine.check_run import CheckRun
 from ketal.engine.pattern_run import PatternRun
-from ketal.model.event import Control, Dot, Event
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
 from ketal.model.verdicts import Late, Match, Overflow, PatternVerdict, TimedOut, Verdict

@@ -18,7 +18,9 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.errors import NotAvailableError
-from ketal.model.event import Control, Dot, Event
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Late, Verdict
 from ketal.runtime.admission.deduplication import Tally

@@ -90,7 +90,7 @@ class EventRecording:
         """Feed the monitor; no lock is held, as its handlers may have events of their own."""
         if self._monitor is None:
             return
-        from ketal.model.event import Event
+        from ketal.model.events.event import Event
 
         try:
             self._monitor.feed(Event(**event))

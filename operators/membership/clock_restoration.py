@@ -36,7 +36,9 @@ from typing import Any
 
 import msgspec
 
-from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import DEFAULT, Limits
 from ketal.operators.membership.clock_memory import Clock, ClockMemory
 

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.operators.membership.clock_memory import Clock, ClockMemory
 from ketal.operators.membership.incarnation_names import IncarnationTable
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ketal.errors import EventError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.values import base_node
 
 

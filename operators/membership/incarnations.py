@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 
 from ketal.errors import EventError
-from ketal.model.event import Dot, Event, digest, received
+from ketal.model.events.content import digest
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event, received
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.entry_resolution import EntryResolver
 from ketal.operators.membership.incarnation_names import IncarnationTable, name_of

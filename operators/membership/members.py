@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.operators.membership.clock_memory import ClockMemory
 from ketal.operators.membership.clock_restoration import Restorer

@@ -26,7 +26,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ketal.model.event import Event, canonical_key
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.operators.membership.clock_restoration import present_order
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held

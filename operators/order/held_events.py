@@ -21,7 +21,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.node_progress import Held, NodeProgress
 from ketal.operators.topology.domain_order import DomainPast

@@ -28,7 +28,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.eager import Eager
 from ketal.operators.order.frontier import Frontier

@@ -26,7 +26,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.sets.counter_sets import Counters
 from ketal.model.values import base_node
 from ketal.operators.order.step import (

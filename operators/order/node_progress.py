@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.order.step import holes_between
 
 

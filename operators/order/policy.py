@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince

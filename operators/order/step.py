@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TypeAlias
 
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 
 Key: TypeAlias = tuple[int, str, int]
 """A place in the canonical order: sum of the clock, node, counter."""

@@ -23,7 +23,9 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ketal.model.event import Dot, Event, canonical_key
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.operators.membership.clock_restoration import Restorer
 from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.live_nodes import LiveNodes
 from ketal.operators.order.missing import MissingSince

@@ -26,7 +26,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ketal.errors import PatternError
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology
 from ketal.model.values import base_node

@@ -17,7 +17,8 @@ from ketal.logs.formats.jsonl import brief_reason, decoded, may_hold_control
 from ketal.logs.shape import KAFKA, Item, Shape
 from ketal.logs.source import Source
 from ketal.logs.times import TIME_UNITS
-from ketal.model.event import Event, decode_event, decode_events
+from ketal.model.events.event import Event
+from ketal.model.events.event_decoding import decode_event, decode_events
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected
 

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.values import Key, keyed
 from ketal.program import Program
 from ketal.runtime.execution import Execution

@@ -23,7 +23,8 @@ from typing import Any, Protocol
 from kafka import TopicPartition
 
 from ketal.errors import StateError
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Rejected, Verdict
 from ketal.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution

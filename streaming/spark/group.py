@@ -24,7 +24,8 @@ import msgspec
 
 from ketal.errors import StateError
 from ketal.logs.source import Source
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Late, Rejected, Verdict
 from ketal.program import Program

@@ -13,7 +13,7 @@ import ketal
 from ketal.analysis.registered_guards import register_guard, registered_guards
 from ketal.cli.output.summary_text import lines as summed_up
 from ketal.errors import SettingError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.cases import e, p
 
 if TYPE_CHECKING:

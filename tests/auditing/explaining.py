@@ -16,7 +16,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ketal.logs import Log
-from ketal.model.event import Draft, Event
+from ketal.model.events.draft import Draft
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Rejected
 
 Clock = dict[str, int]

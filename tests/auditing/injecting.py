@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 
 Line = dict[str, Any]
 Clock = dict[str, int]

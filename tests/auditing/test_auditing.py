@@ -16,7 +16,8 @@ from ketal.auditing.repair import Repair, repaired
 from ketal.auditing.report import CODES, examined
 from ketal.logs import Log, read_log
 from ketal.logs.traces.message_pairing import Messages
-from ketal.model.event import Control
+from ketal.model.events.control import Control
+from ketal.model.events.happened_before import concurrent, happened_before
 from tests.property.executions import executions
 from tests.property.memberships import Run, arrival, base, runs
 from tests.sampling import examples
@@ -438,10 +439,10 @@ def test_random_executions_are_clean_in_any_order(events: list[ketal.Event]) -> 
     audit = ketal.audit(events)
     assert audit.clean, str(audit)
     pairs = [(x, y) for i, x in enumerate(events) for y in events[i + 1 :]]
-    before = [ketal.model.event.happened_before(y, x) for x, y in pairs]
+    before = [happened_before(y, x) for x, y in pairs]
     assert audit.statistics.inverted_pairs == sum(before)
-    concurrent = sum(ketal.model.event.concurrent(x, y) for x, y in pairs)
-    assert audit.statistics.concurrent_pairs == concurrent
+    unordered = sum(concurrent(x, y) for x, y in pairs)
+    assert audit.statistics.concurrent_pairs == unordered
 
 
 def test_statistics_of_a_chain(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import ketal
 from ketal.auditing.report import examined
 from ketal.logs import Log, Record, read_log
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.auditing.injecting import CROWDED, FAULTS, MATCH, Rig, crowd, inject, restarted
 from tests.logs.test_real_logs import SEVERAL, SHIVIZ, TRACE, WEB
 

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 
 import ketal
-from ketal.model.event import Event, concurrent, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import concurrent, happened_before
 from tests.property.executions import execution
 from tests.sampling import chances, examples
 
 
 def longest(events: list[Event]) -> int:
     """Return the length of the longest chain, by trying what comes before each event."""
-    lengths: dict[ketal.model.event.Dot, int] = {}
+    lengths: dict[ketal.Dot, int] = {}
 
     def upto(event: Event) -> int:
         if event.dot not in lengths:

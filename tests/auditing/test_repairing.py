@@ -12,7 +12,7 @@ from ketal.auditing.repair import Repair, repaired
 from ketal.auditing.report import Examined, examined
 from ketal.logs import Log, read_log, write_jsonl
 from ketal.logs.traces.message_pairing import Messages
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.auditing.explaining import log_of
 from tests.auditing.injecting import FAULTS, MATCH, Rig, inject, restarted
 from tests.auditing.test_injected import NUMBERS, real_log

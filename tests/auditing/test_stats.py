@@ -19,7 +19,7 @@ import ketal
 from ketal.auditing.contents.contents_report import WIDTH, LogStats
 from ketal.auditing.contents.log_contents import AttributeStats
 from ketal.errors import columns
-from ketal.model.event import concurrent, happened_before
+from ketal.model.events.happened_before import concurrent, happened_before
 from tests.property.executions import execution
 from tests.sampling import chances, examples, sample
 from tests.test_real_logs import LOGS, read

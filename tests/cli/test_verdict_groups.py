@@ -9,7 +9,7 @@ import pytest
 import ketal as library
 from ketal.cli.output.record_places import RECORDS_MAX, RecordPlaces
 from ketal.cli.output.verdict_groups import CAUSES_MAX, SINGLY, VerdictGroups
-from ketal.model.event import Dot
+from ketal.model.events.dot import Dot
 from ketal.model.verdicts import Rejected, Violation
 from tests.cli.conftest import Ketal, Write
 

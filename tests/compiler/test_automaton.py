@@ -24,7 +24,7 @@ from ketal.compiler.minterms import Theory
 from ketal.compiler.pipeline import compile_pattern
 from ketal.compiler.predicates import evaluate
 from ketal.errors import Diagnostic, PatternError, SettingError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.values import arguments_match
 from tests.cases import REPLICATED_STACK, e, p

@@ -18,7 +18,7 @@ from ketal.engine.find_any.search import Search
 from ketal.engine.find_next.runs import RunsFind
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.causal_order import canonical
 from tests.outcomes import LIMITS
 from tests.property.executions import execution

@@ -13,7 +13,8 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from tests.outcomes import LIMITS
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file

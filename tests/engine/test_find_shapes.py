@@ -18,7 +18,7 @@ from ketal import semantics
 from ketal.engine.find_any.columns import BLOCK, REGION
 from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.pattern_run import PatternRun
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.cases import facts
 from tests.driven import Driven
 from tests.outcomes import LIMITS, collected, outcome

@@ -13,7 +13,7 @@ from ketal.compiler.predicates import Formula, conjunction, disjunction, evaluat
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics import mask_counts
 from ketal.engine.statistics.mask_counts import MaskCounts
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.runtime.batch_run import LogPass
 

@@ -24,7 +24,7 @@ from ketal.engine.find_any.columns import BLOCK, REGION, Bounds
 from ketal.engine.find_any.kept_events import KeptEvents, RoleColumns
 from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.find_any.search import Search
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.engine import test_find_shapes as shapes
 from tests.engine.mutating import mutated
 from tests.outcomes import TooManyError

@@ -14,7 +14,7 @@ import ketal
 from ketal.engine import type_dispatch
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 
 PATTERNS = """\

@@ -10,7 +10,9 @@ from hypothesis import given, reject
 
 from ketal.errors import EventError
 from ketal.explanation.causal_graph import CausalGraph, CausalLink
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from tests.cases import e
 from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples

@@ -13,7 +13,9 @@ from ketal.errors import SettingError
 from ketal.explanation.comparisons.comparison import EventComparison, compare_events
 from ketal.explanation.execution_events import executions_of
 from ketal.logs import Record
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT
 from tests.cases import e
 from tests.explanation.thinned import thinned

@@ -13,7 +13,8 @@ from hypothesis import given
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_counting import CutCount, count_cuts
 from ketal.explanation.cuts.series_parallel import EventOrder
-from ketal.model.event import Event, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from tests.cases import e
 from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples

@@ -14,7 +14,8 @@ from ketal.errors import EventError, SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_lattice import lattice_of
 from ketal.explanation.cuts.cut_report import shown
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Rejected
 from tests.cases import e
 

@@ -10,7 +10,9 @@ from hypothesis import given
 from ketal.errors import SettingError
 from ketal.explanation.execution_events import executions_of, missing_dots
 from ketal.logs import Log
-from ketal.model.event import Control, Dot, Event
+from ketal.model.events.control import Control
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from tests.cases import e
 from tests.explanation.thinned import thinned

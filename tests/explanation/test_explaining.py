@@ -21,7 +21,9 @@ from ketal.explanation.reasons import Explanation, StepReason
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.printer import render, render_guard
 from ketal.model import syntax
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
 from ketal.program import Program
 from tests.property.executions import execution

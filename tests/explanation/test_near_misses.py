@@ -13,7 +13,8 @@ from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.reasons import Explanation
 from ketal.grammar import parse
 from ketal.model import syntax
-from ketal.model.event import Event, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
 from tests.property.executions import execution
 from tests.sampling import drawn

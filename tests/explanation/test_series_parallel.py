@@ -11,7 +11,8 @@ from hypothesis import given
 from ketal.errors import EventError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder, OrderPart
-from ketal.model.event import Event, concurrent, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import concurrent, happened_before
 from tests.cases import e
 from tests.explanation.thinned import thinned
 from tests.sampling import chances, examples

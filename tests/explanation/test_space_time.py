@@ -16,7 +16,8 @@ from ketal.errors import PatternError
 from ketal.explanation.space_time import space_times
 from ketal.grammar.printer import render
 from ketal.logs.formats.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
-from ketal.model.event import Event, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT, Limits
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.property.executions import execution
 
 

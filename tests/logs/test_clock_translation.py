@@ -15,7 +15,7 @@ import ketal
 from ketal.clocks.schemes import SCHEMES, scheme_named
 from ketal.errors import SettingError
 from ketal.logs.restamping import restamped
-from ketal.model.event import happened_before
+from ketal.model.events.happened_before import happened_before
 from tests.clocks.executions import SampleRun, sample_runs
 
 EXACT = [name for name in SCHEMES if scheme_named(name).decides]

@@ -24,7 +24,8 @@ from ketal.auditing.repair import repaired
 from ketal.auditing.report import examined
 from ketal.errors import SettingError
 from ketal.logs import place, read_log
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.places import file_and_line, place_at
 from ketal.model.verdicts import Rejected

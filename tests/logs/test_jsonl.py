@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from ketal.errors import EventError, SettingError
 from ketal.logs import Log, Shape, Source, decoded, place, read_log, write_jsonl
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected
 

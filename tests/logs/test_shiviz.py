@@ -11,7 +11,8 @@ import pytest
 
 from ketal.errors import SettingError
 from ketal.logs import compile_regex, place, read_log
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
 ONE_LINE = r"(?<host>\S+) (?<clock>{.*}) (?<event>.*)"

@@ -12,7 +12,8 @@ import pytest
 
 from ketal.errors import SettingError
 from ketal.logs import place, read_log
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from ketal.errors import SettingError
 from ketal.logs import Shape, Source, load_config, open_source, read_log
-from ketal.model.event import Control, Event, seconds
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
+from ketal.model.events.event_time import seconds
 from ketal.model.verdicts import Rejected
 
 AMERICAN = "%m/%d/%Y %I:%M:%S %p"

@@ -13,7 +13,8 @@ import pytest
 import ketal
 from ketal.logs import Log, read_log
 from ketal.logs.traces.rebuilding import Rebuilding
-from ketal.model.event import Event, concurrent, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import concurrent, happened_before
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from ketal.logs import read_log
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Rejected
 
 LINES = [b'{"node":"a","type":"T","clock":{"a":%d},"x":%d}\n' % (n, n * n) for n in range(1, 3001)]

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Set
 from typing import Any, NamedTuple
 
 from ketal.engine.losses import ANY, Losses
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ketal.model.event import Dot, Event, canonical_key, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key, happened_before
 from ketal.model.syntax import Topology
 from ketal.model.values import base_node
 from ketal.operators.order.step import ReleaseStep

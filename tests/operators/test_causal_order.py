@@ -10,7 +10,9 @@ from hypothesis import given
 
 import ketal
 from ketal import semantics
-from ketal.model.event import Dot, Event, canonical_key, concurrent, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key, concurrent, happened_before
 from ketal.operators.causal_order import canonical, obvious_canonical
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 
 from ketal.errors import PatternError
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node

@@ -17,7 +17,7 @@ import pytest
 import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax as ast
-from ketal.model.event import Dot
+from ketal.model.events.dot import Dot
 from ketal.model.limits import Limits
 from ketal.operators.order.missing import holes
 from ketal.program import Program

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.errors import EventError
-from ketal.model.event import Control, Event, canonical_key, content, happened_before
+from ketal.model.events.content import content
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key, happened_before
 from ketal.model.limits import Limits
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_memory import ClockMemory

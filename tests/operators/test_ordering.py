@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from ketal.model import syntax
-from ketal.model.event import Dot, Event, canonical_key, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key, happened_before
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.syntax import Topology, TopologyEdge
 from ketal.model.values import base_node

@@ -17,7 +17,9 @@ import pytest
 import ketal
 from ketal.engine.losses import NAMED_MAX
 from ketal.logs import read_log
-from ketal.model.event import Dot, Event, happened_before
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import DEFAULT
 from ketal.operators.causal_order import canonical
 from ketal.operators.order.release_options import Policy

@@ -10,7 +10,8 @@ import ketal
 from ketal import semantics
 from ketal.clocks import vector
 from ketal.engine.configurations import Seen
-from ketal.model.event import Event, concurrent, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import concurrent, happened_before
 from ketal.model.syntax import ALL
 from ketal.operators import causal, conc
 from ketal.operators.history import EMPTY, History

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.pictures.chromium import WITH_CHROMIUM
 from tests.sampling import drawn
 

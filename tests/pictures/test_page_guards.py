@@ -14,7 +14,7 @@ from ketal.errors import PatternError
 from ketal.explanation.guard_evidence import GuardEvidence
 from ketal.explanation.space_time import SpaceTime, guard_texts, space_times
 from ketal.grammar.printer import render
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.program import Program
 from ketal.semantics import History, Truth

@@ -11,7 +11,7 @@ from ketal import semantics
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import PatternError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import File
 from ketal.operators.causal_order import canonical

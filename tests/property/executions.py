@@ -11,7 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ketal.model.event import Event, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from tests.sampling import chances
 
 TYPES = ("S.a", "S.b", "S.c")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.membership.incarnation_names import name_of
 from tests.property.executions import TYPES, attributes
 from tests.sampling import chances

@@ -22,7 +22,7 @@ from ketal.engine.find_any import columns, occurrences
 from ketal.engine.find_any.roles import Roles, StepRole
 from ketal.engine.find_any.search import Search
 from ketal.engine.pattern_run import PatternRun, one
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Match, Overflow, RunVerdict, TimedOut
 from ketal.operators.causal_order import canonical

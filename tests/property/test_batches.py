@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event
-from ketal.model.event import Control
+from ketal.model.events.control import Control
 from ketal.model.limits import Limits
 from tests.driven import Driven
 from tests.property.executions import execution

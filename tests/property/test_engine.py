@@ -16,7 +16,7 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import PatternError
 from ketal.grammar import render
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.syntax import File
 from ketal.program import Program
 from tests.cases import CASES, Case, facts

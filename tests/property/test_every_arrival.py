@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import semantics
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Match
 from ketal.operators.membership.incarnation_names import name_of
 from ketal.program import Program

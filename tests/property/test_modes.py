@@ -11,7 +11,7 @@ import ketal
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import PatternError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from tests.outcomes import TooManyError
 from tests.property.executions import execution
 from tests.property.long_patterns import TYPES, long_pattern

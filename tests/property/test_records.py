@@ -17,7 +17,8 @@ import pytest
 import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.sets import counter_sets as counters
 from ketal.program import Program

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event, EventError, Limits, Monitor
-from ketal.model.event import Control, decode_event, decode_events
+from ketal.model.events.control import Control
+from ketal.model.events.event_decoding import decode_event, decode_events
 from ketal.operators.membership.incarnations import ATTRIBUTE
 from tests.driven import Driven
 from tests.sampling import examples

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal import Event
-from ketal.model.event import canonical_key, happened_before
+from ketal.model.events.happened_before import canonical_key, happened_before
 from tests.property.executions import execution
 from tests.sampling import chances
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import ketal
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor

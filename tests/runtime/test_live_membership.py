@@ -21,7 +21,8 @@ import ketal
 from ketal import semantics
 from ketal.errors import PatternError
 from ketal.model import syntax as ast
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Gap, Match, Rejected
 from ketal.program import Program

@@ -20,7 +20,7 @@ import ketal
 from ketal import Event, Limits, SettingError, ViolationError
 from ketal.grammar import render
 from ketal.logs import Record
-from ketal.model.event import Control
+from ketal.model.events.control import Control
 from ketal.model.summaries import PatternCounts, Summary
 from ketal.model.verdicts import COUNTED
 from ketal.runtime.admission.deduplication import Tally

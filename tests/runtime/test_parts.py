@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import ketal
 from ketal.engine.losses import Losses
-from ketal.model.event import Dot, canonical_key
+from ketal.model.events.dot import Dot
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.runtime.state.records import decode_record, encode_record
 from ketal.streaming.job.distribution import unfit

@@ -14,7 +14,8 @@ import pytest
 
 import ketal
 from ketal.errors import PatternError
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import Topology
 from ketal.model.verdicts import Gap, Match, Overflow, Rejected

@@ -19,7 +19,7 @@ from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import PatternError, SettingError
 from ketal.logs.clock_translation import UndecidedPairs
 from ketal.logs.restamping import restamped
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.causal_order import canonical
 from tests.cases import facts
 from tests.examples.transcripts import ROOT

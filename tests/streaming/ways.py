@@ -29,7 +29,8 @@ from ketal.errors import EventError
 from ketal.logs.formats.jsonl import decoded
 from ketal.logs.shape import Item, Shape
 from ketal.logs.source import Source
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
 from ketal.model.verdicts import Rejected
 from ketal.runtime.silence.vacuity import add_findings

@@ -29,8 +29,10 @@ from ketal.auditing.log_statistics import ordered_pairs
 from ketal.auditing.repeated_dots import RepeatedDots
 from ketal.auditing.report import ENDED
 from ketal.logs import Log
-from ketal.model.event import Control, Event, checked_log, no_log_item
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
+from ketal.model.log_arguments import checked_log, no_log_item
 from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected
 

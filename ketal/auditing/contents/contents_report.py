@@ -23,7 +23,7 @@ from ketal.auditing.contents.log_contents import (
 )
 from ketal.errors import columns, printable
 from ketal.model import syntax
-from ketal.model.event import rfc3339
+from ketal.model.events.event_time import rfc3339
 
 WIDTH = 100
 ROWS = 20

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ketal.auditing.contents.log_contents import MessageStats
 from ketal.clocks.vector import latest
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
 _Dot = tuple[str, str, int]

@@ -27,7 +27,7 @@ from ketal.cli.output.output_lines import (
 )
 from ketal.cli.output.progress import ProgressLine
 from ketal.errors import EventError, SettingError, printable
-from ketal.model.event import Dot
+from ketal.model.events.dot import Dot
 
 if TYPE_CHECKING:
     from ketal.explanation.comparisons.comparison import EventComparison
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ketal.explanation.execution_events import ExecutionEvents
     from ketal.logs import Source
     from ketal.logs.restamping import StampedExecution
-    from ketal.model.event import Event
+    from ketal.model.events.event import Event
     from ketal.model.limits import Limits
 
 _EXAMPLE = """\

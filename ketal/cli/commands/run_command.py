@@ -44,7 +44,8 @@ from ketal.model.verdicts import Match, Overflow, Rejected, TimedOut, Violation
 if TYPE_CHECKING:
     from ketal.explanation.reasons import Explanation
     from ketal.logs import Log
-    from ketal.model.event import Dot, Event
+    from ketal.model.events.dot import Dot
+    from ketal.model.events.event import Event
     from ketal.model.limits import Limits
     from ketal.model.summaries import Summary
     from ketal.model.verdicts import Verdict
@@ -221,7 +222,7 @@ class _LiveVerdicts:
         self._places = places
 
     def __iter__(self) -> Iterator[Verdict]:
-        from ketal.model.event import Control
+        from ketal.model.events.control import Control
 
         for execution, item, name, line in self._log.records():
             if execution:

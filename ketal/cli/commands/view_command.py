@@ -14,7 +14,7 @@ from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import counted, opened
 from ketal.cli.output.progress import ProgressLine
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Rejected
 
 if TYPE_CHECKING:

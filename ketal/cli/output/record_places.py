@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.places import place_at
 
 if TYPE_CHECKING:

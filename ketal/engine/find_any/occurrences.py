@@ -33,7 +33,7 @@ from ketal.engine.find_any.paths import replays
 from ketal.engine.find_any.release_order import OrderWatch, ReleaseOrder
 from ketal.engine.find_any.roles import Roles, StepRole, Use
 from ketal.engine.find_any.search import Search
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
 KEPT = "events kept for later ones"

@@ -12,7 +12,7 @@ from ketal.engine.find.breakers import Breakers
 from ketal.engine.find.findings import Taken
 from ketal.engine.find_any.roles import ALL_ANCHOR, PRIOR_ANCHOR, Path, StepRole
 from ketal.engine.machine import Machine
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 
 Asked = list[tuple[Seen, bool]]
 """Events that one must be related to, and whether that is by being concurrent."""

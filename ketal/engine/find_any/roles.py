@@ -33,7 +33,7 @@ from ketal.compiler.predicates import (
 from ketal.engine.find.windows import MatchWindow
 from ketal.engine.find_any.release_order import ReleaseOrder
 from ketal.engine.machine import Machine
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.syntax import ALL, PRIOR
 from ketal.model.values import Key, keyed
 

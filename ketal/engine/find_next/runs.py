@@ -22,7 +22,7 @@ from ketal.engine.find.windows import Expiring, MatchWindow
 from ketal.engine.find_next.run_groups import Run, RunGroup, RunGroups
 from ketal.engine.find_next.waiting_groups import WaitingByState, WaitingGroups
 from ketal.engine.machine import Machine, Plan, SubPlan, Targets
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
 RUNS = "runs"

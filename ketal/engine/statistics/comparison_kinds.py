@@ -15,7 +15,7 @@ from ketal.compiler.comparisons import Leaf, SiteReading
 from ketal.compiler.predicates import evaluate
 from ketal.engine.statistics.sampling import sampled
 from ketal.model import syntax
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.values import dig
 
 MASKS_MAX = 4_096

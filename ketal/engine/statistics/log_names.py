@@ -18,7 +18,7 @@ from typing import Any
 
 from ketal.compiler.named_values import Key, NamedValue
 from ketal.engine.statistics.sampling import sampled
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.values import base_node, dig, glob_regex
 
 NAMES_MAX = 256

@@ -23,7 +23,8 @@ from ketal.explanation.comparisons.event_pairs import pair_reason
 from ketal.explanation.execution_events import ExecutionEvents
 from ketal.explanation.guard_evidence import order_in_words
 from ketal.explanation.reasons import PairReason, PlacedEvent
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.pictures.clocks.clock_pairs import pair_svg
 
 NODES_SHOWN = 5

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.reasons import PairReason, PlacedEvent, PlacedLink
-from ketal.model.event import Event, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 
 Placed = Callable[[Event], PlacedEvent]
 """Returns an event with its place in the log."""

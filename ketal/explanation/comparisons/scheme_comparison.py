@@ -21,7 +21,8 @@ from typing import Any
 from ketal.clocks.scheme import Scheme, StampOrder
 from ketal.errors import SettingError
 from ketal.logs.restamping import StampedExecution, restamped
-from ketal.model.event import Event, happened_before
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
 
 

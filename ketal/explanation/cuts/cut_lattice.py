@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.series_parallel import EventOrder
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.pictures.graphs.hasse import HasseDiagram, HasseElement
 
 Cut = tuple[int, ...]

@@ -18,7 +18,7 @@ from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.cuts.cut_counting import LIMIT, CutCount, count_cuts
 from ketal.explanation.cuts.cut_lattice import lattice_of
 from ketal.explanation.execution_events import ExecutionEvents, executions_of, missing_dots
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.pictures.graphs.hasse import HasseDiagram
 

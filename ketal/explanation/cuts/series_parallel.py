@@ -23,7 +23,7 @@ from typing import Literal
 
 from ketal.errors import EventError
 from ketal.explanation.causal_graph import CausalGraph
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.operators.causal_order import canonical
 
 PartKind = Literal["event", "series", "parallel", "prime"]

@@ -18,7 +18,8 @@ from ketal.logs.formats.cells import item_of_row
 from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.shape import Shape
 from ketal.logs.source import Source
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected
 

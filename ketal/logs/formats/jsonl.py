@@ -21,7 +21,10 @@ from ketal.errors import EventError, wrong_type
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of, why_not_json
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
-from ketal.model.event import CONTROL_PREFIX, Control, Draft, Event, decode_event
+from ketal.model.events.control import CONTROL_PREFIX, Control
+from ketal.model.events.draft import Draft
+from ketal.model.events.event import Event
+from ketal.model.events.event_decoding import decode_event
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 import msgspec
 
 from ketal.errors import SettingError
-from ketal.model.event import Event, rfc3339
+from ketal.model.events.event import Event
+from ketal.model.events.event_time import rfc3339
 
 WRITTEN_REGEX = (
     r"(?<event>.*)\t(?<data>{.*})(?:\t(?<time>[^\s\[]+))?(?:\t(?<receives>\[.*\]))?"

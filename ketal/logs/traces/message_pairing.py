@@ -24,7 +24,7 @@ from typing import Any
 
 from ketal.errors import SettingError
 from ketal.logs.source import MESSAGES_EXAMPLE, near, path_of
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 
 _OWN = ("node", "type", "id", "time")
 _KEYS = ("id", "send", "receive")

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from ketal.errors import SettingError
 from ketal.logs.formats.jsonl import Record
 from ketal.logs.traces.message_pairing import Messages, paired
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
 from ketal.model.verdicts import Rejected

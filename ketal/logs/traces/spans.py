@@ -29,7 +29,7 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.traces.rebuilding import Rebuilding
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 
 NO_SERVICE = "unknown_service"

@@ -9,7 +9,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 
-from ketal.model.event import Dot
+from ketal.model.events.dot import Dot
 
 
 class DotSet:

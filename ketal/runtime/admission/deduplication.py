@@ -16,7 +16,8 @@ from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ketal.model.event import Event, content, digest
+from ketal.model.events.content import content, digest
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.sets.counter_sets import SPAN, Counters
 from ketal.operators.membership.incarnations import ATTRIBUTE

@@ -19,7 +19,8 @@ from typing import Any
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.model import syntax
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax_walks import walk
 from ketal.model.values import base_node

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ketal.model.event import DIGEST_BYTES, Event, digest
+from ketal.model.events.content import DIGEST_BYTES, digest
+from ketal.model.events.event import Event
 
 Clock = dict[str, int]
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.model import syntax
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, in_question, present_order

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.type_dispatch import TypeDispatch
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Verdict
 from ketal.operators.order.hold_back import HoldBackQueue

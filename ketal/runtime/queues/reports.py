@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ketal.model.event import Dot, Event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Gap, Late, Overflow, Verdict
 from ketal.operators.order.step import ReleaseStep
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ketal.engine.losses import ANY, Losses
 from ketal.engine.pattern_run import PatternRun
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
 from ketal.model.verdicts import Verdict

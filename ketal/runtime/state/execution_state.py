@@ -19,7 +19,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission

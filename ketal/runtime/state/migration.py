@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 from ketal.analysis.parameters import text_of
 from ketal.errors import KetalError, StateError
-from ketal.model.event import Dot, load_event
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import load_event
 from ketal.model.limits import Limits
 from ketal.program import Program, compile
 from ketal.runtime.admission.identification import Admission

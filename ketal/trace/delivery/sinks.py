@@ -21,7 +21,8 @@ import msgspec
 from ketal.trace.delivery.run_numbers import next_run
 
 if TYPE_CHECKING:
-    from ketal.model.event import Control, Event
+    from ketal.model.events.control import Control
+    from ketal.model.events.event import Event
     from ketal.model.verdicts import Rejected
 
 _READ_BYTES = 1 << 20

@@ -18,7 +18,8 @@ from ketal.trace.delivery.sinks import Feeding
 from ketal.trace.forks import whole_after_fork
 
 if TYPE_CHECKING:
-    from ketal.model.event import Control, Event
+    from ketal.model.events.control import Control
+    from ketal.model.events.event import Event
     from ketal.model.verdicts import Rejected
 
 _LOG = logging.getLogger("ketal.trace")

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from ketal.errors import SettingError
 from ketal.logs.source import OWN_FIELDS, Source
 from ketal.model import syntax
-from ketal.model.event import CONTROL_PREFIX
+from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.spark.families import Family, Partition
 from ketal.streaming.spark.rows.message_columns import PLACE
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_of

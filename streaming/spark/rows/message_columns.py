@@ -11,7 +11,7 @@ from ketal.errors import SettingError
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import Source
 from ketal.logs.times import TIME_UNITS
-from ketal.model.event import CONTROL_PREFIX
+from ketal.model.events.control import CONTROL_PREFIX
 from ketal.streaming.spark.families import Family, Partition, Path, by_key, paths_of
 from ketal.streaming.spark.keyed import BETWEEN, READ_EACH, READ_FIRST
 from ketal.streaming.spark.rows.text import canonical, texts_at, timestamp_by_format, timestamp_of

@@ -11,7 +11,9 @@ from ketal.errors import EventError
 from ketal.logs.formats.jsonl import brief_reason
 from ketal.logs.shape import TIME_HINT_OF_SOURCE, Item, Shape
 from ketal.logs.source import Source
-from ketal.model.event import Control, Event, canonical_key
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
+from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.verdicts import Rejected
 from ketal.streaming.job.messages import Reader

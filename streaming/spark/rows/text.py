@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from ketal.errors import EventError
 from ketal.logs.source import Source
 from ketal.logs.times import TimeReading
-from ketal.model.event import seconds
+from ketal.model.events.event_time import seconds
 from ketal.streaming.spark.families import Path
 
 if TYPE_CHECKING:

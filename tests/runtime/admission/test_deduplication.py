@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given
 
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.runtime.admission.deduplication import DUPLICATE, EVICTED, NEW, SEEN, Intake
 from tests.sampling import chances, examples

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ketal import Event
-from ketal.model.event import digest
+from ketal.model.events.content import digest
 from ketal.runtime.admission.seen_digests import Contents, load_rows, save_rows
 
 NODES = ("A", "B")

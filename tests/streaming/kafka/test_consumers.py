@@ -28,7 +28,7 @@ from kafka.structs import OffsetAndMetadata
 import ketal
 from ketal.cli import main
 from ketal.errors import SettingError, StateError
-from ketal.model.event import Event
+from ketal.model.events.event import Event
 from ketal.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target

@@ -19,7 +19,8 @@ from ketal.analysis import registered_guards as guards
 from ketal.cli.output import summary_text
 from ketal.errors import SettingError, StateError
 from ketal.model import syntax
-from ketal.model.event import Control, Event
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
 from ketal.model.verdicts import Verdict
 from ketal.program import Program
 from ketal.runtime.execution import Execution

@@ -1,0 +1,1 @@
+"""Events: what happened at a node, under its dot, with its vector clock."""

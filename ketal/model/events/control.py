@@ -1,0 +1,89 @@
+"""Control events: about the execution, and no part of it.
+
+The one rule: a control event has what its kind needs, or is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ketal.errors import EventError
+from ketal.model import attributes
+from ketal.model.events.event_time import seconds
+
+_force = msgspec.structs.force_setattr
+CONTROL_PREFIX = "ketal."
+CONTROL_KINDS = ("join", "leave", "view", "watermark", "end")
+_ABSENT: tuple[str, ...] = ("",)
+"""Stands for absent members: no name is empty."""
+
+
+class Control(msgspec.Struct, frozen=True, eq=True, forbid_unknown_fields=True):
+    """A control event: it is about the execution and not part of it.
+
+    In a log its type is `ketal.` and the kind; it needs no clock.
+
+    Parameters
+    ----------
+    kind : str
+        One of `join`, `leave`, `view`, `watermark`, `end`.
+    node : str or None
+        Who joins or leaves; for a view who announces it, where that is known.
+    members : sequence of str
+        The nodes of a view, required there; empty for a view without members.
+    time : float, int, str, datetime or None
+        The watermark.
+
+    Raises
+    ------
+    EventError
+        If the kind is unknown, or what the kind needs is missing.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> left = ketal.Control("leave", node="n3")
+    >>> view = ketal.Control("view", members=["n1", "n2"])
+    >>> ketal.Control("watermark", time="2024-05-01T12:00:00Z").time
+    1714564800.0
+    >>> program = ketal.compile('pattern P { event E = type == "e"; check E*; }')
+    >>> ketal.Monitor(program).feed_many([left, view, ketal.Control("end")])
+    []
+    """
+
+    kind: str
+    node: str | None = None
+    members: tuple[str, ...] = _ABSENT
+    time: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in CONTROL_KINDS:
+            known = ", ".join(CONTROL_PREFIX + kind for kind in CONTROL_KINDS)
+            raise EventError(f"{CONTROL_PREFIX}{self.kind} is no control event; there are {known}")
+        if self.node is not None:
+            _force(self, "node", _named(self.node, f"the node of {CONTROL_PREFIX}{self.kind}"))
+        elif self.kind in ("join", "leave"):
+            raise EventError(f"{CONTROL_PREFIX}{self.kind} has no node")
+        if self.members is _ABSENT:
+            if self.kind == "view":
+                raise EventError(
+                    f"{CONTROL_PREFIX}view has no members; it lists the nodes that are there"
+                )
+            _force(self, "members", ())
+        if isinstance(self.members, str) or not isinstance(self.members, Sequence):
+            raise EventError(f"the members of {CONTROL_PREFIX}{self.kind} must be a list of nodes")
+        what = f"a member of {CONTROL_PREFIX}{self.kind}"
+        _force(self, "members", tuple(_named(member, what) for member in self.members))
+        if self.time is not None:
+            _force(self, "time", seconds(self.time))
+        elif self.kind == "watermark":
+            raise EventError(f"{CONTROL_PREFIX}watermark has no time")
+
+
+def _named(node: object, what: str) -> str:
+    name = attributes.name_of(node, what)
+    if not name:
+        raise EventError(f"{what} is empty; a node has a name, as `n1`")
+    return attributes.text(name, what)

@@ -1,0 +1,52 @@
+"""Dots: the identities of events (node, counter).
+
+The one rule: two events of an execution have two dots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ketal.errors import EventError
+
+
+class Dot(NamedTuple):
+    """The identity of an event: the node where it happened and its counter there.
+
+    Written `node@counter`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> dot = ketal.Dot("n3", 7)
+    >>> str(dot), dot.node, dot.counter
+    ('n3@7', 'n3', 7)
+    """
+
+    node: str
+    counter: int
+
+    def __str__(self) -> str:
+        return f"{self.node}@{self.counter}"
+
+    @classmethod
+    def parse(cls, text: str) -> Dot:
+        """Read `node@counter`, split at the last `@`.
+
+        Raises
+        ------
+        EventError
+            If `text` is no dot.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Dot.parse("n3@7")
+        Dot(node='n3', counter=7)
+        >>> ketal.Dot.parse("user@example.org@7").node
+        'user@example.org'
+        """
+        node, at, counter = text.rpartition("@")
+        if not at or not counter.isascii() or not counter.isdigit() or int(counter) < 1:
+            raise EventError(f"{text!r} is no dot; a dot is written node@counter, as n3@7")
+        return cls(node, int(counter))

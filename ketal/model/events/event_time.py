@@ -1,0 +1,74 @@
+"""Event time: seconds since the epoch, with a resolution of one microsecond.
+
+The one rule: finer digits are rounded, so that a time that is written and read again is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ketal.errors import EventError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_MIN_S = -62_135_596_800.0  # 0001-01-01
+_TIME_MAX_S = 253_402_300_800.0  # 10000-01-01
+
+
+def parsed_time(text: str) -> datetime:
+    """Return the time that RFC 3339 text says.
+
+    Raises
+    ------
+    EventError
+        If it is no such text.
+    """
+    try:
+        # Python also reads 20240101 as a day, which RFC 3339 does not.
+        return datetime.fromisoformat(text.strip() if "-" in text else "")
+    except ValueError:
+        raise EventError(
+            f"time {text[:60]!r} is neither RFC 3339 nor seconds since the epoch"
+        ) from None
+
+
+def seconds(value: Any) -> float:
+    """Return a time as seconds since the epoch, rounded to a microsecond.
+
+    Parameters
+    ----------
+    value : int, float, str or datetime
+        Seconds since the epoch, RFC 3339 text, or an aware datetime (a naive
+        one is read as UTC).
+
+    Raises
+    ------
+    EventError
+        If it is no time between the years 1 and 9999.
+    """
+    if value.__class__ is float and _TIME_MIN_S <= value < _TIME_MAX_S:
+        return round(value * 1e6) / 1e6
+    if isinstance(value, str):
+        value = parsed_time(value)
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) / timedelta(microseconds=1) / 1e6
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise EventError(f"time must be RFC 3339 or a number, not {type(value).__name__}")
+    if not _TIME_MIN_S <= value < _TIME_MAX_S or not math.isfinite(value):
+        raise EventError(f"time {value!r} is outside of the years 1 to 9999")
+    return round(value * 1e6) / 1e6
+
+
+def rfc3339(time: float) -> str:
+    """Write seconds since the epoch as RFC 3339 in UTC."""
+    whole_s, us = divmod(round(time * 1e6), 1_000_000)
+    text = _second(whole_s)
+    return text + (f".{us:06d}".rstrip("0") if us else "") + "Z"
+
+
+@functools.lru_cache(maxsize=4_096)
+def _second(whole_s: int) -> str:
+    return (_EPOCH + timedelta(seconds=whole_s)).isoformat(timespec="seconds")[:19]

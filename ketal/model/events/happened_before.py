@@ -1,0 +1,35 @@
+"""How two events are related, and the canonical linear extension.
+
+Happened-before (Lamport, "Time, clocks, and the ordering of events in a distributed
+system", 1978) is computed by `ketal.clocks.vector`.
+
+The one rule: the canonical order respects happened-before, and depends on nothing but the events.
+"""
+
+from __future__ import annotations
+
+from ketal.clocks import vector
+from ketal.model.events.event import Event
+
+
+def happened_before(a: Event, b: Event) -> bool:
+    """Return whether a → b: a ≠ b and b's past contains a."""
+    return vector.happened_before(a.node, a.clock, b.node, b.clock)
+
+
+def concurrent(a: Event, b: Event) -> bool:
+    """Return whether a ∥ b: neither a → b nor b → a, and a ≠ b."""
+    if a.node == b.node:
+        # One node's events are totally ordered, and an event is not its own peer.
+        return False
+    return not happened_before(a, b) and not happened_before(b, a)
+
+
+def canonical_key(event: Event) -> tuple[int, str, int]:
+    """Return the sort key of the canonical linear extension.
+
+    The sum of the clock's entries, then node, then counter: a → b makes b's
+    sum the larger one, so sorting by it respects happened-before, and it is a
+    strict total order, as dots are unique.
+    """
+    return sum(event.clock.values()), event.node, event.clock[event.node]
