@@ -29,10 +29,12 @@ _HOMES = {
     "explain": "explanation.explaining", "Explanation": "explanation.reasons",
     "view": "explanation.viewing", "View": "explanation.viewing",
     "Limits": "model.limits",
-    "Match": "model.verdicts", "Violation": "model.verdicts", "Incomplete": "model.verdicts",
-    "TimedOut": "model.verdicts", "Late": "model.verdicts", "Gap": "model.verdicts",
-    "Rejected": "model.verdicts", "Overflow": "model.verdicts", "Transition": "model.verdicts",
-    "Verdict": "model.verdicts", "ViolationError": "model.verdicts",
+    "Match": "model.verdicts.find_verdicts", "TimedOut": "model.verdicts.find_verdicts",
+    "Violation": "model.verdicts.check_verdicts", "Incomplete": "model.verdicts.check_verdicts",
+    "ViolationError": "model.verdicts.check_verdicts",
+    "Overflow": "model.verdicts.run_verdicts", "Transition": "model.verdicts.run_verdicts",
+    "Late": "model.verdicts.execution_verdicts", "Gap": "model.verdicts.execution_verdicts",
+    "Rejected": "model.verdicts.execution_verdicts", "Verdict": "model.verdicts.verdict_kinds",
     "Summary": "model.summaries",
     "Diagnostic": "errors", "EventError": "errors", "KetalError": "errors",
     "NotAvailableError": "errors", "PatternError": "errors", "SettingError": "errors",
@@ -63,19 +65,11 @@ if TYPE_CHECKING:
     from ketal.model.events.event import Event
     from ketal.model.limits import Limits
     from ketal.model.summaries import Summary
-    from ketal.model.verdicts import (
-        Gap,
-        Incomplete,
-        Late,
-        Match,
-        Overflow,
-        Rejected,
-        TimedOut,
-        Transition,
-        Verdict,
-        Violation,
-        ViolationError,
-    )
+    from ketal.model.verdicts.check_verdicts import Incomplete, Violation, ViolationError
+    from ketal.model.verdicts.execution_verdicts import Gap, Late, Rejected
+    from ketal.model.verdicts.find_verdicts import Match, TimedOut
+    from ketal.model.verdicts.run_verdicts import Overflow, Transition
+    from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.program import Program, build, compile, lint, load
     from ketal.runtime.batch_run import run
     from ketal.runtime.log_verdicts import Verdicts

@@ -22,7 +22,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ketal.logs import Log
-    from ketal.model.verdicts import Verdict
+    from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.program import Program
     from ketal.trace import Tracer
     from ketal.trace.activities import Kind

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.execution import Execution, Item
 
 

@@ -14,15 +14,11 @@ from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.syntax import File
-from ketal.model.verdicts import (
-    Incomplete,
-    Match,
-    Overflow,
-    PatternVerdict,
-    RunVerdict,
-    TimedOut,
-    Violation,
-)
+from ketal.model.verdicts.check_verdicts import Incomplete, Violation
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
 
 LIMITS = Limits(matches_per_event_max=5_000, visits_max=100_000)

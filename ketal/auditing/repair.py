@@ -28,7 +28,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
 from ketal.model.events.event import Event
 from ketal.model.places import file_and_line, place_at
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import checked_log, no_log_item
 from ketal.model.places import file_and_line, place_at
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 ENDED = "the execution has ended (ketal.end)"
 """Why an event after the end is rejected; the reason is that of `ketal run`."""

@@ -27,7 +27,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
 from ketal.model.values import keyed
-from ketal.model.verdicts import RunVerdict
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
 class PatternRun:

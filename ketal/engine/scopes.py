@@ -28,7 +28,7 @@ from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.values import keyed
-from ketal.model.verdicts import COUNTED
+from ketal.model.verdicts.verdict_kinds import COUNTED
 
 FindRun = AnyFind | RunsFind
 

@@ -16,7 +16,7 @@ from itertools import chain
 from ketal.compiler.predicate_codegen import VALUES_CACHED_MAX
 from ketal.engine.pattern_run import PatternRun
 from ketal.model.events.event import Event
-from ketal.model.verdicts import RunVerdict
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
 class TypeDispatch:

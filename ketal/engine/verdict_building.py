@@ -19,15 +19,10 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.frozen_mapping import FrozenMapping, ScopeKey
-from ketal.model.verdicts import (
-    Incomplete,
-    Match,
-    Overflow,
-    RunVerdict,
-    TimedOut,
-    Transition,
-    Violation,
-)
+from ketal.model.verdicts.check_verdicts import Incomplete, Violation
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.run_verdicts import Overflow, Transition
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
 class VerdictBuilder:

@@ -19,7 +19,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log, no_log_item
 from ketal.model.places import place_at
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.membership.incarnation_names import restarted
 from ketal.operators.order import missing

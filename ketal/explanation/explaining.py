@@ -38,7 +38,10 @@ from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
 from ketal.model.places import place_at
 from ketal.model.summaries import Summary
-from ketal.model.verdicts import Incomplete, Match, PatternVerdict, TimedOut, Verdict, Violation
+from ketal.model.verdicts.check_verdicts import Incomplete, Violation
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.pictures.text_diagram import text_diagram
 from ketal.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, Record, batches_of

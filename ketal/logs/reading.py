@@ -30,7 +30,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.places import place_at
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 
 def place(record: Record) -> str:

@@ -23,7 +23,8 @@ from ketal.errors import EventError
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Rejected, Verdict
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import SettingError, wrong_type
-from ketal.model.verdicts import KINDS, Transition, Verdict
+from ketal.model.verdicts.run_verdicts import Transition
+from ketal.model.verdicts.verdict_kinds import KINDS, Verdict
 from ketal.program import Program
 
 Handler = Callable[[Verdict], object]

@@ -28,7 +28,10 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
-from ketal.model.verdicts import Gap, Late, Match, RunVerdict, Verdict, Violation
+from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.verdicts.execution_verdicts import Gap, Late
+from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.verdicts.verdict_kinds import RunVerdict, Verdict
 from ketal.operators.causal_order import canonical
 from ketal.operators.membership.clock_restoration import restored_with_doubts
 from ketal.operators.membership.incarnation_names import restarted

@@ -21,15 +21,11 @@ import msgspec
 from ketal.errors import SettingError
 from ketal.model.limits import Limits
 from ketal.model.summaries import Summary
-from ketal.model.verdicts import (
-    COUNTED,
-    Match,
-    Overflow,
-    Rejected,
-    Verdict,
-    Violation,
-    ViolationError,
-)
+from ketal.model.verdicts.check_verdicts import Violation, ViolationError
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.verdict_kinds import COUNTED, Verdict
 from ketal.program import Program
 
 if TYPE_CHECKING:
@@ -249,7 +245,7 @@ class Verdicts:
         >>> ketal.run(program, log).raise_on_violation()
         Traceback (most recent call last):
         ...
-        ketal.model.verdicts.ViolationError: 1 violation of Turns
+        ketal.model.verdicts.check_verdicts.ViolationError: 1 violation of Turns
           violation Turns: n@3 e: nothing may follow
         """
         __tracebackhide__ = True  # pytest shows the test's line instead of this one

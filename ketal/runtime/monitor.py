@@ -15,7 +15,9 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.summaries import Summary
-from ketal.model.verdicts import Rejected, Transition, Verdict
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.run_verdicts import Transition
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.handlers import Handler, Handlers

@@ -40,7 +40,10 @@ from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping, ScopeKey
 from ketal.model.limits import Limits
 from ketal.model.log_arguments import checked_log
-from ketal.model.verdicts import Match, Overflow, RunVerdict, Violation
+from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
 from ketal.program import Program, checked_program
 

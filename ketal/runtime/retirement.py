@@ -27,7 +27,11 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
-from ketal.model.verdicts import Late, Match, Overflow, PatternVerdict, TimedOut, Verdict
+from ketal.model.verdicts.execution_verdicts import Late
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.topology.domains import nodes_of
 from ketal.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks

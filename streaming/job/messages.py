@@ -20,7 +20,7 @@ from ketal.logs.times import TIME_UNITS
 from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_event, decode_events
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 _FAULTS = (ValueError, TypeError, RecursionError, EventError)
 

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ketal.errors import SettingError
-from ketal.model.verdicts import Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence.vacuity import Findings
 

@@ -22,7 +22,8 @@ from typing import Any
 import msgspec
 
 from ketal.errors import SettingError
-from ketal.model.verdicts import Rejected, Verdict
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock
 

@@ -23,7 +23,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from ketal.model.verdicts import Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX

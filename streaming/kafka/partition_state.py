@@ -25,7 +25,8 @@ from kafka import TopicPartition
 from ketal.errors import StateError
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Rejected, Verdict
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.state.records import Changes

@@ -27,7 +27,8 @@ from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Late, Rejected, Verdict
+from ketal.model.verdicts.execution_verdicts import Late, Rejected
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.streaming.spark.keyed import BETWEEN, Places

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint

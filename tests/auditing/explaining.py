@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ketal.logs import Log
 from ketal.model.events.draft import Draft
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 Clock = dict[str, int]
 Row = tuple[str, Clock]

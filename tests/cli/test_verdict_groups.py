@@ -10,7 +10,8 @@ import ketal as library
 from ketal.cli.output.record_places import RECORDS_MAX, RecordPlaces
 from ketal.cli.output.verdict_groups import CAUSES_MAX, SINGLY, VerdictGroups
 from ketal.model.events.dot import Dot
-from ketal.model.verdicts import Rejected, Violation
+from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.verdicts.execution_verdicts import Rejected
 from tests.cli.conftest import Ketal, Write
 
 PATTERN = """\

@@ -16,7 +16,7 @@ from ketal.explanation.cuts.cut_lattice import lattice_of
 from ketal.explanation.cuts.cut_report import shown
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 from tests.cases import e
 
 SVG = "{http://www.w3.org/2000/svg}"

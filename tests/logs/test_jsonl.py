@@ -21,7 +21,7 @@ from ketal.logs import Log, Shape, Source, decoded, place, read_log, write_jsonl
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 # The machine that runs this may be busy, and time is not what is tested here.
 UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow])

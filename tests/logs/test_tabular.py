@@ -15,7 +15,7 @@ from ketal.logs import place, read_log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 
 def records(text: str | bytes, **options: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from ketal.logs import Shape, Source, load_config, open_source, read_log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.event_time import seconds
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 AMERICAN = "%m/%d/%Y %I:%M:%S %p"
 DIGITS = "%Y%m%d%H%M%S"

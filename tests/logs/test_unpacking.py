@@ -16,7 +16,7 @@ import zstandard
 
 from ketal.logs import read_log
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 LINES = [b'{"node":"a","type":"T","clock":{"a":%d},"x":%d}\n' % (n, n * n) for n in range(1, 3001)]
 RAW = b"".join(LINES)

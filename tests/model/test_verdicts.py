@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 import json
 import math
 import pickle
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from itertools import chain
 from typing import Any, get_args
 
 import msgspec
@@ -21,7 +24,9 @@ from ketal import Dot, Event, Gap, Late, Limits, Match, Monitor, Overflow, Rejec
 from ketal.engine.scopes import Counts
 from ketal.model import verdicts
 from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
-from ketal.model.verdicts import COUNTED, KINDS, PatternVerdict, RunVerdict, Verdict, Violation
+from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.verdicts.pattern_verdict import PatternVerdict
+from ketal.model.verdicts.verdict_kinds import COUNTED, KINDS, RunVerdict, Verdict
 from tests.cases import e, line, p
 from tests.runtime.test_monitor import samples
 
@@ -29,7 +34,12 @@ SAMPLES = samples()
 
 
 def test_a_kind_is_listed_once_and_known_everywhere() -> None:
-    classes = {cls for cls in vars(verdicts).values() if getattr(cls, "kind", "")}
+    modules = [
+        importlib.import_module(f"{verdicts.__name__}.{info.name}")
+        for info in pkgutil.iter_modules(verdicts.__path__)
+    ]
+    members = chain.from_iterable(vars(module).values() for module in modules)
+    classes = {member for member in members if getattr(member, "kind", "")}
     assert set(get_args(RunVerdict)) < set(get_args(Verdict)) == classes
     assert {cls.__name__ for cls in classes} <= set(ketal.__all__)
     assert set(KINDS) == set(SAMPLES)

@@ -24,7 +24,9 @@ from ketal.engine.find_any.search import Search
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Match, Overflow, RunVerdict, TimedOut
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
 from tests.outcomes import TooManyError, key
 from tests.property.executions import linear_extension

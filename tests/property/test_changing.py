@@ -14,7 +14,7 @@ from hypothesis import reject
 import ketal
 from ketal.errors import PatternError
 from ketal.model import syntax
-from ketal.model.verdicts import Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.retirement import Before, pending
 from ketal.runtime.state.migration import saved_program

@@ -18,7 +18,7 @@ import ketal
 from ketal import semantics
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Match
+from ketal.model.verdicts.find_verdicts import Match
 from ketal.operators.membership.incarnation_names import name_of
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor

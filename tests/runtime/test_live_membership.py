@@ -24,7 +24,8 @@ from ketal.model import syntax as ast
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Gap, Match, Rejected
+from ketal.model.verdicts.execution_verdicts import Gap, Rejected
+from ketal.model.verdicts.find_verdicts import Match
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.cases import e, facts

@@ -22,7 +22,7 @@ from ketal.grammar import render
 from ketal.logs import Record
 from ketal.model.events.control import Control
 from ketal.model.summaries import PatternCounts, Summary
-from ketal.model.verdicts import COUNTED
+from ketal.model.verdicts.verdict_kinds import COUNTED
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.batch_run import LogPass
 from ketal.runtime.log_verdicts import CELL_CHARACTERS, NAMED

@@ -42,7 +42,7 @@ from ketal import (
 )
 from ketal.logs import Log, Record
 from ketal.model.frozen_mapping import FrozenMapping
-from ketal.model.verdicts import Gap
+from ketal.model.verdicts.execution_verdicts import Gap
 from tests.cases import CHAIN, FORK, e, line, p
 from tests.driven import Driven
 from tests.sampling import drawn, examples

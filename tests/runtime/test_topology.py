@@ -18,7 +18,9 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.syntax import Topology
-from ketal.model.verdicts import Gap, Match, Overflow, Rejected
+from ketal.model.verdicts.execution_verdicts import Gap, Rejected
+from ketal.model.verdicts.find_verdicts import Match
+from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.cases import e

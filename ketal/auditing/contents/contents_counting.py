@@ -34,7 +34,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
 from ketal.model.log_arguments import checked_log, no_log_item
 from ketal.model.places import place_at
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 SEED = 17
 """What samples are drawn with: the same log has the same sample."""

@@ -14,7 +14,7 @@ from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import OutputLines, add_output, as_json, counted, opened
 from ketal.errors import printable
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 if TYPE_CHECKING:
     from ketal.explanation.explaining import JudgedLog

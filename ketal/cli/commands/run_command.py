@@ -39,7 +39,10 @@ from ketal.cli.output.record_places import RecordPlaces
 from ketal.cli.output.verdict_groups import VerdictGroups
 from ketal.errors import KetalError, SettingError, printable
 from ketal.model.places import file_and_line
-from ketal.model.verdicts import Match, Overflow, Rejected, TimedOut, Violation
+from ketal.model.verdicts.check_verdicts import Violation
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.run_verdicts import Overflow
 
 if TYPE_CHECKING:
     from ketal.explanation.reasons import Explanation
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     from ketal.model.events.event import Event
     from ketal.model.limits import Limits
     from ketal.model.summaries import Summary
-    from ketal.model.verdicts import Verdict
+    from ketal.model.verdicts.verdict_kinds import Verdict
     from ketal.program import Program
     from ketal.runtime.monitor import Monitor
 

@@ -15,7 +15,7 @@ from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import counted, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ketal.engine.configurations import Configuration, Seen
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
-from ketal.model.verdicts import RunVerdict
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.semantics import History
 
 

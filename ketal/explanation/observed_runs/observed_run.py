@@ -29,7 +29,7 @@ from ketal.explanation.observed_runs.partial_matches import partial_matches
 from ketal.model.events.event import Event
 from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
-from ketal.model.verdicts import RunVerdict
+from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.semantics import History
 
 

@@ -21,7 +21,7 @@ from ketal.logs.source import Source
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 _SLICE_ROWS = 4_096
 _EXACT_MAX = 2**53

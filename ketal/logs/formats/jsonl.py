@@ -27,7 +27,7 @@ from ketal.model.events.event import Event
 from ketal.model.events.event_decoding import decode_event
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 Record = tuple[str, Event | Control | Rejected, str, int]
 """(execution, item, file, line) of one record of a log."""

@@ -23,7 +23,7 @@ from ketal.model import syntax
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, in_question, present_order
 from ketal.operators.order.missing import Arrivals, MissingDots
 from ketal.operators.order.step import ReleaseStep

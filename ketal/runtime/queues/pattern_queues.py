@@ -19,7 +19,7 @@ from ketal.engine.type_dispatch import TypeDispatch
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.order.hold_back import HoldBackQueue
 from ketal.operators.order.release_options import ReleaseOptions
 from ketal.operators.order.step import ReleaseStep

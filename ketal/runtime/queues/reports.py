@@ -9,7 +9,9 @@ from typing import Any
 
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
-from ketal.model.verdicts import Gap, Late, Overflow, Verdict
+from ketal.model.verdicts.execution_verdicts import Gap, Late
+from ketal.model.verdicts.run_verdicts import Overflow
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.order.step import ReleaseStep
 
 

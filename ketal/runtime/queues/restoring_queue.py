@@ -17,7 +17,7 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.values import base_node
-from ketal.model.verdicts import Verdict
+from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.membership.clock_restoration import Restorer, present_order
 from ketal.operators.order.step import ReleaseStep
 from ketal.operators.topology.domain_order import DomainPast

@@ -33,7 +33,7 @@ from ketal.trace.forks import whole_after_fork
 if TYPE_CHECKING:
     from ketal.model.events.control import Control
     from ketal.model.events.event import Event
-    from ketal.model.verdicts import Rejected
+    from ketal.model.verdicts.execution_verdicts import Rejected
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000

@@ -23,7 +23,7 @@ from ketal.trace.delivery.run_numbers import next_run
 if TYPE_CHECKING:
     from ketal.model.events.control import Control
     from ketal.model.events.event import Event
-    from ketal.model.verdicts import Rejected
+    from ketal.model.verdicts.execution_verdicts import Rejected
 
 _READ_BYTES = 1 << 20
 

@@ -15,7 +15,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.job.messages import Reader
 
 ALONE, HOME, COPY, PLACED = 0, 1, 2, 3

@@ -13,7 +13,7 @@ import pytest
 import ketal
 from ketal.cli import main
 from ketal.errors import KetalError, SettingError
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.file import Job, Target, read_job
 from ketal.streaming.job.metrics import Figures, MetricsServer

@@ -22,7 +22,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 import ketal
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
-from ketal.model.verdicts import Rejected
+from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Target
 from ketal.streaming.job.messages import Reader

@@ -1,0 +1,1 @@
+"""Verdicts: the results of the engine, in modules by what gives them."""

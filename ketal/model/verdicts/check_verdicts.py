@@ -1,0 +1,201 @@
+"""Verdicts of a `check`: that an event violates it, that its run is incomplete at the end.
+
+The one rule: a verdict names the state and the steps that could follow there.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+from ketal.errors import KetalError
+from ketal.model.events.dot import Dot
+from ketal.model.events.event_time import rfc3339
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, encode_json
+
+
+class Violation(PatternVerdict, frozen=True, kw_only=True):
+    """A `check` pattern met an event that its automaton does not allow.
+
+    Attributes
+    ----------
+    event : Dot
+        The event.
+    type : str
+        Its type.
+    expected : tuple of str
+        The steps that were allowed there; empty where nothing may follow.
+    state : str
+        The state before the event.
+    reason : str
+        One sentence.
+    pattern, scope, execution, time, id
+        As of every verdict: see `Match`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Lock { event Take = type == "take"; event Free = type == "free";
+    ...                    check (Take Free)*; }
+    ... ''')
+    >>> log = [ketal.Event(node="n", type="take", clock={"n": count}) for count in (1, 2)]
+    >>> (violation,) = ketal.run(program, log).violations
+    >>> print(violation)
+    violation Lock: n@2 take: expected Free
+    >>> violation.event, violation.type, violation.state, violation.expected
+    (Dot(node='n', counter=2), 'take', 'q1', ('Free',))
+    """
+
+    kind: ClassVar[str] = "violation"
+    count: ClassVar[str] = "violations"
+    nouns: ClassVar[tuple[str, str]] = ("violation", "violations")
+    event: Dot
+    type: str = ""
+    expected: tuple[str, ...] = ()
+    state: str = ""
+    reason: str = ""
+
+    def _steps(self) -> Steps:
+        return (("", self.event),)
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "event": str(self.event),
+            "state": self.state,
+            "expected": list(self.expected),
+            "reason": self.reason,
+        }
+
+    def written(self) -> tuple[str, bytes]:
+        """Return the id, and what `to_dict` returns as JSON.
+
+        Of many violations most of the JSON is the same, and is encoded once.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event E = type == "e"; check E; }')
+        >>> log = [ketal.Event(node="n", type="e", clock={"n": count}) for count in (1, 2)]
+        >>> (violation,) = ketal.run(program, log).violations
+        >>> name, text = violation.written()
+        >>> name == violation.id, b'"event":"n@2"' in text
+        (True, True)
+        """
+        if self.execution or not self.certain:
+            return super().written()
+        name = self.id
+        head, tail = _around(self.pattern, self.state, self.expected, self.reason)
+        text = b"".join(
+            (
+                head,
+                name.encode(),
+                b'","scope":',
+                self.scope.written()[0],
+                b',"event":',
+                encode_json(str(self.event)),
+                tail,
+                b"}" if self.time is None else b',"time":"%s"}' % rfc3339(self.time).encode(),
+            )
+        )
+        return name, text
+
+    def __str__(self) -> str:
+        return self._line(f"{self.event} {self.type}: {self.reason}")
+
+
+@functools.lru_cache(maxsize=1_024)
+def _around(
+    pattern: str, state: str, expected: tuple[str, ...], reason: str
+) -> tuple[bytes, bytes]:
+    """Return a violation's JSON up to its id, and from after its event on."""
+    head = encode_json({"verdict": Violation.kind, "pattern": pattern, "id": ""})[:-2]
+    tail = encode_json({"state": state, "expected": expected, "reason": reason})[1:-1]
+    return head, b"," + tail
+
+
+class Incomplete(PatternVerdict, frozen=True, kw_only=True):
+    """The execution ended while a `check` run was in no final state.
+
+    Attributes
+    ----------
+    state : str
+        The state that it was in.
+    expected : tuple of str
+        The steps that could follow.
+    pattern, scope, execution, time, id
+        As of every verdict: see `Match`.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern Lock { event Take = type == "take"; event Free = type == "free";
+    ...                    check (Take Free)*; }
+    ... ''')
+    >>> (incomplete,) = ketal.run(program, [ketal.Event(node="n", type="take", clock={"n": 1})])
+    >>> print(incomplete)
+    incomplete Lock: ended in q1, expected Free
+    >>> incomplete.state, incomplete.expected
+    ('q1', ('Free',))
+    """
+
+    kind: ClassVar[str] = "incomplete"
+    count: ClassVar[str] = "incomplete"
+    nouns: ClassVar[tuple[str, str]] = ("incomplete run", "incomplete runs")
+    state: str = ""
+    expected: tuple[str, ...] = ()
+
+    def _body(self) -> dict[str, Any]:
+        return {"state": self.state, "expected": list(self.expected)}
+
+    def __str__(self) -> str:
+        expected = " or ".join(self.expected) or "nothing"
+        return self._line(f"ended in {self.state}, expected {expected}")
+
+
+class ViolationError(KetalError):
+    """A `check` is violated, or the log cannot show that it holds.
+
+    Parameters
+    ----------
+    message : str
+        The counts of violations, the first of them, and the reasons.
+    violations, reasons
+        See below.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        In the order of the verdicts, the first `verdicts_max` of them; empty where the run
+        lists none (`listing=False`), or where only `reasons` are there.
+    reasons : tuple of str
+        Why the log cannot show that a check holds, a sentence each: no event was read,
+        records were rejected, a limit was reached, …; empty where it can.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern Quiet { event E = type == "e"; check E; }')
+    >>> log = [ketal.Event(node="n", type="e", clock={"n": count}) for count in (1, 2)]
+    >>> try:
+    ...     ketal.run(program, log).raise_on_violation()
+    ... except ketal.ViolationError as error:
+    ...     [str(violation.event) for violation in error.violations]
+    ['n@2']
+    >>> try:
+    ...     ketal.run(program, []).raise_on_violation()
+    ... except ketal.ViolationError as error:
+    ...     error.reasons
+    ('no event was read',)
+    """
+
+    def __init__(
+        self, message: str, violations: tuple[Violation, ...] = (), reasons: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.violations = violations
+        self.reasons = reasons
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ViolationError, (str(self), self.violations, self.reasons)

@@ -1,0 +1,167 @@
+"""Verdicts of an execution: events that are late or lost, records that are no events.
+
+The one rule: each names what the patterns did not judge.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from ketal.model.events.dot import Dot
+from ketal.model.events.draft import Draft
+from ketal.model.verdicts.pattern_verdict import PatternVerdict, Steps, encode_json
+
+
+class Late(PatternVerdict, frozen=True, kw_only=True):
+    """An event whose place in the release order, or whose time, has passed.
+
+    Attributes
+    ----------
+    event : Dot
+        The event; it is not judged.
+    reason : str
+        One sentence.
+    execution, time, id
+        As of every verdict: see `Match`; `pattern` and `scope` are empty.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('pattern P { event A = type == "a"; find next A A; within 5 s; }')
+    >>> with ketal.Monitor(program) as monitor:
+    ...     verdicts = monitor.advance_time(100)
+    ...     (late,) = monitor.feed(ketal.Event(node="n", type="a", clock={"n": 1}, time=99))
+    >>> print(late)
+    late n@1: its time is before the watermark
+    >>> late.event, late.reason
+    (Dot(node='n', counter=1), 'its time is before the watermark')
+    """
+
+    kind: ClassVar[str] = "late"
+    event: Dot
+    reason: str = ""
+
+    def _steps(self) -> Steps:
+        return (("", self.event),)
+
+    def _body(self) -> dict[str, Any]:
+        return {"event": str(self.event), "reason": self.reason}
+
+    def __str__(self) -> str:
+        return self._line(f"{self.event}: {self.reason}")
+
+
+class Gap(PatternVerdict, frozen=True, kw_only=True):
+    """A dot that was declared lost.
+
+    Attributes
+    ----------
+    dot : Dot
+        The event that did not come.
+    execution, id
+        As of every verdict: see `Match`; `pattern` and `scope` are empty.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> program = ketal.compile('''
+    ...     pattern P { order CausalOrder(gap = 1 s); event A = type == "a"; find any A A; }
+    ... ''')
+    >>> (gap,) = ketal.run(program, [ketal.Event(node="n", type="a", clock={"n": 2})])
+    >>> print(gap)
+    gap n@1 declared lost
+    >>> gap.dot
+    Dot(node='n', counter=1)
+    """
+
+    kind: ClassVar[str] = "gap"
+    dot: Dot
+
+    def _steps(self) -> Steps:
+        return (("", self.dot),)
+
+    def _body(self) -> dict[str, Any]:
+        return {"dot": str(self.dot)}
+
+    def __str__(self) -> str:
+        return self._line(f"{self.dot} declared lost")
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that is no event, with its place and the reason.
+
+    Attributes
+    ----------
+    place : str
+        `file:line`, for Kafka `topic/partition/offset`; empty for an event
+        that came from code.
+    reason : str
+        One sentence.
+    execution : str
+        The execution's name where a log holds several, else empty.
+    draft : Draft or None
+        The record's fields, where only its clock is at fault.
+
+    Examples
+    --------
+    >>> import ketal
+    >>> from io import BytesIO
+    >>> (rejected,) = ketal.read_log(BytesIO(b'{"node": "n", "type": "a"}')).rejected
+    >>> print(rejected)
+    rejected <file>:1: the record has no clock (--field clock=PATH says ...
+    >>> rejected.reason == rejected.to_dict()["reason"]
+    True
+    """
+
+    kind: ClassVar[str] = "rejected"
+    place: str
+    reason: str
+    execution: str = ""
+    draft: Draft | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The kind of verdict: `rejected`.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").verdict
+        'rejected'
+        """
+        return self.kind
+
+    def __hash__(self) -> int:
+        # A draft's fields may be unhashable.
+        return hash((self.place, self.reason, self.execution))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as its JSON object.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").to_dict()
+        {'verdict': 'rejected', 'place': 'run.jsonl:3', 'reason': 'no JSON'}
+        """
+        out: dict[str, Any] = {"verdict": "rejected", "place": self.place}
+        if self.execution:
+            out["execution"] = self.execution
+        out["reason"] = self.reason
+        return out
+
+    def written(self) -> tuple[None, bytes]:
+        """Return that it has no id, and what `to_dict` returns as JSON.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Rejected(place="run.jsonl:3", reason="no JSON").written()
+        (None, b'{"verdict":"rejected","place":"run.jsonl:3","reason":"no JSON"}')
+        """
+        return None, encode_json(self.to_dict())
+
+    def __str__(self) -> str:
+        return f"rejected {self.place}: {self.reason}"

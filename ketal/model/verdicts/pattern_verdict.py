@@ -1,0 +1,173 @@
+"""What verdicts share: fields, ids, JSON, a line of text.
+
+Every verdict is frozen, has the fields of its JSON as attributes, `to_dict()` (that
+JSON) and a one-line `str`. Its id is deterministic: hash(fingerprint, name of the
+pattern, execution, scope, kind, (step, dot) pairs in match order), so that a replay can
+be deduplicated; the name distinguishes two patterns of one file that are otherwise the
+same. Ids are computed on demand: a count of millions of matches needs none.
+
+The one rule: verdicts that are equal have the same id, which is their hash.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from typing import Any, ClassVar
+
+import msgspec
+
+from ketal.model.events.dot import Dot
+from ketal.model.events.event_time import rfc3339
+from ketal.model.frozen_mapping import NO_SCOPE, FrozenMapping
+from ketal.model.values import same
+
+Steps = tuple[tuple[str, Dot], ...]
+"""(step, dot) pairs, in match order."""
+
+encode_json = msgspec.json.Encoder().encode
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON for people, in characters of its own."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _begun(fingerprint: str, pattern: str, execution: str) -> Any:
+    """Return the hash of the common prefix of ids; copy it before use."""
+    begins = encode_json((fingerprint, pattern, execution))[:-1] + b","
+    return hashlib.blake2b(begins, digest_size=16)
+
+
+class PatternVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields that verdicts about a pattern share.
+
+    Attributes
+    ----------
+    verdict : str
+        What kind it is: `match`, `violation`, …; also called `kind`.
+    pattern : str
+        The pattern's name; empty for a verdict about the whole execution.
+    id : str
+        The deterministic id: 32 hex digits.
+    fingerprint : str
+        The automaton's.
+    scope : FrozenMapping
+        Partition keys and `node`, as a mapping that cannot be changed; empty
+        where there is none.
+    execution : str
+        The execution's name where a log holds several, else empty.
+    time : float or None
+        Seconds since the epoch of the completing event.
+    certain : bool
+        False where a lost event could change the verdict.
+    depends_on : tuple of Dot
+        The lost events that could.
+    """
+
+    kind: ClassVar[str] = ""
+    count: ClassVar[str] = ""
+    """The name of its number among the counts of a pattern; empty if there is none."""
+    nouns: ClassVar[tuple[str, str]] = ("", "")
+    """What one of them, and several, are called in the summary."""
+
+    pattern: str
+    fingerprint: str
+    scope: FrozenMapping = NO_SCOPE
+    execution: str = ""
+    time: float | None = None
+    certain: bool = True
+    depends_on: tuple[Dot, ...] = ()
+
+    def _steps(self) -> Steps:
+        return ()
+
+    @property
+    def verdict(self) -> str:
+        """The kind of verdict.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2)).verdict
+        'gap'
+        """
+        return self.kind
+
+    @property
+    def id(self) -> str:
+        """The deterministic id: 32 hex digits.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> one, other = (ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2))
+        ...               for _ in range(2))
+        >>> len(one.id), one.id == other.id
+        (32, True)
+        """
+        digest = _begun(self.fingerprint, self.pattern, self.execution).copy()
+        steps = [(step, *dot) for step, dot in self._steps()]
+        digest.update(self.scope.written()[1] + b"," + encode_json((self.kind, steps))[1:])
+        return digest.hexdigest()  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PatternVerdict) or self.__class__ is not other.__class__:
+            return NotImplemented
+        # Equal verdicts have one hash, and the equal scopes {"x": 1} and {"x": 1.0} have two ids.
+        alike = same(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        return alike and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def _body(self) -> dict[str, Any]:
+        return {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as its JSON object.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> program = ketal.compile('pattern P { event E = type == "e"; find next E; }')
+        >>> (match,) = ketal.run(program, [ketal.Event(node="n", type="e", clock={"n": 1}, time=0)])
+        >>> as_json = match.to_dict()
+        >>> as_json["verdict"], as_json["events"], as_json["bindings"], as_json["time"]
+        ('match', ['n@1'], {'E': ['n@1']}, '1970-01-01T00:00:00Z')
+        """
+        out: dict[str, Any] = {"verdict": self.kind, "pattern": self.pattern, "id": self.id}
+        if self.execution:
+            out["execution"] = self.execution
+        out["scope"] = self.scope.copy()
+        out.update(self._body())
+        if self.time is not None:
+            out["time"] = rfc3339(self.time)
+        if not self.certain:
+            out["certain"] = False
+            out["depends_on"] = [str(dot) for dot in self.depends_on]
+        return out
+
+    def written(self) -> tuple[str, bytes]:
+        """Return the id, and what `to_dict` returns as JSON.
+
+        Examples
+        --------
+        >>> import ketal
+        >>> lost = ketal.Gap(pattern="", fingerprint="", dot=ketal.Dot("n1", 2))
+        >>> name, text = lost.written()
+        >>> name == lost.id, text.endswith(b'"dot":"n1@2"}')
+        (True, True)
+        """
+        as_json = self.to_dict()
+        return as_json["id"], encode_json(as_json)
+
+    def _line(self, statement: str) -> str:
+        """Return one line: the kind, the subject, and a statement."""
+        values = self.scope.items()
+        where = " ".join(f"{k}={v if isinstance(v, str) else json_text(v)}" for k, v in values)
+        execution = f"[{self.execution}]" if self.execution else ""
+        subject = " ".join(filter(None, (execution, self.pattern, where and f"({where})")))
+        return f"{self.kind} {subject}: {statement}" if subject else f"{self.kind} {statement}"

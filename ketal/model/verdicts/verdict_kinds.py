@@ -1,0 +1,23 @@
+"""The kinds of verdicts.
+
+The one rule: a kind that is listed here is known to every command, sink and handler.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from ketal.model.verdicts.check_verdicts import Incomplete, Violation
+from ketal.model.verdicts.execution_verdicts import Gap, Late, Rejected
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.run_verdicts import Overflow, Transition
+
+RunVerdict = Match | Violation | Incomplete | TimedOut | Overflow | Transition
+"""The verdicts about one pattern."""
+
+Verdict = Match | Violation | Incomplete | TimedOut | Late | Gap | Rejected | Overflow | Transition
+
+KINDS = tuple(verdict.kind for verdict in get_args(Verdict))
+"""The kinds of verdicts, in the order in which messages list them."""
+COUNTED = {verdict.count: verdict.nouns for verdict in get_args(RunVerdict) if verdict.count}
+"""The kinds that each pattern has a count of: its name → one of them, several of them."""
