@@ -16,6 +16,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies, Unlearned
+from ketal.engine.copy_steps import CopySteps
 from ketal.engine.find.findings import Findings
 from ketal.engine.losses import ANY, Key, Losses, ScopeName
 from ketal.engine.machine import Machine
@@ -26,7 +27,6 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import canonical_key
 from ketal.model.limits import Limits
-from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 
 
@@ -61,14 +61,16 @@ class PatternRun:
         The events that were missed.
     met : MaskCounts
         How many events of those offered satisfied each guard.
+    verdicts : VerdictBuilder
+        Makes verdicts of what events bring about.
     """
 
     takes_by_mask = True
     """Whether events that their masks decide need not be offered one by one."""
     __slots__ = (
-        "_every_type", "_mask", "_one_scope", "_scoped", "_takes_by_mask", "_unknown_types",
-        "_verdicts", "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing",
-        "losses", "machine", "met", "scopes",
+        "_copy_steps", "_every_type", "_mask", "_one_scope", "_scoped", "_takes_by_mask",
+        "_unknown_types", "_window_us", "compiled", "copies", "counts", "execution", "limits",
+        "listing", "losses", "machine", "met", "scopes", "verdicts",
     )  # fmt: skip
 
     def __init__(
@@ -98,10 +100,11 @@ class PatternRun:
         self.copies = None
         if deployment is not None:
             self.copies = Copies(deployment, limits, timed=self._window_us is not None)
-        self._verdicts = VerdictBuilder(
+        self.verdicts = VerdictBuilder(
             machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
         )
         self.met = MaskCounts(compiled.alphabet, compiled.counted_guards)
+        self._copy_steps = None if self.copies is None else CopySteps(self.copies, self)
         self._mask = machine.compiled.mask
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
@@ -132,7 +135,10 @@ class PatternRun:
                 numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
                 events = [events[number] for number in numbers]
                 masks = [masks[number] for number in numbers]
-            return [(numbers[at], found) for at, found in self._step_all((), events, masks)]
+            return [(numbers[at], found) for at, found in self.step_all((), events, masks)]
+        if self._are_of_alike_copies(events):
+            assert self._copy_steps is not None
+            return self._copy_steps.step_alike(events, masks)
         out: list[tuple[int, list[RunVerdict]]] = []
         losses, copies, unknown = self.losses, self.copies, self._unknown_types
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
@@ -140,11 +146,11 @@ class PatternRun:
                 self.scopes.live.counting = False  # which are uncertain is told one by one
                 losses.offered(event)
                 if copies is not None and not copies.everything:
-                    self._verdicts.learned_at = canonical_key(event)
+                    self.verdicts.learned_at = canonical_key(event)
             if unknown is not None and unknown(event):
                 self.counts.unknown_types += 1
-            if copies is not None:
-                verdicts = self._step_copies(copies, event, mask)
+            if self._copy_steps is not None:
+                verdicts = self._copy_steps.step(event, mask)
             elif self.met[mask].in_alphabet:
                 verdicts = self._step_scoped(event, mask)
             else:
@@ -161,7 +167,17 @@ class PatternRun:
             and (self._window_us is None or None not in [event.time for event in events])
         )
 
-    def _step_all(
+    def _are_of_alike_copies(self, events: Sequence[Event]) -> bool:
+        """Return whether all copies are offered all events, and nothing else is asked of each."""
+        return (
+            self._copy_steps is not None
+            and self._takes_by_mask
+            and self._unknown_types is None
+            and not self.losses.some
+            and self._copy_steps.are_alike(events)
+        )
+
+    def step_all(
         self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
     ) -> Iterator[tuple[int, list[RunVerdict]]]:
         """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers.
@@ -215,7 +231,7 @@ class PatternRun:
         if scope is None:
             if len(scopes) >= self.limits.scopes_max:
                 key, given_up = scopes.key_of(name), "the events of a new scope"
-                return [self._verdicts.overflow("scopes_max", given_up, key, event)]
+                return [self.verdicts.overflow("scopes_max", given_up, key, event)]
             scope = scopes.create(name)
         elif scopes.dirty is not None:
             scopes.dirty[scope.number] = scope
@@ -227,7 +243,7 @@ class PatternRun:
             out = self._step_check(scope, run, event, mask, place)
         else:
             findings = run.offer(event, mask, place)
-            out = [] if findings is None else self._verdicts.of_find(scope, findings, event)
+            out = [] if findings is None else self.verdicts.of_find(scope, findings, event)
             if self._window_us is not None:
                 scopes.set_timer(scope, event.time_us)
         if scopes.removes:
@@ -240,7 +256,7 @@ class PatternRun:
         if run.halted:
             self.counts.halted += 1
             return []
-        before, verdicts = run.configurations, self._verdicts
+        before, verdicts = run.configurations, self.verdicts
         refused = None
         if not run.take_plain((mask,), 0, place):
             refused = run.offer(event, mask, place)
@@ -252,48 +268,6 @@ class PatternRun:
             run.halt()
             given_up = "the rest of this run, which has too many readings"
             out.append(verdicts.overflow("configurations_max", given_up, scope.key, event))
-        return out
-
-    # --- at every node ---
-
-    def _step_copies(self, copies: Copies, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event to the copies that see it now."""
-        node, own_mask = event.node, mask | self.compiled.localhost_bit
-        learned = copies.learn(event)
-        self.scopes.resume(node)
-        out = self._step_learned(node, learned) if learned else []
-        own = node in copies and self.met[own_mask].in_alphabet
-        other = self.met[mask].in_alphabet
-        name = self.scopes.name_of(event) if own or other else None
-        if name is None:
-            if own or other:
-                self.scopes.count_unscoped(event, self.counts)
-            other = False
-        else:
-            for at in copies.seeing(event):
-                if own if at == node else other:
-                    out += self.step((*name, keyed(at)), event, own_mask if at == node else mask)
-        evicted = None
-        if other or copies.receiving:
-            evicted = copies.hold(event, mask if other else None)
-        if evicted is not None and evicted.mask is not None:
-            given_up = f"{evicted.event.dot} for nodes that have not learned of it"
-            out.append(self._verdicts.overflow("unlearned_max", given_up, (), event))
-        return out
-
-    def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:
-        """Offer to a node's copy what the node learned of."""
-        events, masks = [], []
-        for one in learned:
-            if one.mask is not None:
-                events.append(one.event)
-                masks.append(one.mask)
-        if not self.compiled.partition:
-            found = self._step_all((keyed(node),), events, masks)
-            return [verdict for _, verdicts in found for verdict in verdicts]
-        out: list[RunVerdict] = []
-        for event, mask in zip(events, masks, strict=True):
-            out += self.step(self.scopes.name_at(node, event), event, mask)
         return out
 
     # --- events that are not offered ---
@@ -342,7 +316,7 @@ class PatternRun:
                 node = scope.key[-1][1]
                 passed_us = min(watermark_us, copies.unlearned_us(node))
             run.advance(passed_us, findings := Findings())
-            out += self._verdicts.of_find(scope, findings, None)
+            out += self.verdicts.of_find(scope, findings, None)
             earliest_us = run.earliest_us()
             if scopes.remove_if_over(scope):
                 continue
@@ -359,9 +333,9 @@ class PatternRun:
             self.scopes.mark_dirty(scope)
             if not isinstance(scope.run, CheckRun):
                 scope.run.end(findings := Findings())
-                out += self._verdicts.of_find(scope, findings, None)
+                out += self.verdicts.of_find(scope, findings, None)
             elif not (scope.run.halted or scope.run.complete()):
-                out += self._verdicts.incomplete(scope)
+                out += self.verdicts.incomplete(scope)
             self.scopes.remove_if_over(scope)
         return out
 
