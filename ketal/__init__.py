@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "compile": "program", "load": "program", "lint": "program", "build": "program",
-    "Program": "program",
+    "compile": "programs.compiling", "lint": "programs.compiling",
+    "load": "programs.pattern_files", "build": "programs.building", "Program": "programs.program",
     "Monitor": "runtime.monitor", "run": "runtime.batch_run", "Verdicts": "runtime.log_verdicts",
     "possibly": "runtime.possibly_definitely", "definitely": "runtime.possibly_definitely",
     "read_log": "logs", "Log": "logs", "write_jsonl": "logs",
@@ -70,7 +70,10 @@ if TYPE_CHECKING:
     from ketal.model.verdicts.find_verdicts import Match, TimedOut
     from ketal.model.verdicts.run_verdicts import Overflow, Transition
     from ketal.model.verdicts.verdict_kinds import Verdict
-    from ketal.program import Program, build, compile, lint, load
+    from ketal.programs.building import build
+    from ketal.programs.compiling import compile, lint
+    from ketal.programs.pattern_files import load
+    from ketal.programs.program import Program
     from ketal.runtime.batch_run import run
     from ketal.runtime.log_verdicts import Verdicts
     from ketal.runtime.monitor import Monitor

@@ -86,6 +86,12 @@ class Diagnostic:
     pattern: str = ""
 
 
+def diagnostic_place(diagnostic: Diagnostic) -> tuple[int, int, str]:
+    """Return the key that sorts diagnostics by their place in the text, then by code."""
+    span = diagnostic.span
+    return (span.line, span.column, diagnostic.code) if span else (0, 0, diagnostic.code)
+
+
 @dataclass(frozen=True, slots=True)
 class PatternText:
     """The text that spans point into, with the name it was read from."""

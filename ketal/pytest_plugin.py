@@ -23,7 +23,7 @@ import pytest
 if TYPE_CHECKING:
     from ketal.logs import Log
     from ketal.model.verdicts.verdict_kinds import Verdict
-    from ketal.program import Program
+    from ketal.programs.program import Program
     from ketal.trace import Tracer
     from ketal.trace.activities import Kind
 
@@ -121,7 +121,8 @@ class KetalRun:
         """
         from ketal.explanation.explaining import JudgedLog
         from ketal.explanation.viewing import view
-        from ketal.program import Program, load
+        from ketal.programs.pattern_files import load
+        from ketal.programs.program import Program
 
         program = pattern if isinstance(pattern, Program) else load(pattern, **params)
         judged = JudgedLog(program, self.log())

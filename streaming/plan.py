@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ketal.compiler.automaton import CompiledPattern
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.sharing import not_shared
 from ketal.streaming.spark.families import families

@@ -14,7 +14,7 @@ from ketal.cli.output.output_lines import counted
 from ketal.runtime.silence.vacuity import judged_nothing
 
 if TYPE_CHECKING:
-    from ketal.program import Program
+    from ketal.programs.program import Program
 
 Summary = Mapping[str, Any]
 

@@ -21,7 +21,7 @@ from ketal.model.limits import DEFAULT, Limits
 if TYPE_CHECKING:
     from ketal.analysis.parameters import ParamValue
     from ketal.logs import Log, Source
-    from ketal.program import Program
+    from ketal.programs.program import Program
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
@@ -241,7 +241,7 @@ def pattern_text(path: str, limits: Limits) -> tuple[str, str]:
     SettingError
         If it cannot be read, is no UTF-8, or is too long.
     """
-    from ketal.program import decoded_pattern, read_pattern
+    from ketal.programs.pattern_files import decoded_pattern, read_pattern
 
     if path != STDIN:
         return read_pattern(path, limits), path

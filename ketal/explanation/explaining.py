@@ -43,7 +43,7 @@ from ketal.model.verdicts.find_verdicts import Match, TimedOut
 from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.pictures.text_diagram import text_diagram
-from ketal.program import Program, checked_program
+from ketal.programs.program import Program, checked_program
 from ketal.runtime.batch_run import LogPass, Record, batches_of
 from ketal.runtime.possibly_definitely import witness
 from ketal.semantics import History

@@ -32,7 +32,7 @@ from ketal.model.places import file_and_line
 from ketal.model.verdicts.check_verdicts import Violation
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.pictures.graphs.graph import Picture
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.batch_run import batches_of
 
 EXACT_MAX = 2**53

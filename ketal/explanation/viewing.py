@@ -21,7 +21,7 @@ from ketal.model.limits import DEFAULT, Limits
 from ketal.pictures.page_html import page_html
 from ketal.pictures.perfetto import TracedEvent, trace_events
 from ketal.pictures.space_time_svg import DrawnEvent, space_time_svg
-from ketal.program import Program, checked_program
+from ketal.programs.program import Program, checked_program
 
 
 def view(

@@ -27,7 +27,7 @@ from ketal.model.places import place_at
 from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.program import Program, checked_program
+from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.execution import Execution, Item
 from ketal.runtime.log_release import LogRelease

@@ -25,7 +25,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.program import Program, checked_program
+from ketal.programs.program import Program, checked_program
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN, Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.log_release import LogRelease

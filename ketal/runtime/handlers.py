@@ -15,7 +15,7 @@ from ketal.compiler.automaton import CompiledPattern
 from ketal.errors import SettingError, wrong_type
 from ketal.model.verdicts.run_verdicts import Transition
 from ketal.model.verdicts.verdict_kinds import KINDS, Verdict
-from ketal.program import Program
+from ketal.programs.program import Program
 
 Handler = Callable[[Verdict], object]
 _LOGGER = logging.getLogger("ketal")

@@ -26,7 +26,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import COUNTED, Verdict
-from ketal.program import Program
+from ketal.programs.program import Program
 
 if TYPE_CHECKING:
     import pandas

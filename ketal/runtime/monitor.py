@@ -18,7 +18,7 @@ from ketal.model.summaries import Summary
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.run_verdicts import Transition
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.program import Program, checked_program
+from ketal.programs.program import Program, checked_program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.handlers import Handler, Handlers
 from ketal.runtime.state.execution_state import SavedState

@@ -45,7 +45,7 @@ from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
-from ketal.program import Program, checked_program
+from ketal.programs.program import Program, checked_program
 
 if TYPE_CHECKING:
     from ketal.logs import Log

@@ -33,7 +33,7 @@ from ketal.model.verdicts.pattern_verdict import PatternVerdict
 from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.operators.topology.domains import nodes_of
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission, reads_clocks
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.queues.reports import came_late

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.commutation import ordered_clauses
-from ketal.program import Program
+from ketal.programs.program import Program
 
 
 def unfit(compiled: CompiledPattern) -> str | None:

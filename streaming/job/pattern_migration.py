@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ketal.errors import OtherProgramError, StateError
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.migration import saved_program
 from ketal.runtime.state.records import Records

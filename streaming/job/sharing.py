@@ -18,7 +18,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.values import Key, keyed
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.streaming.job.distribution import partition_by, unfit
 from ketal.streaming.job.file import Job

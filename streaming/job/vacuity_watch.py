@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.silence import unknown_comparisons, vacuity
 from ketal.runtime.silence.vacuity import Findings
 from ketal.streaming.job.file import Job

@@ -27,7 +27,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.runtime.state.records import Changes
 from ketal.streaming.job.distribution import uses_time

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 
 from ketal.errors import LostError, StateError
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.properties import check_properties

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Figures, Hooks
 from ketal.streaming.job.outputs import Outputs

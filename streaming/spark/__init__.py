@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ketal.errors import SettingError, wrong_type
 from ketal.model.limits import Limits
-from ketal.program import Program, checked_program
+from ketal.programs.program import Program, checked_program
 from ketal.streaming.job.distribution import uses_time
 from ketal.streaming.spark import families as grouping
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ketal.errors import SettingError, StateError
 from ketal.model.limits import Limits
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.job.file import Job

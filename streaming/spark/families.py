@@ -34,7 +34,7 @@ from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import INCARNATION, Source
 from ketal.model import syntax
 from ketal.model.limits import Limits
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.silence.vacuity import Findings, MetEvents, findings
 from ketal.runtime.stream_release import refuse_unavailable
 from ketal.streaming.job.distribution import unfit

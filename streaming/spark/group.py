@@ -29,7 +29,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Late, Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.execution import BATCH_EVENTS, Execution
 from ketal.streaming.spark.keyed import BETWEEN, Places
 from ketal.streaming.spark.packing import packed, unpacked

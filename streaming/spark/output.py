@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ketal.engine.scopes import Counts
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.streaming.spark.group import COUNTED
 from ketal.streaming.spark.rows.text import ANY_JSON

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ketal import errors
 from ketal.errors import KetalError, LostError, SettingError, StateError
 from ketal.model.events.event_time import seconds
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job

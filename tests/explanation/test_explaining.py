@@ -25,7 +25,7 @@ from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
 from ketal.model.limits import Limits
-from ketal.program import Program
+from ketal.programs.program import Program
 from tests.property.executions import execution
 from tests.property.patterns import pattern_file
 from tests.sampling import drawn

@@ -20,7 +20,7 @@ from ketal.model import syntax as ast
 from ketal.model.events.dot import Dot
 from ketal.model.limits import Limits
 from ketal.operators.order.missing import holes
-from ketal.program import Program
+from ketal.programs.program import Program
 from tests.cases import e
 from tests.driven import Driven
 from tests.operators.ordering_oracle import past

@@ -15,7 +15,7 @@ import pytest
 from ketal.grammar import render_guard
 from ketal.pictures.graphs.graph import Picture
 from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
-from ketal.program import compile
+from ketal.programs.compiling import compile
 from tests.cases import REPLICATED_STACK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -209,7 +209,7 @@ def test_json_says_everything() -> None:
 
 def test_every_form_is_the_same_under_every_hash_seed() -> None:
     script = (
-        "from ketal.program import compile\n"
+        "from ketal.programs.compiling import compile\n"
         "from ketal.pictures.graphs import svg, graphviz\n"
         f"for text in {[REPLICATED_STACK, NOTS, SPELLED, HOSTILE]!r}:\n"
         "    graph = compile(text).graph()\n"

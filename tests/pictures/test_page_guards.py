@@ -16,7 +16,7 @@ from ketal.explanation.space_time import SpaceTime, guard_texts, space_times
 from ketal.grammar.printer import render
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.semantics import History, Truth
 from tests.pictures.chromium import WITH_CHROMIUM
 from tests.property.executions import execution

@@ -36,7 +36,7 @@ from ketal.pictures.graphs.svg import (
     lay_out,
     scene_of,
 )
-from ketal.program import build
+from ketal.programs.building import build
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -18,7 +18,7 @@ from ketal.errors import PatternError
 from ketal.grammar import render
 from ketal.model.events.event import Event
 from ketal.model.syntax import File
-from ketal.program import Program
+from ketal.programs.program import Program
 from tests.cases import CASES, Case, facts
 from tests.driven import Driven
 from tests.outcomes import LIMITS, TooManyError, collected, outcome

@@ -15,7 +15,7 @@ from ketal import semantics
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import SettingError
 from ketal.model.limits import Limits
-from ketal.program import Program
+from ketal.programs.program import Program
 from tests.cases import e
 from tests.outcomes import outcome
 from tests.property.test_engine import case, extensions

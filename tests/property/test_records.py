@@ -21,7 +21,7 @@ from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.sets import counter_sets as counters
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.admission import seen_digests as contents
 from ketal.runtime.state import recorder
 from ketal.runtime.state.snapshots import decoded

@@ -15,7 +15,7 @@ import ketal
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.cases import e
 from tests.sampling import drawn

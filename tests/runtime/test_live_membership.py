@@ -26,7 +26,7 @@ from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.verdicts.execution_verdicts import Gap, Rejected
 from ketal.model.verdicts.find_verdicts import Match
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.cases import e, facts
 from tests.driven import Driven

@@ -21,7 +21,7 @@ from ketal.model.syntax import Topology
 from ketal.model.verdicts.execution_verdicts import Gap, Rejected
 from ketal.model.verdicts.find_verdicts import Match
 from ketal.model.verdicts.run_verdicts import Overflow
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.monitor import Monitor
 from tests.cases import e
 from tests.operators.test_domains import random_topology, travelled

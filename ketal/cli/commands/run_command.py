@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ketal.model.limits import Limits
     from ketal.model.summaries import Summary
     from ketal.model.verdicts.verdict_kinds import Verdict
-    from ketal.program import Program
+    from ketal.programs.program import Program
     from ketal.runtime.monitor import Monitor
 
 COLLECT_AFTER = 100_000
@@ -181,7 +181,7 @@ def _program(args: argparse.Namespace, limits: Limits) -> Program:
 
 def _is_pattern(path: str, limits: Limits) -> bool:
     from ketal.grammar import parse
-    from ketal.program import read_pattern
+    from ketal.programs.pattern_files import read_pattern
 
     # A pipe may have nothing to read for ever.
     if not os.path.isfile(path):

@@ -24,7 +24,7 @@ from ketal.errors import LostError, SettingError, printable
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ketal.program import Program
+    from ketal.programs.program import Program
     from ketal.streaming.job.file import Job
     from ketal.streaming.job.metrics import Hooks
 

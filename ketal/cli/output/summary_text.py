@@ -15,7 +15,7 @@ from ketal.model.verdicts.verdict_kinds import COUNTED
 from ketal.runtime.silence import unknown_comparisons, vacuity
 
 if TYPE_CHECKING:
-    from ketal.program import Program
+    from ketal.programs.program import Program
 
 _RECORDS = {
     "accepted": ("accepted", "accepted"),

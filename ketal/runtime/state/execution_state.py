@@ -20,7 +20,7 @@ from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type
 from ketal.model.events.event import Event
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.log_release import LogRelease

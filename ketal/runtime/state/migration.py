@@ -29,7 +29,8 @@ from ketal.errors import KetalError, StateError
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import load_event
 from ketal.model.limits import Limits
-from ketal.program import Program, compile
+from ketal.programs.compiling import compile
+from ketal.programs.program import Program
 from ketal.runtime.admission.identification import Admission
 from ketal.runtime.queues.execution_queues import Queues
 from ketal.runtime.queues.pattern_queues import PatternQueue

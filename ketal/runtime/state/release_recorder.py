@@ -16,7 +16,7 @@ from ketal.engine.pattern_run import PatternRun
 from ketal.engine.scopes import Scope
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event, load_event, save_event
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.retirement import RetiringRelease
 from ketal.runtime.state.records import RETIRING, Changes, Records, encode_record
 from ketal.runtime.stream_release import StreamRelease

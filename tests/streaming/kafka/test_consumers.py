@@ -29,7 +29,7 @@ import ketal
 from ketal.cli import main
 from ketal.errors import SettingError, StateError
 from ketal.model.events.event import Event
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.sharing import Watch, check_shared

@@ -22,7 +22,7 @@ from ketal.model import syntax
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.verdicts.verdict_kinds import Verdict
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import RETIRING
 from ketal.streaming import plan

@@ -28,7 +28,7 @@ from kafka import KafkaProducer
 
 import ketal
 from ketal.errors import LostError, SettingError
-from ketal.program import Program
+from ketal.programs.program import Program
 from ketal.streaming.broker.server import Broker
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.kafka.connecting.clients import within

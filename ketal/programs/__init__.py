@@ -1,0 +1,1 @@
+"""Programs: pattern files, read and compiled."""
