@@ -241,6 +241,8 @@ class PatternRun:
             if losses.some and (scope.past or losses.before(name, (event.clock,))):
                 scope.past = vector.join((scope.past or {}, event.clock))
             out = self._step_check(scope, run, event, mask, place)
+        elif run.take_plain((mask,), 0, place):
+            out = []
         else:
             findings = run.offer(event, mask, place)
             out = [] if findings is None else self.verdicts.of_find(scope, findings, event)

@@ -1,0 +1,80 @@
+"""A stream cut into batches at will: the same verdicts, counts and state as one event at a time."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import ketal
+from ketal.model.limits import DEFAULT
+from ketal.runtime.execution import Execution
+from tests.property.executions import execution
+from tests.sampling import chances, examples
+from tests.validation import validate
+
+EVENTS = 'event A = type == "a"; event B = type == "b"; event C = type == "c";'
+PATTERNS = {
+    "check": "check (A B? | B)*;",
+    "check, resume": "check (A B)*; on violation resume;",
+    "check, skip": "check (A B)*; on violation skip;",
+    "check, of a part": "event D = A; check (D D)*;",
+    "check, causal": "check (A | Later)*;",
+    "check of a call": "event P = call(int a(..)); check (P | B)*;",
+    "every copy": "at every node all; check (A B)*; on violation resume;",
+    "every copy, halting": "at every node all; check (A | B A)*;",
+    "every copy, its own": "at every node all; Own = A && localhost; check (Own | B)*;"
+    " on violation skip;",
+    "every copy of some": 'at host("n[12]") all; check (A B | B)*; on violation skip;',
+    "every copy, by key": "at every node all; partition by k; check (A B)*; on violation resume;",
+    "copies that learn": "at every node; check (A B)*; on violation skip;",
+    "copies that learn, of a find": "at every node; find next A B;",
+    "find any": "find any A B;",
+    "find any, window of places": "find any A B C; within 3 events;",
+    "find any, window of time": "find any A Later; within 2 s;",
+    "find next": "find next A B;",
+    "find next, window of places": "find next A B C; within 3 events;",
+    "find next, not": "find next A not C B;",
+    "find strict": "find strict A B;",
+    "find next, by key": "partition by k; find next A B; within 2 s;",
+}
+ORDERS = {"arrival": "", "CausalOrder": "order CausalOrder;"}
+
+
+def text_of(body: str, order: str) -> str:
+    later = "Later = Causal(B);" if "Later" in body else ""
+    head, statements = "", body
+    for word in ("at every node all;", "at every node;", 'at host("n[12]") all;'):
+        if body.startswith(word):
+            head, statements = word, body.removeprefix(word)
+    return f"pattern P {{ {order} {head} {EVENTS} {later} {statements} }}"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", PATTERNS)
+@examples(40, 1_000)
+@given(rng=chances(1_024))
+def test_batches_of_any_size_are_as_one_event_at_a_time(
+    name: str, order: str, rng: random.Random
+) -> None:
+    program = ketal.compile(text_of(PATTERNS[name], ORDERS[order]))
+    events = execution(rng, nodes_max=4, events_max=40, types=("a", "b", "c", "d"))
+    limits = rng.choice((DEFAULT, ketal.Limits(unlearned_max=2, runs_max=3, dots_max=5)))
+    singly, batched = (Execution(program, limits=limits) for _ in range(2))
+    at = 0
+    while at < len(events):
+        batch = events[at : at + rng.randint(1, 12)]
+        at += len(batch)
+        expected = [verdict for event in batch for verdict in singly.feed(event)]
+        found = [verdict for _, verdicts in batched.process(batch) for verdict in verdicts]
+        assert found == expected
+        validate(batched)
+        assert _state(batched) == _state(singly)
+    assert list(batched.conclude()) == list(singly.conclude())
+    assert batched.summary == singly.summary
+
+
+def _state(execution: Execution) -> Any:
+    return execution.state.snapshot()
