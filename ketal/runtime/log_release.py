@@ -12,7 +12,6 @@ The one rule: verdicts are in the canonical order of the events that completed t
 from __future__ import annotations
 
 import operator
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, cast
@@ -40,6 +39,7 @@ from ketal.operators.order.step import Key, ReleaseStep
 from ketal.operators.topology.domains import nodes_of
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.admission.identification import Admission
+from ketal.runtime.known_counters import KnownCounters
 from ketal.runtime.possibly_definitely import in_mode
 
 BATCH_EVENTS = 64
@@ -84,8 +84,7 @@ class LogRelease:
         self.has_offered = False
         self._judged = 0
         self._gaps = self._impossible = self._doubtful = 0
-        self._counters: dict[str, list[int]] | None = None  # of each node, sorted
-        self._referred: tuple[int, dict[str, int]] = 0, {}  # of so many events
+        self._referred: tuple[int, KnownCounters] = 0, KnownCounters(())  # of so many events
 
     @property
     def judged(self) -> tuple[int, int]:
@@ -162,7 +161,7 @@ class LogRelease:
                 arrival[number] = self._in_every_order(run, number)
             elif not run.compiled.causal:
                 arrival[number] = self._in_file_order(run)
-        known: dict[str, int] = {}
+        known = KnownCounters(self._events)
         closed = self._admission.closed
         events = canonical(self._events)
         dispatch = TypeDispatch(self._runs)
@@ -175,7 +174,7 @@ class LogRelease:
             for run in timed:
                 yield from run.advance(least_us[place])
             batch = events[place : place + size]
-            self._impossible += self._count_ahead(batch, known)
+            self._impossible += known.release(batch)
             if size > 1:
                 for _, verdicts in dispatch.process(batch):
                     yield from verdicts
@@ -199,67 +198,14 @@ class LogRelease:
             yield from run.close()
         self.has_offered = True
 
-    def _count_ahead(self, batch: Sequence[Event], known: dict[str, int]) -> int:
-        """Return how many events have one with a later place in canonical order in their past.
-
-        `known` has the highest counters in the clocks of the events before; it is raised.
-        """
-        count = 0
-        for event in batch:
-            own = event.node
-            for node, counter in event.clock.items():
-                before = known.get(node, 0)
-                if counter > before:
-                    if counter == before + 1 and node == own:
-                        known[node] = counter
-                    else:
-                        count += self._ahead(event, known)
-                        break
-        return count
-
-    def _ahead(self, event: Event, known: dict[str, int]) -> bool:
-        """Return whether an event has one with a later place in canonical order in its past.
-
-        If the clocks are those of an execution, canonical order respects
-        happened-before; where it does not, a clock is impossible.
-
-        Parameters
-        ----------
-        event : Event
-            One whose clock goes beyond `known` by more than itself.
-        known : dict of str to int
-            The highest counters in the clocks of the events before; raised to this event's.
-        """
-        ahead = False
-        for node, counter in event.clock.items():
-            before = known.get(node, 0)
-            if counter > before:
-                known[node] = counter
-                ahead |= self._has_between(node, before, counter - (node == event.node))
-        return ahead
-
-    def _has_between(self, node: str, low: int, high: int) -> bool:
-        """Return whether the log has an event of the node with a counter in (low, high]."""
-        if self._counters is None:
-            self._counters = {}
-            for event in self._events:
-                self._counters.setdefault(event.node, []).append(event.counter)
-            for counters in self._counters.values():
-                counters.sort()
-        counters = self._counters.get(node, [])
-        return bisect_right(counters, high) > bisect_right(counters, low)
-
     def _highest(self) -> dict[str, int]:
         """Return the highest counter of each node that a clock refers to."""
         count, known = self._referred
         if count != len(self._events):
-            known = {}
-            for event in self._events:
-                for node, counter in event.clock.items():
-                    if counter > known.get(node, 0):
-                        known[node] = counter
+            known = KnownCounters(self._events)
+            known.release(canonical(self._events))
             self._referred = len(self._events), known
-        return known
+        return known.highest
 
     def _restore(self) -> None:
         """Restore the entries that clocks lost when a node left (`docs/membership.md`)."""
