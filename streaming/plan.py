@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.programs.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.sharing import not_shared

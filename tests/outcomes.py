@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ketal import semantics
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.model.events.event import Event

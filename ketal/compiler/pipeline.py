@@ -19,13 +19,14 @@ from dataclasses import replace
 from ketal.analysis.bodies import Finding
 from ketal.analysis.parameters import ParamValue, with_params
 from ketal.analysis.registered_guards import RegisteredGuard
-from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, LiveRegisters, Variant
+from ketal.compiler.automaton import ANONYMOUS, Automaton, LiveRegisters, Variant
 from ketal.compiler.commutation import (
     Sensitivity,
     ambiguities,
     needs_no_order,
     order_sensitivity,
 )
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.dfa import Deterministic, Guards, determinise
 from ketal.compiler.glushkov import (
     Glushkov,

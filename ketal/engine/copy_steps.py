@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.losses import ScopeName
 from ketal.engine.scopes import Counts, Scopes

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ketal.compiler.automaton import Automaton, CompiledPattern, Ways
+from ketal.compiler.automaton import Automaton, Ways
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import Formula, evaluate, simplify, variables
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.relations import Relations

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ketal.clocks import vector
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies, Unlearned
@@ -103,7 +103,7 @@ class PatternRun:
         self.verdicts = VerdictBuilder(
             machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
         )
-        self.met = MaskCounts(compiled.alphabet, compiled.counted_guards)
+        self.met = MaskCounts(compiled.alphabet, compiled.counted.guards)
         self._copy_steps = None if self.copies is None else CopySteps(self.copies, self)
         self._mask = machine.compiled.mask
         self._scoped = bool(compiled.partition) or self._window_us is not None
@@ -111,7 +111,10 @@ class PatternRun:
         self._takes_by_mask = self.takes_by_mask and not trace
         alone = deployment is None and not compiled.partition
         self._one_scope = alone and self._takes_by_mask and self._unknown_types is None
-        self._every_type = deployment is not None or compiled.counts_every_type
+        own = any(a.shape == "registered" and not a.relational for a in compiled.automaton.atoms)
+        # Failures of a program's own guard, or of a `call`, are counted of events of all types.
+        may_fail = own or self._unknown_types is not None
+        self._every_type = deployment is not None or may_fail
 
     def _guard_failed(self) -> None:
         self.counts.guard_failures += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import RELATIONS, Atom, Formula, necessary, registers
 from ketal.engine.configurations import Configuration, Seen
 from ketal.model.events.event import Event

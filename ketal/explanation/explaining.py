@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, Literal
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph

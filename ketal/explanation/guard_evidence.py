@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ketal.analysis.registered_guards import GuardCall
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.printer import render_guard, render_value
 from ketal.model import syntax

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.execution_events import ExecutionEvents, executions_of

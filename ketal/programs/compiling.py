@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from ketal.analysis.parameters import ParamValue
 from ketal.analysis.registered_guards import registered_guards
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import (
     Diagnostic,

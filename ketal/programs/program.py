@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ketal.analysis.parameters import ParamValue
 from ketal.analysis.registered_guards import registered_guards
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import Diagnostic, PatternText, SettingError, diagnostic_place, wrong_type
 from ketal.model import syntax

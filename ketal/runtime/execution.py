@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
@@ -113,8 +113,8 @@ class Execution:
             assert isinstance(self.release, StreamRelease), "on a finite log nothing changes"
             self.retiring = RetiringRelease(retiring, self.admission, limits, name)
             self.release.retiring = self.retiring
-        named = (name for one in patterns for name in one.named_values)
-        names = LogNames(named, causal=any(one.asks_causality for one in patterns))
+        named = (name for one in patterns for name in one.counted.named_values)
+        names = LogNames(named, causal=any(one.counted.asks_causality for one in patterns))
         self.progress = Progress(names, ProgramKinds(patterns))
         parts = self.admission, self.release, self.retiring, self.progress
         self.state = ExecutionState(program, name, *parts)

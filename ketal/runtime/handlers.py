@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError, wrong_type
 from ketal.model.verdicts.run_verdicts import Transition
 from ketal.model.verdicts.verdict_kinds import KINDS, Verdict

@@ -19,6 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from ketal.engine.copies import NEVER_US
+from ketal.engine.find.windows import ends_windows_early
 from ketal.engine.pattern_run import PatternRun, one
 from ketal.engine.type_dispatch import TypeDispatch
 from ketal.model import syntax
@@ -165,7 +166,7 @@ class LogRelease:
         closed = self._admission.closed
         events = canonical(self._events)
         dispatch = TypeDispatch(self._runs)
-        timed = [r for r in self._runs if r.compiled.causal and r.compiled.ends_windows_early]
+        timed = [r for r in self._runs if r.compiled.causal and ends_windows_early(r.compiled)]
         least_us = _least_times_us(events) if timed else ()
         # Several events are judged at once where nothing else comes between their verdicts.
         size = 1 if arrival or closed or timed else BATCH_EVENTS

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Configuration, Seen
 from ketal.engine.copies import Copy

@@ -18,8 +18,8 @@ give; only which events are late under `frontier` may differ.
 
 from __future__ import annotations
 
-from ketal.compiler.automaton import CompiledPattern
 from ketal.compiler.commutation import ordered_clauses
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.programs.program import Program
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.logs.shape import KAFKA, Shape
 from ketal.logs.source import INCARNATION, Source

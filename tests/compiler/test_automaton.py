@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, reject
 
 import ketal
-from ketal.compiler.automaton import ANONYMOUS, Automaton, CompiledPattern, Ways
+from ketal.compiler.automaton import ANONYMOUS, Automaton, Ways
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.minterms import Theory
 from ketal.compiler.pipeline import compile_pattern
 from ketal.compiler.predicates import evaluate

@@ -1,4 +1,4 @@
-"""Fingerprints outlive the names of classes and fields (`ketal.compiler.automaton`).
+"""Fingerprints outlive the names of classes and fields (`ketal.compiler.fingerprints`).
 
 `fingerprints.json` holds, for each pattern of the examples and of the corpus, its
 fingerprint and a digest of what a snapshot records of it. They are ids that users and
@@ -14,14 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import ketal
-from ketal.compiler.automaton import (
-    FIELD_TAGS,
-    NODE_TAGS,
-    Automaton,
-    LiveRegisters,
-    Variant,
-    canonical_form,
-)
+from ketal.compiler.automaton import Automaton, LiveRegisters, Variant
+from ketal.compiler.fingerprints import FIELD_TAGS, NODE_TAGS, canonical_form
 from ketal.compiler.predicates import Atom
 from ketal.grammar import parse
 from ketal.model import syntax

@@ -84,12 +84,12 @@ def test_a_step_is_met_where_its_relations_could_hold() -> None:
     for number, (type_, v) in enumerate([("push", 1), ("pop", 1), ("pop", 2), ("see", 0)], 1):
         run.process([_event(number, type_, v=v)])
     totals = run.met.totals()
-    assert totals[compiled.alphabet_guard] == 3
-    assert {n: totals[g] for n, g in compiled.event_guards.items()} == {
+    assert totals[compiled.counted.alphabet_guard] == 3
+    assert {n: totals[g] for n, g in compiled.counted.event_guards.items()} == {
         "Push": 1, "Pop": 1, "Any": 2,
     }  # fmt: skip
     # `v == A.v` and `Causal` are of a run, and may hold in one.
-    assert {n: totals[g] for n, g in compiled.step_guards.items()} == {"A": 1, "B": 1}
+    assert {n: totals[g] for n, g in compiled.counted.step_guards.items()} == {"A": 1, "B": 1}
 
 
 def test_at_every_node_an_event_is_counted_once_for_all_copies() -> None:
@@ -106,9 +106,9 @@ def test_at_every_node_an_event_is_counted_once_for_all_copies() -> None:
     run.process([_at("n", 1, "a"), _at("m", 1, "a")])
     run.process([_at("n", 2, "b")])
     totals = run.met.totals()
-    assert totals[compiled.alphabet_guard] == 2
-    assert [totals[guard] for guard in compiled.event_guards.values()] == [2, 2]
-    assert [totals[guard] for guard in compiled.step_guards.values()] == [2, 2]
+    assert totals[compiled.counted.alphabet_guard] == 2
+    assert [totals[guard] for guard in compiled.counted.event_guards.values()] == [2, 2]
+    assert [totals[guard] for guard in compiled.counted.step_guards.values()] == [2, 2]
 
 
 def test_a_snapshot_keeps_the_counts() -> None:
@@ -118,7 +118,7 @@ def test_a_snapshot_keeps_the_counts() -> None:
         monitor.feed(_event(counter, "a" if counter % 2 else "b"))
     restored = ketal.Monitor.restore(program, monitor.snapshot())
     before, after = (one._execution.runs[0].met.totals() for one in (monitor, restored))
-    assert before == after == {program.compiled[0].alphabet_guard: 3}
+    assert before == after == {program.compiled[0].counted.alphabet_guard: 3}
 
 
 def test_a_mode_counts_each_event_once() -> None:
@@ -129,4 +129,4 @@ def test_a_mode_counts_each_event_once() -> None:
     one_pass = LogPass(program, log, DEFAULT)
     list(one_pass)
     (execution,) = one_pass._executions.values()
-    assert execution.runs[0].met.totals() == {program.compiled[0].alphabet_guard: 3}
+    assert execution.runs[0].met.totals() == {program.compiled[0].counted.alphabet_guard: 3}

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.find.breakers import Breakers
 from ketal.engine.find_any import bounds, occurrences, search
 from ketal.engine.find_any.columns import BLOCK, REGION, Bounds

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ketal import semantics
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.errors import PatternError
 from ketal.model.events.event import Event

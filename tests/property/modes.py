@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.configurations import Seen
 from ketal.engine.find import breakers
 from ketal.engine.find_any import columns, occurrences

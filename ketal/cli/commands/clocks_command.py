@@ -280,7 +280,7 @@ def _of_alphabets(events: list[Event], path: str, limits: Limits) -> list[Event]
     kept = [
         event
         for event in events
-        if any(evaluate(one.alphabet_guard, one.mask(event)) for one in program.compiled)
+        if any(evaluate(one.counted.alphabet_guard, one.mask(event)) for one in program.compiled)
     ]
     if not kept:
         raise SettingError(f"no event of the log is in the alphabet of a pattern of {path}")

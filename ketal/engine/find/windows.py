@@ -14,11 +14,24 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.configurations import Seen, SeenTable
 from ketal.engine.find.findings import Findings, Taken
 from ketal.engine.machine import Machine
 
 T = TypeVar("T")
+
+
+def ends_windows_early(compiled: CompiledPattern) -> bool:
+    """Return whether a run that is known to have no chance may be ended before the end of a log.
+
+    A `not` can still break a run of `find next` whose window has passed, and any event
+    ends one of `find strict`; then it is not timed out. Whether that happens is known
+    at the end only.
+    """
+    strategy = compiled.strategy
+    waits = strategy == "strict" or (strategy == "next" and compiled.automaton.nots)
+    return compiled.window_us is not None and not waits
 
 
 class MatchWindow:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ketal.compiler.automaton import CompiledPattern, Ways
+from ketal.compiler.automaton import Ways
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.predicates import (
     RELATIONS,
     Formula,

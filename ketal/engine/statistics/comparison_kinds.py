@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.comparisons import Leaf, SiteReading
+from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.counted.comparisons import Leaf, SiteReading
 from ketal.compiler.predicates import evaluate
 from ketal.engine.statistics.sampling import sampled
 from ketal.model import syntax
@@ -40,7 +40,7 @@ class ComparisonKinds:
     """
 
     def __init__(self, compiled: CompiledPattern) -> None:
-        comparisons, readings = compiled.comparisons
+        comparisons, readings = compiled.counted.comparisons
         self._mask = compiled.mask
         self._readings = [
             (reading, [_reader(comparisons[reading.comparison].operands[n].of)

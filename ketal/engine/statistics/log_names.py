@@ -16,7 +16,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from ketal.compiler.named_values import Key, NamedValue
+from ketal.compiler.counted.named_values import Key, NamedValue
 from ketal.engine.statistics.sampling import sampled
 from ketal.model.events.event import Event
 from ketal.model.values import base_node, dig, glob_regex

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.check_run import CheckRun
 from ketal.engine.configurations import Seen, states
 from ketal.engine.find.findings import Taken

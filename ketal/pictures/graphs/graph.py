@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ketal.compiler.automaton import Automaton, CompiledPattern
+from ketal.compiler.automaton import Automaton
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.model import syntax
 from ketal.model.syntax_walks import walk

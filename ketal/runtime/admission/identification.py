@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, KeysView, Mapping, Sequence
 from typing import Any
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.model import syntax
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event

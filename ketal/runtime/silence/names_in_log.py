@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 
 from ketal.auditing.contents.attribute_counts import KEYS_MAX
 from ketal.auditing.contents.contents_report import LogStats
-from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.named_values import NamedValue
+from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.counted.named_values import NamedValue
 from ketal.errors import Diagnostic
 from ketal.grammar.printer import render_value
 from ketal.model import syntax
@@ -63,7 +63,7 @@ def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]
     compiled, stats
         As of `absent_names`.
     """
-    names = (name for one in compiled for name in one.named_values)
+    names = (name for one in compiled for name in one.counted.named_values)
     tables = {_TABLES[name.what] for name in names if not _is_in(name, stats)}
     return [
         f"the log has more {one.what} than are told apart (limit {one.limit} = {one.most:,}), so "
@@ -75,14 +75,14 @@ def unchecked(compiled: Iterable[CompiledPattern], stats: LogStats) -> list[str]
 
 def _of_pattern(compiled: CompiledPattern, stats: LogStats) -> Iterator[Diagnostic]:
     cut = {one.what for one in stats.left_out}
-    for name in compiled.named_values:
+    for name in compiled.counted.named_values:
         if _TABLES[name.what] not in cut and not _is_in(name, stats):
             yield Diagnostic(
                 code=_CODES[name.what],
                 severity="warning",
                 message=_ABSENT[name.what].format(name.name),
                 span=name.span,
-                hint=_hint(name, stats, compiled.named_values),
+                hint=_hint(name, stats, compiled.counted.named_values),
                 pattern=compiled.name,
             )
 

@@ -14,7 +14,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from ketal.compiler.named_values import NamedValue
+from ketal.compiler.counted.named_values import NamedValue
 from ketal.model.values import glob_regex
 
 _ONE_FAULT_CHARS = 4

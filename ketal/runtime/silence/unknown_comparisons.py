@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ketal.compiler.automaton import CompiledPattern
-from ketal.compiler.comparisons import ComparisonSite, SiteReading
+from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.counted.comparisons import ComparisonSite, SiteReading
 from ketal.engine.statistics.comparison_kinds import ABSENT, Counts
 from ketal.errors import Span
 
@@ -50,7 +50,7 @@ def unknown(compiled: CompiledPattern, counts: Counts) -> list[Entry]:
     counts : Counts
         The kinds of the values that its comparisons read.
     """
-    comparisons, readings = compiled.comparisons
+    comparisons, readings = compiled.counted.comparisons
     of_comparison: dict[int, list[tuple[SiteReading, Counter[Kinds]]]] = {}
     for number, reading in enumerate(readings):
         counter = Counter({tuple(k.split(",")): n for k, n in counts.get(str(number), {}).items()})

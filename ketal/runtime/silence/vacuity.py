@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.compiler.counted.named_values import Key, NamedValue, needed
 from ketal.compiler.lint.required_steps import required_steps
-from ketal.compiler.named_values import Key, NamedValue, needed
 from ketal.compiler.predicates import Formula
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.statistics.comparison_kinds import Counts
@@ -53,7 +53,7 @@ class PatternMet:
     on_copies : bool
         Whether a node had a copy of it, under `at every node`.
     guards : dict of str to int
-        How many events satisfied each guard, by the keys of `CompiledPattern.counted_guards`.
+        How many events satisfied each guard, by the keys of `CountedParts.guards`.
         Of one that is absent that is not known.
     messages : int
         How many messages nodes with a copy received, under `at every node receiving`.
@@ -71,7 +71,8 @@ class PatternMet:
         guards = run.met.save()
         judged = run.scopes.created > 0
         if run.compiled.pattern.mode is not None:  # its scopes are those of many runs
-            judged = bool(guards.get(_key(run.compiled, run.compiled.alphabet_guard), events))
+            alphabet = run.compiled.counted.alphabet_guard
+            judged = bool(guards.get(_key(run.compiled, alphabet), events))
         messages = 0 if run.copies is None else run.copies.messages
         return cls(events, judged, bool(run.copies), guards, messages)
 
@@ -185,7 +186,7 @@ def judged_nothing(entries: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _key(compiled: CompiledPattern, guard: Formula) -> str:
-    return compiled.counted_guards[guard]
+    return compiled.counted.guards[guard]
 
 
 class _Vacuity:
@@ -210,7 +211,7 @@ class _Vacuity:
         self._guards = {name: event.guard for name, event in self._declared.items()}
         self._unmet = {
             name.key: name
-            for name in compiled.named_values
+            for name in compiled.counted.named_values
             if name.key in names.unmet and not self._met(name.known_by)
         }
 
@@ -243,7 +244,7 @@ class _Vacuity:
     def _clocks(self) -> Iterator[Entry]:
         """Yield that no clock knows of another node, where a pattern asks for more."""
         apart = len(self._names.apart)
-        if self._compiled.asks_causality and apart > 1 and self._events >= APART_MIN:
+        if self._compiled.counted.asks_causality and apart > 1 and self._events >= APART_MIN:
             message = (
                 f"no clock of the events of {apart} nodes knows another node, so all that is of "
                 "different nodes is concurrent; --field clock=PATH says where clocks are, "
@@ -262,7 +263,7 @@ class _Vacuity:
 
     def _why_nothing(self) -> str:
         compiled = self._compiled
-        members, of = self._met(compiled.alphabet_guard), f"{self._events:,}"
+        members, of = self._met(compiled.counted.alphabet_guard), f"{self._events:,}"
         if not members:
             return f"0 of {of} {_events(self._events)} are in the alphabet"
         if compiled.pattern.deployment is not None and not self._pattern_met.on_copies:
@@ -303,7 +304,7 @@ class _Vacuity:
         if name.glob == "plain" and any(sign in name.name for sign in "*?"):
             return
         known = self._names.counted(name.what)
-        others = not_named(known, name, self._compiled.named_values)
+        others = not_named(known, name, self._compiled.counted.named_values)
         loose = nothing and self._compiled.kind == "check"
         near = nearest(name.name, others, glob=name.glob == "dotted", loose=loose)
         if near is not None:
@@ -319,7 +320,7 @@ class _Vacuity:
         guards, required = dict(compiled.guards), required_steps(compiled.pattern.body)
         spans = {name: event.span for name, event in self._declared.items()}
         spans |= {step.name: step.span for step in compiled.pattern.steps}
-        for step, local in compiled.step_guards.items():
+        for step, local in compiled.counted.step_guards.items():
             if step not in required or self._met(local):
                 continue
             why = needed(guards[step], self._guards)
@@ -342,7 +343,7 @@ class _Vacuity:
         for part in parts:
             for node in walk(part) if isinstance(part, _OVER_ONE) else ():
                 if isinstance(node, syntax.Name):
-                    met = self._met(self._compiled.event_guards[node.name])
+                    met = self._met(self._compiled.counted.event_guards[node.name])
                     if not met:
                         return "event", node.name
         return None

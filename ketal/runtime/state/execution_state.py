@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ketal.compiler.automaton import CompiledPattern
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.statistics.comparison_kinds import ProgramKinds
 from ketal.engine.statistics.log_names import LogNames
 from ketal.errors import OtherProgramError, StateError, wrong_type

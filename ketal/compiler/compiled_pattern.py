@@ -1,0 +1,228 @@
+"""A pattern, compiled: its automaton, the words of its syntax, and the functions that judge events.
+
+The one rule: it is a value. What is derived from its fields is made when it is first asked for, and
+is never shipped.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ketal.analysis.registered_guards import GuardCall, RegisteredGuard
+from ketal.compiler.automaton import Automaton
+from ketal.compiler.counted.counted_parts import CountedParts
+from ketal.compiler.fingerprints import FORMAT, canonical_automaton, canonical_form, hash_of
+from ketal.compiler.predicate_codegen import (
+    VALUES_CACHED_MAX,
+    Mask,
+    Relational,
+    compile_equality,
+    compile_mask,
+    compile_read,
+    compile_relational,
+    compile_value,
+    is_equality,
+    unknown_types,
+)
+from ketal.compiler.predicates import RELATIONS, Formula, evaluate, variables
+from ketal.errors import Diagnostic, PatternText
+from ketal.model import syntax
+from ketal.model.events.event import Event
+from ketal.model.limits import DEFAULT, Limits
+
+
+@dataclass(frozen=True)
+class CompiledPattern:
+    """One pattern, compiled: the automaton, and how runs of it are made and judged.
+
+    Attributes
+    ----------
+    name : str
+        The pattern's name.
+    pattern : Pattern
+        The syntax it was compiled from, with parameters substituted.
+    automaton : Automaton
+        The table.
+    alphabet : Formula
+        Which events are offered, over the automaton's atoms.
+    events : tuple of (EventDecl, Formula)
+        The declared events that make the alphabet, each with its guard over these atoms.
+    window_us, window_events : int or None
+        `within`, in microseconds or in events.
+    order_free : bool
+        Whether the verdicts need no release order at all.
+    order_independent : bool
+        Whether every linear extension gives the same verdicts.
+    declared : tuple of (str, Guard)
+        The events and steps that its guards may name, each with its guard.
+    guard_failed : callable or None
+        Called for each failure of a registered guard; see `reporting`.
+    warnings : tuple of Diagnostic
+        The findings of lint.
+    undecided : str
+        The scheme of the clocks, where it does not decide happened-before.
+    fingerprint : str
+        32 hex digits over all that decides verdicts.
+    """
+
+    name: str
+    pattern: syntax.Pattern
+    automaton: Automaton
+    alphabet: Formula
+    guards: tuple[tuple[str, syntax.Guard], ...]
+    window_us: int | None
+    window_events: int | None
+    order_free: bool
+    order_independent: bool
+    calls: tuple[syntax.Call, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    registered: tuple[RegisteredGuard, ...] = ()
+    limits: Limits = DEFAULT
+    undecided: str = ""
+    source: PatternText | None = field(default=None, compare=False, repr=False)
+    events: tuple[tuple[syntax.EventDecl, Formula], ...] = field(default=(), repr=False)
+    declared: tuple[tuple[str, syntax.Guard], ...] = field(default=(), repr=False)
+    guard_failed: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+
+    # --- the syntax, in the words of the engine ---
+
+    @property
+    def kind(self) -> str:
+        """`check` or `find`."""
+        return self.pattern.kind
+
+    @property
+    def causal(self) -> bool:
+        """Whether it stands under `order CausalOrder`."""
+        return self.pattern.order.kind == "causal"
+
+    @property
+    def strategy(self) -> str:
+        """`strict`, `next` or `any`; `check` for a check."""
+        return "check" if self.kind == "check" else self.pattern.strategy or "next"
+
+    @property
+    def on_violation(self) -> str:
+        """`halt`, `resume` or `skip`."""
+        return self.pattern.on_violation or "halt"
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits over all that decides verdicts; layout and comments do not."""
+        p = self.pattern
+        parts = {
+            "format": FORMAT,
+            "kind": p.kind,
+            "strategy": self.strategy,
+            "order": canonical_form(p.order),
+            "deployment": canonical_form(p.deployment),
+            "partition": canonical_form(p.partition),
+            "on_violation": self.on_violation if p.kind == "check" else None,
+            "window": [self.window_us, self.window_events],
+            "returns": canonical_form(p.returns),
+            "limit": p.limit,
+            "mode": p.mode,
+            "topology": canonical_form(p.topology),
+            "alphabet": canonical_form(self.alphabet),
+            "registered": sorted([g.name, g.version] for g in self.registered),
+            "automaton": canonical_automaton(self.automaton),
+        }
+        return hash_of(parts)
+
+    @functools.cached_property
+    def counted(self) -> CountedParts:
+        """What of it is counted of events."""
+        return CountedParts(
+            self.pattern,
+            self.automaton,
+            self.alphabet,
+            self.events,
+            self.registered,
+            self.localhost_bit,
+        )
+
+    # --- compiled functions; made when first used, never shipped ---
+
+    def __getstate__(self) -> dict[str, Any]:
+        saved = {f.name for f in fields(self)} | {"fingerprint"}
+        return {k: v for k, v in self.__dict__.items() if k in saved}
+
+    @functools.cached_property
+    def _registered(self) -> dict[str, GuardCall]:
+        return {g.name: GuardCall(g, self.guard_failed) for g in self.registered}
+
+    def reporting(self, guard_failed: Callable[[], None]) -> CompiledPattern:
+        """Return the pattern with guards that call `guard_failed` for each of their failures."""
+        return replace(self, guard_failed=guard_failed) if self.registered else self
+
+    @functools.cached_property
+    def mask(self) -> Mask:
+        """Event → bit mask of the local atoms, localhost apart."""
+        return compile_mask(list(self.automaton.atoms), self.limits, self._registered)
+
+    @functools.cached_property
+    def names_type(self) -> Callable[[Event], bool]:
+        """Whether the type of an event satisfies `counted.type_guard`."""
+        type_guard = self.counted.type_guard
+        bits = sum(1 << number for number in variables(type_guard))
+        satisfies = functools.lru_cache(VALUES_CACHED_MAX)(functools.partial(evaluate, type_guard))
+        return lambda event: satisfies(self.mask(event) & bits)
+
+    @functools.cached_property
+    def localhost_bit(self) -> int:
+        """The bit of `localhost`; 0 where the pattern does not use it."""
+        for number, atom in enumerate(self.automaton.atoms):
+            if atom.shape == "localhost":
+                return 1 << number
+        return 0
+
+    @functools.cached_property
+    def relational(self) -> dict[int, Relational]:
+        """The compiled atoms that refer to bound events, by number."""
+        return {
+            number: compile_relational(atom, self.limits, self._registered)
+            for number, atom in enumerate(self.automaton.atoms)
+            if atom.relational and atom.shape not in (*RELATIONS, "barred")
+        }
+
+    @functools.cached_property
+    def equalities(
+        self,
+    ) -> dict[int, tuple[Callable[[Event], Any], Callable[[Mapping[str, Event]], Any]]]:
+        """The two sides of each atom that equates an event's value with a bound one's."""
+        return {
+            number: compile_equality(atom, self.limits)
+            for number, atom in enumerate(self.automaton.atoms)
+            if is_equality(atom)
+        }
+
+    @functools.cached_property
+    def partition(self) -> tuple[tuple[str, Callable[[Event], Any]], ...]:
+        """(name, reader) of each partition key."""
+        return tuple(
+            (
+                of.name if isinstance(of, syntax.Field) else of.path[-1],
+                compile_read(of, self.limits),
+            )
+            for of in self.pattern.partition
+        )
+
+    @functools.cached_property
+    def returns(self) -> tuple[tuple[str, Callable[[Any], Any]], ...] | None:
+        """(name, value of the bound events) of each `return` item; None without."""
+        clause = self.pattern.returns
+        if clause is None or clause.count:
+            return None
+        return tuple((item.name, compile_value(item.value, self.limits)) for item in clause.items)
+
+    @functools.cached_property
+    def unknown_types(self) -> Callable[[Event], bool] | None:
+        """Whether an event leaves the types of a `call` unknown; None without such calls."""
+        return unknown_types(self.calls)
+
+    def __repr__(self) -> str:
+        states = len(self.automaton.table)
+        return f"<pattern {self.name}: {self.strategy}, {states} states, {self.fingerprint[:8]}>"

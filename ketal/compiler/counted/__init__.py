@@ -1,0 +1,1 @@
+"""What of a pattern is counted of events: its guards, the names and comparisons in it."""
