@@ -27,7 +27,7 @@ _HOMES = {
     "stats": "auditing.contents.contents_counting", "LogStats": "auditing.contents.contents_report",
     "cuts": "explanation.cuts.cut_report", "LogCuts": "explanation.cuts.cut_report",
     "explain": "explanation.explaining", "Explanation": "explanation.reasons",
-    "view": "explanation.viewing", "View": "explanation.viewing",
+    "view": "explanation.views.viewing", "View": "explanation.views.viewing",
     "Limits": "model.limits",
     "Match": "model.verdicts.find_verdicts", "TimedOut": "model.verdicts.find_verdicts",
     "Violation": "model.verdicts.check_verdicts", "Incomplete": "model.verdicts.check_verdicts",
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from ketal.explanation.cuts.cut_report import LogCuts, cuts
     from ketal.explanation.explaining import explain
     from ketal.explanation.reasons import Explanation
-    from ketal.explanation.viewing import View, view
+    from ketal.explanation.views.viewing import View, view
     from ketal.logs import Log, read_log, write_jsonl
     from ketal.model.events.control import Control
     from ketal.model.events.dot import Dot

@@ -119,8 +119,9 @@ class KetalRun:
         AssertionError
             If a pattern found something, with the reasons, and the page's path.
         """
-        from ketal.explanation.explaining import JudgedLog
-        from ketal.explanation.viewing import view
+        from ketal.explanation.judged_log import JudgedLog
+        from ketal.explanation.verdict_explaining import diagram, explained
+        from ketal.explanation.views.viewing import view
         from ketal.programs.pattern_files import load
         from ketal.programs.program import Program
 
@@ -131,10 +132,10 @@ class KetalRun:
         faults = [one for one in verdicts if one.kind in kinds]
         lines = [f"{len(faults):,} found in what was recorded:"] if faults else []
         for fault in faults[:EXPLAINED]:
-            explanation = judged.explained(fault)
+            explanation = explained(judged, fault)
             lines += [str(fault)] if explanation is None else explanation.lines()
             if explanation is not None:
-                lines += judged.diagram(explanation)
+                lines += diagram(judged, explanation)
         if not vacuous:
             for name, counts in judged.summary["patterns"].items():
                 lines += (

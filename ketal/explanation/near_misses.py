@@ -12,25 +12,96 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
+from itertools import islice
+from typing import Literal
 
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.compiler.pipeline import compile_pattern
 from ketal.engine.configurations import Seen
 from ketal.errors import PatternError
+from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_runs.observations import LiveRun
 from ketal.explanation.observed_runs.observed_run import ObservedRun
 from ketal.explanation.observed_runs.partial_matches import may_follow
-from ketal.explanation.reasons import PlacedEvent, StepReason
+from ketal.explanation.reasons import Explanation, PlacedEvent, RunReason, StepReason
 from ketal.explanation.step_reasons import StepReasons
 from ketal.model import syntax
 from ketal.model.events.event import Event
+from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.syntax_walks import walk
+from ketal.model.verdicts.find_verdicts import Match
+from ketal.programs.program import Program
+from ketal.semantics import History
 
 SHOWN = 3
 """Events that came nearest which are shown."""
 
 
-def beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
+_UNJUDGED: dict[Literal["unscoped", "untimed"], str] = {
+    "unscoped": "the key of `partition by`",
+    "untimed": "the time that `within` needs",
+}
+
+
+def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
+    """Yield, for each find that matched nothing, how far it came and what nearly went on."""
+    assert judged.verdicts is not None  # judged
+    for run in judged.runs:
+        compiled = run.compiled
+        counts = judged.summary["patterns"][compiled.name]
+        if compiled.kind != "find" or compiled.pattern.mode is not None or counts["matches"]:
+            continue
+        if run.offered_scopes():
+            yield _near_miss(judged, run)
+            continue
+        reasons = [one["message"] for one in counts.get("vacuous", ())]
+        for name, lack in _UNJUDGED.items():
+            if number := counts[name]:
+                events = "event lacks" if number == 1 else "events lack"
+                reasons.append(f"{number:,} {events} {lack}")
+        yield Explanation(
+            compiled.name,
+            execution=run.execution,
+            statements=("no event was judged", *(f"  {reason}" for reason in reasons)),
+        )
+
+
+def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
+    taken, scope = _furthest(judged, run)
+    reasons = StepReasons(run, scope)
+    live = reasons.after(taken)
+    most = run.limits.near_misses_max
+    looked_at = list(islice(_following(run, run.offered(scope), live), most + 1))
+    candidates = [judged.placed(run, event) for event in looked_at[:most]]
+    state = run.machine.automaton.named((live.configuration.state,))
+    names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
+    statements = () if candidates else (f"no event after it could be {names}",)
+    if len(looked_at) > len(candidates):
+        statements = (f"the first {most:,} events after it are judged (near_misses_max)",)
+    return Explanation(
+        run.compiled.name,
+        scope=scope,
+        execution=run.execution,
+        statements=statements,
+        runs=(RunReason(state, judged.placed_steps(run, taken)),),
+        near=tuple(_nearest(reasons, live, candidates)),
+    )
+
+
+def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMapping]:
+    """Return what a run of a find took that came furthest, and its scope."""
+    events = {event.dot: event for event in run.events}
+    for compiled in _beginnings(run.compiled):
+        program = Program((compiled,), judged.program.file, ())
+        verdicts = JudgedLog(program, run.events, run.limits).verdicts
+        match = next((one for one in verdicts if isinstance(one, Match)), None)
+        if match is not None:
+            taken = tuple((step, events[dot]) for step, dot in match.steps)
+            return taken, match.scope
+    return (), max(run.offered_scopes(), key=lambda one: len(run.offered(one)))
+
+
+def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
     """Yield the patterns of the beginnings of a body, the longest first.
 
     A beginning is some of the blocks that follow one another; one that is no pattern by itself,
@@ -72,7 +143,7 @@ def beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:
             continue
 
 
-def following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iterator[Event]:
+def _following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Iterator[Event]:
     """Yield the events that a scope was offered, and that may follow what a run had taken."""
     taken = {event.dot for _, event in live.taken}
     before = [seen for seen in offered if seen.dot in taken]
@@ -81,7 +152,7 @@ def following(run: ObservedRun, offered: Sequence[Seen], live: LiveRun) -> Itera
             yield seen.event
 
 
-def nearest(
+def _nearest(
     reasons: StepReasons, live: LiveRun, candidates: Sequence[PlacedEvent]
 ) -> list[StepReason]:
     """Return why the events that came nearest are none of the steps that a run expects.

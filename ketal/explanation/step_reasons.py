@@ -5,7 +5,7 @@ The one rule: a step holds if each of the three does, as the definition of the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from ketal.compiler.automaton import Variant
@@ -20,6 +20,7 @@ from ketal.explanation.reasons import PlacedEvent, StepReason
 from ketal.model import syntax
 from ketal.model.events.event import Event
 from ketal.model.events.happened_before import happened_before
+from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.syntax_walks import walk
 from ketal.semantics import History
 
@@ -31,13 +32,11 @@ class StepReasons:
     ----------
     run : ObservedRun
         The run of the pattern.
-    node : str or None
-        Whose copy of the pattern it is, under `at every node`.
-    offered : sequence of Seen
-        What the scope of a find was offered; of a check nothing is asked.
+    scope : FrozenMapping
+        The scope's key.
     """
 
-    def __init__(self, run: ObservedRun, node: str | None, offered: Sequence[Seen]) -> None:
+    def __init__(self, run: ObservedRun, scope: FrozenMapping) -> None:
         compiled = run.compiled
         self._machine: Machine = run.machine
         self._evidence = GuardEvidence(compiled)
@@ -45,9 +44,11 @@ class StepReasons:
         absents = [n for n in walk(compiled.pattern.body) if isinstance(n, syntax.Absent)]
         self._nots = list(dict.fromkeys(absent.guard for absent in absents))
         self._window = MatchWindow(run.machine)
-        self._node = node
-        self._offered = offered
-        self._seen = {seen.dot: seen for seen in offered}
+        # Whose copy of the pattern it is, under `at every node`.
+        self._node: str | None = scope.get("node") if run.copies is not None else None
+        # Of a check nothing is asked.
+        self._offered = run.offered(scope)
+        self._seen = {seen.dot: seen for seen in self._offered}
 
     @property
     def window_text(self) -> str:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import ketal
-from ketal.explanation.explaining import JudgedLog
+from ketal.explanation.judged_log import JudgedLog
+from ketal.explanation.verdict_explaining import diagram, verdict_explained
 from ketal.replicated_stack.cluster import RunPlan, Topic, run
 from ketal.replicated_stack.node import Bug
 from ketal.replicated_stack.tables import PATTERNS, events_of
@@ -155,8 +156,7 @@ class Demo:
         """Explain what was found first; return its pattern."""
         judged = JudgedLog(self._program, ketal.read_log(*sorted(folder.glob("*.jsonl"))))
         first = next(v for v in judged.verdicts if isinstance(v, ketal.Violation | ketal.Match))
-        explained = judged.explained(first)
-        assert explained is not None
+        explained = verdict_explained(judged, first)
         self._line("")
         self._line("Why:")
         for text in (line.replace(f"{folder}/", "") for line in explained.lines()):
@@ -165,7 +165,7 @@ class Demo:
                 self._line(line)
         self._line("")
         self._line("The events around it, a column for each node, time downwards:")
-        for text in judged.diagram(explained):
+        for text in diagram(judged, explained):
             self._line(f"  {text}"[:WIDTH])
         return first.pattern
 

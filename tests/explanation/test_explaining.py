@@ -15,9 +15,12 @@ from ketal import semantics
 from ketal.engine.pattern_run import PatternRun
 from ketal.engine.pattern_run import one as single
 from ketal.errors import PatternError
-from ketal.explanation.explaining import JudgedLog
+from ketal.explanation.event_explaining import event_explained
+from ketal.explanation.explaining import explanations
 from ketal.explanation.guard_evidence import GuardEvidence
+from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.reasons import Explanation, StepReason
+from ketal.explanation.verdict_explaining import verdict_explained
 from ketal.grammar.bare_names import DeclaredNames
 from ketal.grammar.printer import render, render_guard
 from ketal.model import syntax
@@ -255,7 +258,7 @@ def test_the_runs_of_an_event_are_those_of_the_definition(kind: str) -> None:
         if event is None:
             return
         try:
-            for one in JudgedLog(program, events, event=event.dot).of_event():
+            for one in event_explained(JudgedLog(program, events, event=event.dot)):
                 _holds_of(judge, order, one, event, kind, explained)
         except semantics.TooLarge:
             return
@@ -326,7 +329,7 @@ def test_every_verdict_is_explained() -> None:
         plain = ketal.run(program, events, limits=LIMITS)
         assert judged.verdicts == list(plain)
         assert judged.summary == plain.summary
-        for one in judged.chosen(verdict=None, first=20):
+        for one in explanations(judged, first=20):
             if one.verdict is None:
                 # How far a find came that matched nothing.
                 assert not any(verdict.kind == "match" for verdict in judged.verdicts)
@@ -359,7 +362,7 @@ def test_the_order_that_explains_a_mode_gives_the_verdict(mode: str) -> None:
         except PatternError:
             return
         judged = JudgedLog(program, events)
-        for one in judged.chosen(verdict=None, first=3):
+        for one in explanations(judged, first=3):
             verdict = one.verdict
             assert isinstance(verdict, ketal.Match | ketal.Violation)
             explained[verdict.kind] += 1
@@ -525,9 +528,8 @@ def test_what_a_long_run_had_taken_is_read_when_it_is_asked_for() -> None:
     )
     log = [_event(f"n@{n}", "ab"[n % 2]) for n in range(1, 4_001)]
     judged = JudgedLog(program, log)
-    assert judged.explainable == 2_000
+    assert len(judged.explainable) == 2_000
     (run,) = judged.runs
     assert not any("taken" in vars(live) for offer in run.offers for live in offer.live)
-    *_, last = judged.of_pattern("P")
-    (live,) = judged.of_verdict(last).runs
+    (live,) = verdict_explained(judged, judged.explainable[-1]).runs
     assert len(live.taken) == 1_999

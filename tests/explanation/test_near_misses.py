@@ -8,8 +8,9 @@ from dataclasses import replace
 import ketal
 from ketal import semantics
 from ketal.errors import PatternError
-from ketal.explanation.explaining import JudgedLog
 from ketal.explanation.guard_evidence import GuardEvidence
+from ketal.explanation.judged_log import JudgedLog
+from ketal.explanation.near_misses import near_misses
 from ketal.explanation.reasons import Explanation
 from ketal.grammar import parse
 from ketal.model import syntax
@@ -21,7 +22,7 @@ from tests.sampling import drawn
 
 
 def _near(program: ketal.Program, events: list[Event]) -> Explanation | None:
-    return next(JudgedLog(program, events).near_misses(), None)
+    return next(near_misses(JudgedLog(program, events)), None)
 
 
 def _furthest(file: syntax.File, events: list[Event]) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 import ketal
 from ketal.errors import PatternError
-from ketal.explanation.space_time import space_times
+from ketal.explanation.views.space_time import space_times
 from ketal.grammar.printer import render
 from ketal.logs.formats.shiviz_writing import WRITTEN_FIELDS, WRITTEN_REGEX
 from ketal.model.events.event import Event

@@ -313,13 +313,13 @@ def _show(args: argparse.Namespace) -> int:
         )
     with opened(args.write, inputs=logs) as sink:
         if form == "svg":
-            from ketal.explanation.stamped_diagram import svg
+            from ketal.explanation.views.stamped_diagram import svg
 
             sink.text(svg(execution, limits.stamped_events_max))
         elif args.output == "json":
             _write_stamps(execution, sink)
         else:
-            from ketal.explanation.stamped_diagram import text
+            from ketal.explanation.views.stamped_diagram import text
 
             for line in text(execution):
                 sink.line(printable(line))

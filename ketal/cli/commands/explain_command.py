@@ -17,7 +17,7 @@ from ketal.errors import printable
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 if TYPE_CHECKING:
-    from ketal.explanation.explaining import JudgedLog
+    from ketal.explanation.judged_log import JudgedLog
     from ketal.explanation.reasons import Explanation
 
 _EXAMPLE = """\
@@ -64,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the explanations; return the exit code."""
-    from ketal.explanation.explaining import FIRST, JudgedLog, dot_of
+    from ketal.explanation.explaining import FIRST, dot_of, explanations
+    from ketal.explanation.judged_log import JudgedLog
     from ketal.logs import open_source
 
     options.check_stdin([args.pattern, *args.logs])
@@ -74,7 +75,7 @@ def execute(args: argparse.Namespace) -> int:
     log = open_source(source, args.logs, limits)
     judged = JudgedLog(program, log, limits, event=event)
     options.report_rebuilding(log)
-    explained = judged.chosen(verdict=args.verdict, first=args.first or FIRST)
+    explained = explanations(judged, verdict=args.verdict, first=args.first or FIRST)
     with opened(args.write, inputs=(args.pattern, *args.logs)) as sink:
         _print(sink, explained, as_data=args.output == "json")
     return _code(args, judged, explained)
@@ -99,10 +100,11 @@ def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Expla
         why = f"{rejected.place}: {rejected.reason}" if rejected is not None else ""
         complain(printable(nothing_read(args.logs, events["rejected"], why)))
         return COULD_NOT_RUN
+    matched = {one.pattern for one in judged.explainable if one.kind == "match"}
     unlisted = [
         name
         for name, counts in judged.summary["patterns"].items()
-        if counts["matches"] and not any(v.kind == "match" for v in judged.of_pattern(name))
+        if counts["matches"] and name not in matched
     ]
     for name in unlisted if args.event is None else ():
         complain(f"the matches of {name} are counted and not listed (return count), nor explained")
@@ -111,7 +113,7 @@ def _code(args: argparse.Namespace, judged: JudgedLog, explained: Sequence[Expla
             "there is no verdict to explain: no match, no violation; "
             "`ketal run` has the summary, and --event NODE@N says what became of an event"
         )
-    left = judged.explainable - sum(one.verdict is not None for one in explained)
+    left = len(judged.explainable) - sum(one.verdict is not None for one in explained)
     if args.event is None and args.verdict is None and left:
         complain(f"{counted(left, 'verdict')} more; --first N or --verdict ID explains others")
     return FINE

@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Run the patterns; return the exit code."""
     import ketal
-    from ketal.explanation.explaining import JudgedLog
+    from ketal.explanation.judged_log import JudgedLog
     from ketal.logs import Log, open_source
     from ketal.runtime.batch_run import LogPass
 
@@ -374,9 +374,11 @@ class _RunCommand:
         return True
 
     def _lines(self, verdict: Verdict, verdicts: Any) -> list[str]:
+        from ketal.explanation import verdict_explaining
+
         args, explained = self._args, None
         if args.explain or args.show:
-            explained = verdicts.explained(verdict)
+            explained = verdict_explaining.explained(verdicts, verdict)
         if self._json:
             as_data = self._with_places(verdict, verdict.to_dict())
             if explained is not None:
@@ -391,7 +393,7 @@ class _RunCommand:
             places = self._shown_places(verdict)
             lines = [f"{verdict} ({places})" if places else str(verdict)]
         if explained is not None and args.show:
-            lines += [f"  {line}" for line in verdicts.diagram(explained)]
+            lines += [f"  {line}" for line in verdict_explaining.diagram(verdicts, explained)]
         return [printable(line) for line in lines]
 
     def _annotate(self, verdict: Verdict, explained: Explanation | None) -> list[str]:

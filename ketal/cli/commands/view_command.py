@@ -20,7 +20,7 @@ from ketal.model.verdicts.execution_verdicts import Rejected
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ketal.explanation.viewing import View
+    from ketal.explanation.views.viewing import View
     from ketal.logs import Log, Record
 
 _EXAMPLE = """\
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Write the page; return the exit code."""
-    from ketal.explanation.viewing import view
+    from ketal.explanation.views.viewing import view
     from ketal.logs import open_source
 
     patterns = [] if args.pattern is None else [args.pattern]

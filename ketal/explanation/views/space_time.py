@@ -16,11 +16,12 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.explanation.causal_graph import CausalGraph
 from ketal.explanation.execution_events import ExecutionEvents, executions_of
-from ketal.explanation.explaining import Explained, JudgedLog
 from ketal.explanation.guard_evidence import GuardEvidence
+from ketal.explanation.judged_log import JudgedLog
 from ketal.explanation.observed_runs.observed_run import ObservedRun
 from ketal.explanation.reasons import Explanation
 from ketal.explanation.surroundings import marked_events
+from ketal.explanation.verdict_explaining import verdict_explained
 from ketal.grammar.printer import render_guard
 from ketal.logs import Log
 from ketal.model.events.event import Event
@@ -111,17 +112,13 @@ class SpaceTime:
 
     def judge(self, judged: JudgedLog, verdicts_max: int) -> None:
         """Put the verdicts of the execution, and the moves of its checks, beside its events."""
-        own = [
-            verdict
-            for verdict in judged.verdicts
-            if isinstance(verdict, Explained) and verdict.execution == self.name
-        ]
+        own = [verdict for verdict in judged.explainable if verdict.execution == self.name]
         # Where there is no room for all, violations come before matches.
         order = sorted(range(len(own)), key=lambda n: (not isinstance(own[n], Violation), n))
         self.more_verdicts = max(0, len(own) - verdicts_max)
         for number in sorted(order[:verdicts_max]):
             verdict = own[number]
-            explanation = judged.of_verdict(verdict)
+            explanation = verdict_explained(judged, verdict)
             events = [self.number[event.dot] for _, event in marked_events(explanation)]
             # Of a violation the event alone is marked, not what the run had taken.
             marked = events[-1:] if explanation.event is not None else events

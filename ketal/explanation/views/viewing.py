@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ketal.errors import SettingError
-from ketal.explanation.space_time import SpaceTime, guard_texts, space_times
+from ketal.explanation.views.space_time import SpaceTime, guard_texts, space_times
 from ketal.logs import Log
 from ketal.logs.formats.shiviz_writing import shiviz_text
 from ketal.model.events.event import Event

@@ -1,0 +1,187 @@
+"""A finite log, judged once by observed runs, with what its explanations are made of.
+
+The one rule: its verdicts are those that `ketal.run` gives.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from ketal.compiler.compiled_pattern import CompiledPattern
+from ketal.engine.pattern_run import PatternRun
+from ketal.errors import SettingError
+from ketal.explanation.causal_graph import CausalGraph
+from ketal.explanation.observed_runs.observed_run import ObservedRun
+from ketal.explanation.reasons import PlacedEvent
+from ketal.logs import Log
+from ketal.model.events.dot import Dot
+from ketal.model.events.event import Event
+from ketal.model.limits import Limits
+from ketal.model.log_arguments import checked_log
+from ketal.model.places import place_at
+from ketal.model.summaries import Summary
+from ketal.model.verdicts.check_verdicts import Incomplete, Violation
+from ketal.model.verdicts.find_verdicts import Match, TimedOut
+from ketal.model.verdicts.verdict_kinds import Verdict
+from ketal.programs.program import Program, checked_program
+from ketal.runtime.batch_run import LogPass, Record, batches_of
+
+Explained = Match | Violation | Incomplete | TimedOut
+"""The verdicts that can be explained; one of another kind says itself what there is to say."""
+
+
+class JudgedLog:
+    """A finite log that is judged by observed runs.
+
+    Parameters
+    ----------
+    program, log, limits
+        As for `ketal.explain`.
+    event : Dot, optional
+        What each scope is offered of this event is kept.
+    moves_max : int
+        So many moves of the checks of an execution are kept, for each pattern.
+
+    Attributes
+    ----------
+    program : Program
+        The patterns.
+    event : Dot or None
+        The event of which it is kept what each scope is offered.
+    runs : list of ObservedRun
+        The runs of the patterns, of each execution.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        log: Log | Iterable[Event],
+        limits: Limits | None = None,
+        *,
+        event: Dot | None = None,
+        moves_max: int = 0,
+    ) -> None:
+        checked = checked_program(program)
+        given = Limits.given(limits, checked.compiled[0].limits)
+        self.program = checked
+        self.event = event
+        self._moves_max = moves_max
+        self._places: dict[tuple[str, Dot], str] = {}
+        self._events: dict[str, list[Event]] = {}
+        self._graphs: dict[str, CausalGraph] = {}
+        self.runs: list[ObservedRun] = []
+        records = checked_log(log)
+        watched = Log.of_batches(lambda: map(self._kept, batches_of(records)))
+        watched.undecided = getattr(records, "undecided", None)
+        self._pass = LogPass(checked, watched, given, make_run=self._make_run)
+
+    @functools.cached_property
+    def verdicts(self) -> list[Verdict]:
+        """What `ketal.run` gives; the log is judged when it is first asked for."""
+        return list(self._pass)
+
+    @property
+    def summary(self) -> Summary:
+        """The summary, of what was judged so far."""
+        return self._pass.summary
+
+    def share_judged(self) -> float | None:
+        """Return the share of the events that was judged; None where they are judged as read."""
+        return self._pass.share_judged()
+
+    def __iter__(self) -> Iterator[Verdict]:
+        """Yield the verdicts, once all is judged."""
+        return iter(self.verdicts)
+
+    def _make_run(self, compiled: CompiledPattern, limits: Limits, **options: Any) -> PatternRun:
+        options |= {"wanted": self._is_wanted, "moves_max": self._moves_max}
+        run = ObservedRun(compiled, limits, **options)
+        self.runs.append(run)
+        return run
+
+    def _is_wanted(self, run: PatternRun, event: Event) -> bool:
+        return event.dot == self.event
+
+    def _kept(self, batch: Sequence[Record]) -> Sequence[Record]:
+        """Keep the events of a batch and their places; return it."""
+        for execution, item, file, line in batch:
+            if isinstance(item, Event):
+                self._events.setdefault(execution, []).append(item)
+                if place := place_at(file, line):
+                    self._places.setdefault((execution, item.dot), place)
+        return batch
+
+    # --- what was judged ---
+
+    @functools.cached_property
+    def explainable(self) -> list[Explained]:
+        """Those of the verdicts that can be explained."""
+        return [one for one in self.verdicts if isinstance(one, Explained)]
+
+    def named(self, name: str) -> Explained:
+        """Return the verdict whose id is, or begins with, a name.
+
+        Raises
+        ------
+        SettingError
+            If there is none, or several.
+        """
+        found = [one for one in self.explainable if one.id.startswith(name)]
+        if not name or len({one.id for one in found}) != 1:
+            some = f"{len(found):,} verdicts have" if found and name else "no verdict has"
+            raise SettingError(
+                f"{some} an id that begins with {name!r}; "
+                "`ketal run --output json` has the ids of the verdicts"
+            )
+        return found[0]
+
+    def run_of(self, verdict: Explained) -> ObservedRun:
+        """Return the run that gave a verdict."""
+        return next(
+            run
+            for run in self.runs
+            if run.execution == verdict.execution and run.compiled.name == verdict.pattern
+        )
+
+    def played(self, run: ObservedRun, extension: Iterable[Event]) -> ObservedRun:
+        """Return the run of a pattern over one linear extension."""
+        played = ObservedRun(
+            run.compiled,
+            run.limits,
+            wanted=self._is_wanted,
+            moves_max=self._moves_max,
+            execution=run.execution,
+        )
+        for event in extension:
+            played.process((event,))
+        return played
+
+    # --- what was read ---
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events of the log as they were read, of all executions."""
+        return chain.from_iterable(self._events.values())
+
+    def graph(self, execution: str) -> CausalGraph:
+        """Return the causal graph of an execution, of its events as they were judged."""
+        graph = self._graphs.get(execution)
+        if graph is None:
+            events = {event.dot: event for event in self._events.get(execution, ())}
+            for run in self.runs:
+                if run.execution == execution:
+                    events.update((event.dot, event) for event in run.events)
+            graph = self._graphs[execution] = CausalGraph(events.values())
+        return graph
+
+    def placed(self, run: ObservedRun, event: Event) -> PlacedEvent:
+        """Return an event that a run was offered, and where it stands in the log."""
+        return PlacedEvent(event, self._places.get((run.execution, event.dot), ""))
+
+    def placed_steps(
+        self, run: ObservedRun, taken: Iterable[tuple[str, Event]]
+    ) -> tuple[tuple[str, PlacedEvent], ...]:
+        """Return steps that a run took, each with its event and where that stands in the log."""
+        return tuple((step, self.placed(run, event)) for step, event in taken)

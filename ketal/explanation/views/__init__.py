@@ -1,0 +1,1 @@
+"""Executions to look at: `ketal view`, and the diagram of `ketal clocks show`."""
