@@ -11,11 +11,7 @@ so that `--count`, `limit n` and `return count` cannot hide a violation.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gc
 import os
-import signal
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import (
@@ -30,39 +26,23 @@ from ketal.cli import (
     leave_closed_pipe,
     options,
 )
+from ketal.cli.garbage_cycles import calm_collector
+from ketal.cli.live_verdicts import LiveVerdicts
 from ketal.cli.output import summary_text
-from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.empty_log import nothing_read
-from ketal.cli.output.output_lines import OutputLines, add_output, as_json, counted, opened
+from ketal.cli.output.line_signals import LineSignals
+from ketal.cli.output.output_lines import OutputLines, add_output, counted, opened
 from ketal.cli.output.progress import ProgressLine
 from ketal.cli.output.record_places import RecordPlaces
-from ketal.cli.output.verdict_groups import VerdictGroups
+from ketal.cli.output.verdict_lines import VerdictLines
 from ketal.errors import KetalError, SettingError, printable
-from ketal.model.places import file_and_line
-from ketal.model.verdicts.check_verdicts import Violation
-from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.model.verdicts.find_verdicts import Match, TimedOut
-from ketal.model.verdicts.run_verdicts import Overflow
 
 if TYPE_CHECKING:
-    from ketal.explanation.reasons import Explanation
-    from ketal.logs import Log
     from ketal.model.events.dot import Dot
     from ketal.model.events.event import Event
     from ketal.model.limits import Limits
-    from ketal.model.summaries import Summary
-    from ketal.model.verdicts.verdict_kinds import Verdict
+    from ketal.model.verdicts.execution_verdicts import Rejected
     from ketal.programs.program import Program
-    from ketal.runtime.monitor import Monitor
-
-COLLECT_AFTER = 100_000
-"""Objects made between two looks for garbage cycles."""
-
-_OF_VERDICT = ("pattern", "verdict", "scope")
-"""What an explanation says of its verdict, which stands beside it."""
-
-_PLACES_SHOWN = 4
-"""Places of a match that stand behind it; of more, the first and the last."""
 
 _EXAMPLE = """\
 examples:
@@ -137,25 +117,27 @@ def execute(args: argparse.Namespace) -> int:
     log = open_source(source, args.logs, limits)
     listing = not args.count or args.first is not None
     progress: ProgressLine | None = None
+    judged: JudgedLog | None = None
     places = RecordPlaces(all_kept=program.needs_order and not args.live)
     if args.live:
         monitor = ketal.Monitor(program, limits=limits, listing=listing, trace=args.trace)
-        verdicts: Any = _LiveVerdicts(monitor, log, places)
+        verdicts: Any = LiveVerdicts(monitor, log, places)
     else:
         # With --first the summary is of what comes up to that verdict, so each record is a batch.
-        judged = log if args.first is None else Log(log.records)
-        watched = Log.of_batches(lambda: shown.counted(places.watched(judged.batches())))
+        read = log if args.first is None else Log(log.records)
+        watched = Log.of_batches(lambda: shown.counted(places.watched(read.batches())))
         watched.undecided = log.undecided
         if (args.explain or args.show) and listing:
-            verdicts = JudgedLog(program, watched, limits)
+            verdicts = judged = JudgedLog(program, watched, limits)
         else:
             verdicts = LogPass(program, watched, limits, listing=listing, trace=args.trace)
         progress = shown = ProgressLine(log.share_read, verdicts.share_judged)
     # Opened last: what could not run has emptied no file.
     sink_of = opened(args.write, inputs=(args.pattern, *args.logs))
-    with sink_of as sink, _Signals() as signals, calm_collector():
+    with sink_of as sink, LineSignals() as signals, calm_collector():
         try:
-            command = _RunCommand(args, program, limits, sink, places, progress, signals)
+            lines = VerdictLines(args, program, limits, places, judged)
+            command = _RunCommand(args, program, lines, sink, progress, signals)
             code = command.judge(verdicts)
             options.report_rebuilding(log)
             return code
@@ -193,95 +175,6 @@ def _is_pattern(path: str, limits: Limits) -> bool:
     return True
 
 
-def insert_after(as_data: dict[str, Any], key: str, **added: Any) -> dict[str, Any]:
-    """Return a JSON object with something more after one of its keys."""
-    out: dict[str, Any] = {}
-    for name, value in as_data.items():
-        out[name] = value
-        if name == key:
-            out |= added
-    return out
-
-
-@contextlib.contextmanager
-def calm_collector() -> Iterator[None]:
-    """Collect garbage cycles less often: a log is many long-lived objects without one."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-class _LiveVerdicts:
-    """The verdicts of a stream, each as soon as its event is there."""
-
-    def __init__(self, monitor: Monitor, log: Log, places: RecordPlaces) -> None:
-        self._monitor = monitor
-        self._log = log
-        self._places = places
-
-    def __iter__(self) -> Iterator[Verdict]:
-        from ketal.model.events.control import Control
-
-        for execution, item, name, line in self._log.records():
-            if execution:
-                raise SettingError(f"--live judges one execution, and {name} holds several")
-            self._places.keep(((execution, item, name, line),))
-            yield from self._monitor.feed(item, place=f"{name}:{line}")
-            if isinstance(item, Control) and item.kind == "end":
-                return
-        yield from self._monitor.close()
-
-    @property
-    def summary(self) -> Summary:
-        return self._monitor.summary
-
-    def held_back(self) -> list[tuple[Event, Dot | None]]:
-        return self._monitor.held_back()
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM that do not break a line in two: they wait until it is written.
-
-    A second one does not wait, as the reader of the line may have stopped.
-    """
-
-    def __init__(self) -> None:
-        self.came: type[KeyboardInterrupt] | None = None
-        self.writing = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Signals:
-        # Left alone where it is ignored, or is someone else's already.
-        ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-        for number, default in ours.items():
-            if signal.getsignal(number) is default:
-                # Signals are the main thread's.
-                with contextlib.suppress(ValueError):
-                    self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    def _handle(self, number: int, _: object) -> None:
-        again = self.came is not None
-        self.came = Terminated if number == signal.SIGTERM else KeyboardInterrupt
-        if again or not self.writing:
-            raise self.came
-
-    def wrote(self) -> None:
-        """Mark the line as written; raise the signal that waited."""
-        self.writing = False
-        if self.came is not None:
-            raise self.came
-
-
 class _RunCommand:
     """One run of the command: prints the verdicts, then the summary."""
 
@@ -289,26 +182,18 @@ class _RunCommand:
         self,
         args: argparse.Namespace,
         program: Program,
-        limits: Limits,
+        lines: VerdictLines,
         sink: OutputLines,
-        places: RecordPlaces,
         progress: ProgressLine | None,
-        signals: _Signals,
+        signals: LineSignals,
     ) -> None:
         self._args = args
         self._program = program
-        self._limits = limits
+        self._lines = lines
         self._sink = sink
-        self._places = places
         self._progress = progress
         self._signals = signals
-        self._json = args.output == "json"
-        self._annotations: list[Annotation] = []
-        self._unannotated = 0
         self._first_rejected: Rejected | None = None
-        self._groups = VerdictGroups(self._place_of)
-        singly = args.live or args.first or args.trace
-        self._grouping = args.output == "human" and not singly
 
     def judge(self, verdicts: Any) -> int:
         """Print verdicts and summary; return the exit code."""
@@ -329,7 +214,9 @@ class _RunCommand:
         try:
             # No zero is an answer about events that were not judged.
             shown = {**summary, "patterns": {}} if nothing else summary
-            self._print_summary(shown, self._held_back(verdicts))
+            held = self._held_back(verdicts)
+            for line in self._lines.of_summary(shown, held, self._first_rejected):
+                self._sink.line(line)
             self._sink.flush()
         except BrokenPipeError:
             leave_closed_pipe()
@@ -359,10 +246,10 @@ class _RunCommand:
         for number, verdict in enumerate(verdicts, 1):
             if self._first_rejected is None and verdict.kind == "rejected":
                 self._first_rejected = verdict
-            if not args.count and (not self._grouping or self._groups.shows(verdict)):
+            if self._lines.shows(verdict):
                 if self._progress is not None:
                     self._progress.give_way()
-                lines = self._lines(verdict, verdicts)
+                lines = self._lines.of_verdict(verdict)
                 signals.writing = True
                 for line in lines:
                     sink.line(line)
@@ -373,127 +260,12 @@ class _RunCommand:
                 return False
         return True
 
-    def _lines(self, verdict: Verdict, verdicts: Any) -> list[str]:
-        from ketal.explanation import verdict_explaining
-
-        args, explained = self._args, None
-        if args.explain or args.show:
-            explained = verdict_explaining.explained(verdicts, verdict)
-        if self._json:
-            as_data = self._with_places(verdict, verdict.to_dict())
-            if explained is not None:
-                reasons = explained.to_dict().items()
-                as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}
-            return [as_json(as_data)]
-        if args.output != "human":
-            return self._annotate(verdict, explained)
-        if explained is not None and args.explain:
-            lines = list(explained.lines())
-        else:
-            places = self._shown_places(verdict)
-            lines = [f"{verdict} ({places})" if places else str(verdict)]
-        if explained is not None and args.show:
-            lines += [f"  {line}" for line in verdict_explaining.diagram(verdicts, explained)]
-        return [printable(line) for line in lines]
-
-    def _annotate(self, verdict: Verdict, explained: Explanation | None) -> list[str]:
-        """Return the line that annotates a file with a verdict; none yet for SARIF."""
-        annotation = self._annotation(verdict, explained)
-        if self._args.output == "github":
-            return [github_line(annotation)]
-        if len(self._annotations) < self._limits.verdicts_max:
-            self._annotations.append(annotation)
-        else:
-            self._unannotated += 1
-        return []
-
-    def _annotation(self, verdict: Verdict, explained: Explanation | None) -> Annotation:
-        place, related = self._place_of(verdict), []
-        if isinstance(verdict, Match):
-            for step, dot in verdict.steps:
-                of = self._places.of(verdict.execution, dot)
-                related.append((FilePlace(*file_and_line(of)), f"{step}={dot}"))
-                place = of or place
-        pattern, name = "", ""
-        if not isinstance(verdict, Rejected):
-            pattern, name = verdict.pattern, verdict.id
-        return Annotation(
-            verdict.kind,
-            "error" if verdict.kind in self._args.fail_on else "warning",
-            str(verdict if explained is None else explained),
-            FilePlace(*file_and_line(place)),
-            pattern,
-            tuple(one for one in related if one[0].file),
-            name,
-        )
-
-    def _with_places(self, verdict: Verdict, as_data: dict[str, Any]) -> dict[str, Any]:
-        """Return a verdict's JSON with the places of its events beside them, where known."""
-        if place := self._place_of(verdict):
-            return insert_after(as_data, "event", place=place)
-        if isinstance(verdict, Match):
-            places = [self._places.of(verdict.execution, dot) or None for dot in verdict.events]
-            if any(places):
-                return insert_after(as_data, "events", places=places)
-        return as_data
-
-    def _shown_places(self, verdict: Verdict) -> str:
-        """Return the places of a verdict's events, in their order; those in the middle as dots."""
-        if isinstance(verdict, Violation):
-            return self._place_of(verdict)
-        if not isinstance(verdict, Match | TimedOut):
-            return ""
-        dots = [dot for _, dot in verdict.steps]
-        half = _PLACES_SHOWN // 2
-        if len(dots) > _PLACES_SHOWN:
-            dots = [*dots[:half], *dots[-half:]]
-        places = [self._places.of(verdict.execution, dot) or "?" for dot in dots]
-        if set(places) <= {"?"}:
-            return ""
-        if len(verdict.steps) > _PLACES_SHOWN:
-            places.insert(half, "…")
-        return ", ".join(places)
-
-    def _place_of(self, verdict: Verdict) -> str:
-        """Return where a verdict's event stands in the log, if it has one and that is known."""
-        if isinstance(verdict, Rejected):
-            return verdict.place
-        if isinstance(verdict, Violation | Overflow) and verdict.event is not None:
-            return self._places.of(verdict.execution or "", verdict.event)
-        return ""
-
     def _held_back(self, verdicts: Any) -> list[tuple[Event, Dot | None]]:
         if not self._args.stats or not self._args.live:
             # A finite log holds nothing back: everything is known.
             return []
         held: list[tuple[Event, Dot | None]] = verdicts.held_back()
         return sorted(held, key=lambda pair: pair[0].dot)
-
-    def _print_summary(self, summary: dict[str, Any], held: list[tuple[Event, Dot | None]]) -> None:
-        if self._json:
-            report: dict[str, Any] = {"summary": summary}
-            if self._args.stats:
-                report["held_back"] = [
-                    {"event": str(event.dot), "waits_for": str(dot) if dot else None}
-                    for event, dot in held
-                ]
-            self._sink.line(as_json(report))
-            return
-        if self._args.output == "sarif":
-            self._sink.line(sarif(self._annotations, summary=summary))
-            if self._unannotated:
-                left = counted(self._unannotated, "verdict is", "verdicts are")
-                complain(f"{left} not in the SARIF log (limit verdicts_max)")
-            return
-        for line in self._groups.lines():
-            self._sink.line(printable(line))
-        for event, dot in held:
-            self._sink.line(printable(f"held back {event}: waits for {dot or 'its turn'}"))
-        if self._args.stats and not held:
-            self._sink.line("held back: nothing")
-        rejected = self._first_rejected if self._args.count else None
-        for line in summary_text.lines(summary, self._program, rejected):
-            self._sink.line(printable(line))
 
     def _code(self, summary: dict[str, Any], *, whole: bool = True) -> int:
         """Return the exit code of a summary; state what is not plain from the verdicts."""

@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ketal.cli import COULD_NOT_RUN, FINE, INTERRUPTED, LOST, complain, leave_closed_pipe, options
-from ketal.cli.commands.run_command import calm_collector
+from ketal.cli.garbage_cycles import calm_collector
 from ketal.cli.output import summary_text
 from ketal.cli.output.output_lines import add_output, as_json, is_terminal, opened
 from ketal.errors import LostError, SettingError, printable

@@ -1,0 +1,188 @@
+"""The lines of a run's verdicts and of its summary, in the form that `--output` names.
+
+The one rule: every form has the same verdicts; SARIF, which is one document, has them at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ketal.cli import complain
+from ketal.cli.output import summary_text
+from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
+from ketal.cli.output.output_lines import as_json, counted
+from ketal.cli.output.record_places import RecordPlaces
+from ketal.cli.output.verdict_groups import VerdictGroups
+from ketal.cli.output.verdict_places import VerdictPlaces
+from ketal.errors import printable
+from ketal.model.places import file_and_line
+from ketal.model.verdicts.execution_verdicts import Rejected
+from ketal.model.verdicts.find_verdicts import Match
+
+if TYPE_CHECKING:
+    from ketal.explanation.judged_log import JudgedLog
+    from ketal.explanation.reasons import Explanation
+    from ketal.model.events.dot import Dot
+    from ketal.model.events.event import Event
+    from ketal.model.limits import Limits
+    from ketal.model.verdicts.verdict_kinds import Verdict
+    from ketal.programs.program import Program
+
+_OF_VERDICT = ("pattern", "verdict", "scope")
+"""What an explanation says of its verdict, which stands beside it."""
+
+
+class VerdictLines:
+    """What `ketal run` writes of its verdicts, and then of its summary.
+
+    Parameters
+    ----------
+    args : Namespace
+        The options of the command.
+    program : Program
+        The patterns.
+    limits : Limits
+        `verdicts_max` bounds the results of a SARIF log.
+    places : RecordPlaces
+        Where the records stand that were read last.
+    judged : JudgedLog or None
+        What explains the verdicts, under `--explain` and `--show`.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        program: Program,
+        limits: Limits,
+        places: RecordPlaces,
+        judged: JudgedLog | None,
+    ) -> None:
+        self._args = args
+        self._program = program
+        self._annotations_max = limits.verdicts_max
+        self._places = VerdictPlaces(places)
+        self._judged = judged
+        self._json = args.output == "json"
+        self._annotations: list[Annotation] = []
+        self._unannotated = 0
+        self._groups = VerdictGroups(self._places.of)
+        singly = args.live or args.first or args.trace
+        self._grouping = args.output == "human" and not singly
+
+    # --- verdicts ---
+
+    def shows(self, verdict: Verdict) -> bool:
+        """Count a verdict; return whether it has lines of its own."""
+        return not self._args.count and (not self._grouping or self._groups.shows(verdict))
+
+    def of_verdict(self, verdict: Verdict) -> list[str]:
+        """Return the lines of a verdict; none yet for SARIF."""
+        explanation, drawn = self._explained(verdict)
+        if self._json:
+            as_data = self._places.put_beside(verdict, verdict.to_dict())
+            if explanation is not None:
+                reasons = explanation.to_dict().items()
+                as_data["explanation"] = {k: v for k, v in reasons if k not in _OF_VERDICT}
+            return [as_json(as_data)]
+        if self._args.output != "human":
+            return self._annotate(verdict, explanation)
+        if explanation is not None and self._args.explain:
+            lines = list(explanation.lines())
+        else:
+            places = self._places.text(verdict)
+            lines = [f"{verdict} ({places})" if places else str(verdict)]
+        return [printable(line) for line in (*lines, *(f"  {line}" for line in drawn))]
+
+    def _explained(self, verdict: Verdict) -> tuple[Explanation | None, list[str]]:
+        """Return why a verdict holds, where that is asked for, and the events around it, drawn."""
+        if self._judged is None:
+            return None, []
+        from ketal.explanation.verdict_explaining import diagram, explained
+
+        explanation = explained(self._judged, verdict)
+        if explanation is None or not self._args.show:
+            return explanation, []
+        return explanation, diagram(self._judged, explanation)
+
+    def _annotate(self, verdict: Verdict, explanation: Explanation | None) -> list[str]:
+        """Return the line that annotates a file with a verdict; none yet for SARIF."""
+        annotation = self._annotation(verdict, explanation)
+        if self._args.output == "github":
+            return [github_line(annotation)]
+        if len(self._annotations) < self._annotations_max:
+            self._annotations.append(annotation)
+        else:
+            self._unannotated += 1
+        return []
+
+    def _annotation(self, verdict: Verdict, explanation: Explanation | None) -> Annotation:
+        place, related = self._places.of(verdict), []
+        if isinstance(verdict, Match):
+            of_steps = self._places.of_steps(verdict)
+            for (step, dot), of_step in zip(verdict.steps, of_steps, strict=True):
+                related.append((FilePlace(*file_and_line(of_step)), f"{step}={dot}"))
+                place = of_step or place
+        pattern, name = "", ""
+        if not isinstance(verdict, Rejected):
+            pattern, name = verdict.pattern, verdict.id
+        return Annotation(
+            verdict.kind,
+            "error" if verdict.kind in self._args.fail_on else "warning",
+            str(verdict if explanation is None else explanation),
+            FilePlace(*file_and_line(place)),
+            pattern,
+            tuple(one for one in related if one[0].file),
+            name,
+        )
+
+    # --- the summary ---
+
+    def of_summary(
+        self,
+        summary: dict[str, Any],
+        held: Sequence[tuple[Event, Dot | None]],
+        rejected: Rejected | None,
+    ) -> Iterator[str]:
+        """Yield the lines of a summary.
+
+        Parameters
+        ----------
+        summary : dict
+            The `summary` object.
+        held : sequence of (Event, Dot or None)
+            The events that are held back, for `--stats`, each with what it waits for.
+        rejected : Rejected or None
+            The first rejection.
+        """
+        if self._json:
+            report: dict[str, Any] = {"summary": summary}
+            if self._args.stats:
+                report["held_back"] = [
+                    {"event": str(event.dot), "waits_for": str(dot) if dot else None}
+                    for event, dot in held
+                ]
+            yield as_json(report)
+        elif self._args.output == "sarif":
+            yield sarif(self._annotations, summary=summary)
+            if self._unannotated:
+                left = counted(self._unannotated, "verdict is", "verdicts are")
+                complain(f"{left} not in the SARIF log (limit verdicts_max)")
+        else:
+            yield from map(printable, self._summary_text(summary, held, rejected))
+
+    def _summary_text(
+        self,
+        summary: dict[str, Any],
+        held: Sequence[tuple[Event, Dot | None]],
+        rejected: Rejected | None,
+    ) -> Iterator[str]:
+        yield from self._groups.lines()
+        for event, dot in held:
+            yield f"held back {event}: waits for {dot or 'its turn'}"
+        if self._args.stats and not held:
+            yield "held back: nothing"
+        # A rejection that was listed is not repeated.
+        unlisted = rejected if self._args.count else None
+        yield from summary_text.lines(summary, self._program, unlisted)
