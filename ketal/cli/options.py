@@ -32,6 +32,16 @@ _OWN_NAMES = ("text", "name", "limits")
 # --- what a command takes ------------------------------------------------------
 
 
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """Add the logs that a command reads."""
+    parser.add_argument(
+        "logs",
+        metavar="LOG",
+        nargs="+",
+        help="logs of one execution, .gz and .zst too; - is standard input",
+    )
+
+
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add `--limit`."""
     parser.add_argument(

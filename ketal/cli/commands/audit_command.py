@@ -21,13 +21,14 @@ from ketal.cli.output.output_lines import (
     opened,
     unwritten,
 )
-from ketal.cli.output.progress import ProgressLine
+from ketal.cli.whole_logs import read_whole
 from ketal.errors import SettingError, printable
 
 if TYPE_CHECKING:
     from ketal.auditing.log_statistics import Statistics
     from ketal.auditing.repair import Correction, Repair
     from ketal.auditing.report import Audit, Examined
+    from ketal.logs import Log
 
 _EXAMPLE = """\
 examples:
@@ -41,12 +42,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
-    parser.add_argument(
-        "logs",
-        metavar="LOG",
-        nargs="+",
-        help="logs of one execution, .gz and .zst too; - is standard input",
-    )
+    options.add_logs(parser)
     parser.add_argument(
         "--match-messages",
         metavar="KEYS",
@@ -69,7 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Audit the logs; return the exit code."""
     from ketal.auditing.report import examined, summarised
-    from ketal.logs import Log, open_source
     from ketal.logs.traces.message_pairing import Messages
 
     if args.repair and args.write in (None, "-"):
@@ -77,19 +72,14 @@ def execute(args: argparse.Namespace) -> int:
     source, limits = options.source_and_limits(args)
     options.check_clocks_decide(source)
     messages = None if args.match_messages is None else Messages.of(args.match_messages)
-    log = open_source(source, args.logs, limits)
-    progress = ProgressLine(log.share_read)
-    try:
-        parts = examined(Log.of_batches(lambda: progress.counted(log.batches())), messages, limits)
-        audit = summarised(parts)
-    except KeyboardInterrupt:
-        progress.stop()
-        complain("interrupted: a log is judged as a whole, and this one was not to its end")
-        raise
-    finally:
-        progress.stop()
+
+    def audited(log: Log) -> tuple[list[Examined], Audit]:
+        parts = examined(log, messages, limits)
+        return parts, summarised(parts)
+
+    unfinished = "a log is judged as a whole, and this one was not to its end"
+    parts, audit = read_whole(args.logs, source, limits, audited, unfinished)
     repairs = _repaired_all(parts, args) if args.repair else []
-    options.report_rebuilding(log)
     _report_void(parts)
     with opened(None if args.repair else args.write, inputs=args.logs) as sink:
         for line in (_json if args.output == "json" else _human)(audit, repairs):

@@ -25,7 +25,7 @@ from ketal.cli.output.output_lines import (
     opened,
     picture_form,
 )
-from ketal.cli.output.progress import ProgressLine
+from ketal.cli.whole_logs import read_whole
 from ketal.errors import EventError, SettingError, printable
 from ketal.model.events.dot import Dot
 
@@ -123,21 +123,10 @@ def executions_read(logs: list[str], source: Source, limits: Limits) -> dict[str
         If the clocks do not decide happened-before.
     """
     from ketal.explanation.execution_events import executions_of
-    from ketal.logs import Log, open_source
 
     options.check_clocks_decide(source)
-    log = open_source(source, logs, limits)
-    progress = ProgressLine(log.share_read)
-    try:
-        executions = executions_of(Log.of_batches(lambda: progress.counted(log.batches())), limits)
-    except KeyboardInterrupt:
-        progress.stop()
-        complain("interrupted: the log was not read to its end")
-        raise
-    finally:
-        progress.stop()
-    options.report_rebuilding(log)
-    return executions
+    unfinished = "the log was not read to its end"
+    return read_whole(logs, source, limits, lambda log: executions_of(log, limits), unfinished)
 
 
 def _nothing_in(executions: dict[str, ExecutionEvents], logs: list[str]) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import add_output, as_json, opened, picture_form
-from ketal.cli.output.progress import ProgressLine
+from ketal.cli.whole_logs import read_whole
 from ketal.errors import SettingError
 
 if TYPE_CHECKING:
@@ -34,12 +34,7 @@ _SUFFIXES = {".dot": "dot", ".gv": "dot", ".svg": "svg"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
-    parser.add_argument(
-        "logs",
-        metavar="LOG",
-        nargs="+",
-        help="logs of one execution, .gz and .zst too; - is standard input",
-    )
+    options.add_logs(parser)
     add_output(parser, "human", "json")
     parser.add_argument(
         "--to",
@@ -57,20 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def cuts_of(logs: list[str], source: Source, limits: Limits) -> LogCuts:
     """Return the cuts of logs that are read once, with progress on standard error."""
     from ketal.explanation.cuts.cut_report import cuts
-    from ketal.logs import Log, open_source
 
-    log = open_source(source, logs, limits)
-    progress = ProgressLine(log.share_read)
-    try:
-        counted = cuts(Log.of_batches(lambda: progress.counted(log.batches())), limits=limits)
-    except KeyboardInterrupt:
-        progress.stop()
-        complain("interrupted: the cuts were not counted to their end")
-        raise
-    finally:
-        progress.stop()
-    options.report_rebuilding(log)
-    return counted
+    unfinished = "the cuts were not counted to their end"
+    return read_whole(logs, source, limits, lambda log: cuts(log, limits=limits), unfinished)
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -33,12 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
     parser.add_argument("pattern", metavar="PATTERN", help="a pattern file, - is standard input")
-    parser.add_argument(
-        "logs",
-        metavar="LOG",
-        nargs="+",
-        help="logs of one execution, .gz and .zst too; - is standard input",
-    )
+    options.add_logs(parser)
     parser.add_argument(
         "--pattern", dest="chosen", metavar="NAME", help="explain this pattern of the file only"
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ketal.cli import COULD_NOT_RUN, FINE, complain, options
 from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import add_output, as_json, opened
-from ketal.cli.output.progress import ProgressLine
+from ketal.cli.whole_logs import read_whole
 
 if TYPE_CHECKING:
     from ketal.auditing.contents.contents_report import LogStats
@@ -29,12 +29,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
-    parser.add_argument(
-        "logs",
-        metavar="LOG",
-        nargs="+",
-        help="logs of one execution, .gz and .zst too; - is standard input",
-    )
+    options.add_logs(parser)
     add_output(parser, "human", "json")
     parser.add_argument("--write", metavar="FILE", help="write it to a file")
     parser.add_argument(
@@ -51,20 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def stats_of(logs: list[str], source: Source, limits: Limits) -> LogStats:
     """Return what is in logs that are read once, with progress on standard error."""
     from ketal.auditing.contents.contents_counting import stats
-    from ketal.logs import Log, open_source
 
-    log = open_source(source, logs, limits)
-    progress = ProgressLine(log.share_read)
-    try:
-        contents = stats(Log.of_batches(lambda: progress.counted(log.batches())), limits=limits)
-    except KeyboardInterrupt:
-        progress.stop()
-        complain("interrupted: the log was not read to its end")
-        raise
-    finally:
-        progress.stop()
-    options.report_rebuilding(log)
-    return contents
+    unfinished = "the log was not read to its end"
+    return read_whole(logs, source, limits, lambda log: stats(log, limits=limits), unfinished)
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -37,12 +37,7 @@ _BY_NAME = {".html": "html", ".htm": "html", ".svg": "svg"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EXAMPLE
-    parser.add_argument(
-        "logs",
-        metavar="LOG",
-        nargs="+",
-        help="logs of one execution, .gz and .zst too; - is standard input",
-    )
+    options.add_logs(parser)
     parser.add_argument("--pattern", metavar="PATTERN", help="mark and explain its verdicts")
     parser.add_argument(
         "--compare", metavar="LOG", help="show this run beside, and what only one of them has"

@@ -1,0 +1,52 @@
+"""Logs that a command reads whole before it writes.
+
+The one rule: a log is read once, and while it is read a terminal shows how far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ketal.cli import complain, options
+from ketal.cli.output.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from ketal.logs import Log, Source
+    from ketal.model.limits import Limits
+
+T = TypeVar("T")
+
+
+def read_whole(
+    logs: list[str], source: Source, limits: Limits, take: Callable[[Log], T], unfinished: str
+) -> T:
+    """Return what is made of logs, with progress on standard error.
+
+    Parameters
+    ----------
+    logs : list of str
+        The logs, as they were given.
+    source : Source
+        How they are read.
+    limits : Limits
+        Those of reading.
+    take : callable
+        Makes of the log what is returned.
+    unfinished : str
+        What is complained of where Ctrl-C interrupts it.
+    """
+    from ketal.logs import Log, open_source
+
+    log = open_source(source, logs, limits)
+    progress = ProgressLine(log.share_read)
+    try:
+        taken = take(Log.of_batches(lambda: progress.counted(log.batches())))
+    except KeyboardInterrupt:
+        progress.stop()
+        complain(f"interrupted: {unfinished}")
+        raise
+    finally:
+        progress.stop()
+    options.report_rebuilding(log)
+    return taken
