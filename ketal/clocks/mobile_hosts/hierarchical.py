@@ -33,19 +33,18 @@ section IV, Fig. 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from ketal.clocks.mobile_hosts.station_vectors import Carried, StationStamp, clock_read, next_clock
+from ketal.clocks.mobile_hosts.station_links import Carried, LinkedStations
+from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_clock
 from ketal.clocks.mobile_hosts.stations import (
     Label,
     Station,
-    StationScheme,
     label_of,
-    order_by_links,
 )
 from ketal.clocks.scheme import not_a_stamp
 
@@ -66,7 +65,7 @@ class HierarchicalStamp(StationStamp):
     remote: tuple[Label, ...]
 
 
-class HierarchicalClocks(StationScheme[HierarchicalStamp, Carried]):
+class HierarchicalClocks(LinkedStations[HierarchicalStamp]):
     """Hierarchical clocks, with the labels of remote causes."""
 
     name = "hierarchical"
@@ -92,21 +91,20 @@ class HierarchicalClocks(StationScheme[HierarchicalStamp, Carried]):
         clock = next_clock(station, [one.clock for one in known])
         return HierarchicalStamp(host, station.name, clock, local, tuple(remote))
 
-    def header(self, stamp: HierarchicalStamp) -> Carried:
-        """Return the label and the clock; bits are of use in their station only."""
-        return Carried(stamp.label, stamp.clock)
+    def causes(
+        self, stamp: HierarchicalStamp, log: Mapping[Label, HierarchicalStamp]
+    ) -> Iterator[Label]:
+        """Yield the remote causes, and those local ones of which none of the others knows.
 
-    def order(
-        self, stamps: Iterable[HierarchicalStamp]
-    ) -> Callable[[HierarchicalStamp, HierarchicalStamp], bool]:
-        """Return the order of these events, by recursion over their log.
-
-        Raises
-        ------
-        EventError
-            If the log is not whole: if it has not the cause of an event.
+        The last bit that is set is one; what it knows is left out, and so on. Its stamp is looked
+        up after the label was yielded, so that who iterates has seen whether the log has it.
         """
-        return order_by_links(stamps, _causes)
+        yield from stamp.remote
+        rest = stamp.local ^ 1 << stamp.clock[stamp.station] - 1
+        while rest:
+            label = stamp.station, rest.bit_length()
+            yield label
+            rest &= ~log[label].local
 
     def written(self, stamp: HierarchicalStamp) -> list[Any]:
         """Return the station, its clock, the bits as the paper prints them, the remote causes."""
@@ -140,17 +138,3 @@ class HierarchicalClocks(StationScheme[HierarchicalStamp, Carried]):
 def digits(local: int) -> str:
     """Return a bit vector as it is printed: the digit of event 1 first."""
     return f"{local:b}"[::-1]
-
-
-def _causes(stamp: HierarchicalStamp, log: Mapping[Label, HierarchicalStamp]) -> Iterator[Label]:
-    """Yield the remote causes, and those local ones of which none of the others knows.
-
-    The last bit that is set is one; what it knows is left out, and so on. Its stamp is looked up
-    after the label was yielded, so that who iterates has seen whether the log has it.
-    """
-    yield from stamp.remote
-    rest = stamp.local ^ 1 << stamp.clock[stamp.station] - 1
-    while rest:
-        label = stamp.station, rest.bit_length()
-        yield label
-        rest &= ~log[label].local

@@ -27,17 +27,16 @@ Baquero and Moura, "Improving Causality Logging in Mobile Computing Networks", s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ketal.clocks.mobile_hosts.station_vectors import Carried, StationStamp, clock_read, next_clock
+from ketal.clocks.mobile_hosts.station_links import Carried, LinkedStations
+from ketal.clocks.mobile_hosts.station_vectors import StationStamp, clock_read, next_clock
 from ketal.clocks.mobile_hosts.stations import (
     Label,
     Station,
-    StationScheme,
     label_of,
-    order_by_links,
 )
 from ketal.clocks.scheme import not_a_stamp
 
@@ -58,7 +57,7 @@ class InterleavingStamp(StationStamp):
     received: tuple[Label, ...]
 
 
-class InterleavingClocks(StationScheme[InterleavingStamp, Carried]):
+class InterleavingClocks(LinkedStations[InterleavingStamp]):
     """Interleaving clocks, with the labels of the sends."""
 
     name = "interleaving"
@@ -85,21 +84,11 @@ class InterleavingClocks(StationScheme[InterleavingStamp, Carried]):
             tuple(message.label for message in received),
         )
 
-    def header(self, stamp: InterleavingStamp) -> Carried:
-        """Return the label and the clock."""
-        return Carried(stamp.label, stamp.clock)
-
-    def order(
-        self, stamps: Iterable[InterleavingStamp]
-    ) -> Callable[[InterleavingStamp, InterleavingStamp], bool]:
-        """Return the order of these events, by recursion over their log.
-
-        Raises
-        ------
-        EventError
-            If the log is not whole: if it has not the cause of an event.
-        """
-        return order_by_links(stamps, _causes)
+    def causes(
+        self, stamp: InterleavingStamp, log: Mapping[Label, InterleavingStamp]
+    ) -> tuple[Label, ...]:
+        """Return the host's last event, and the sends received."""
+        return stamp.received if stamp.previous is None else (stamp.previous, *stamp.received)
 
     def written(self, stamp: InterleavingStamp) -> list[Any]:
         """Return the station, its clock, the label of the host's last event, those of the sends."""
@@ -123,7 +112,3 @@ class InterleavingClocks(StationScheme[InterleavingStamp, Carried]):
             '["s1", {"s1": 2, "s2": 1}, ["s1", 1], [["s2", 1]]]'
         )
         raise not_a_stamp(self.name, form, value)
-
-
-def _causes(stamp: InterleavingStamp, log: Mapping[Label, InterleavingStamp]) -> tuple[Label, ...]:
-    return stamp.received if stamp.previous is None else (stamp.previous, *stamp.received)

@@ -50,14 +50,6 @@ class StationStamp:
         return self.station, self.clock[self.station]
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What a message carries, and a handoff: which event it is from, and that event's clock."""
-
-    label: Label
-    clock: Clock
-
-
 def next_clock(station: Station[Any], known: Iterable[Clock]) -> Clock:
     """Return the clock of a station at its next event, at which it learns other clocks."""
     last = [station.log[-1].clock] if station.log else []

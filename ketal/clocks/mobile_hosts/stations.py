@@ -23,35 +23,15 @@ Prakash and Singhal, "Dependency sequences and hierarchical clocks", 1997.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
-from ketal.clocks.scheme import Clock, H, Happening, S, Scheme, counter_of
-from ketal.clocks.vector import happened_before, join
+from ketal.clocks.scheme import H, Happening, S, Scheme, counter_of
 from ketal.errors import EventError
 
 Label = tuple[str, int]
 """The name of an event: its station, and its number there."""
-
-
-class Numbered(Protocol):
-    """A stamp that has the vector clock of its event's station."""
-
-    @property
-    def host(self) -> str:
-        """The host."""
-
-    @property
-    def label(self) -> Label:
-        """The station and the number of the event there."""
-
-    @property
-    def clock(self) -> Clock:
-        """Of each station the last event that this one's station may know of."""
-
-
-N = TypeVar("N", bound=Numbered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,55 +103,6 @@ class StationScheme(Scheme[S], Generic[S, H]):
 def station_of(event: Happening) -> str:
     """Return the station that mediated an event: where none is given, the node itself."""
     return event.station or event.node
-
-
-def order_by_links(
-    stamps: Iterable[N], causes: Callable[[N, Mapping[Label, N]], Iterable[Label]]
-) -> Callable[[N, N], bool]:
-    """Return the order of events whose stamps name their direct causes.
-
-    This is the recursion over the log: what an event knows is what its causes know, and itself.
-    Each event is visited once, after its causes, whose station clocks have the lesser sum, and its
-    vector clock is made, host to counter. By it two events are compared in one look-up.
-
-    Parameters
-    ----------
-    stamps : iterable of N
-        The stamps of a whole execution; equal ones are one event.
-    causes : callable
-        Returns the labels of the direct causes of an event, given its stamp and the log by labels.
-
-    Raises
-    ------
-    EventError
-        If a cause is missing from the log or cannot be one, or two events have one label.
-    """
-    log: dict[Label, N] = {}
-    for stamp in stamps:
-        if log.setdefault(stamp.label, stamp) != stamp:
-            raise EventError(f"clock: two events are {_shown(stamp.label)}; their stamps differ")
-    clocks: dict[Label, Clock] = {}
-    for stamp in sorted(log.values(), key=lambda one: sum(one.clock.values())):
-        known: list[Clock] = []
-        for cause in causes(stamp, log):
-            if cause not in clocks:
-                why = "knows as much as it" if cause in log else "is missing from the log"
-                raise EventError(
-                    f"clock: a cause of {_shown(stamp.label)} is {_shown(cause)}, which {why}"
-                )
-            known.append(clocks[cause])
-        clock = dict(join(known))
-        clock[stamp.host] = clock.get(stamp.host, 0) + 1
-        clocks[stamp.label] = clock
-
-    def before(a: N, b: N) -> bool:
-        return happened_before(a.host, clocks[a.label], b.host, clocks[b.label])
-
-    return before
-
-
-def _shown(label: Label) -> str:
-    return f"event {label[1]} of station {label[0]!r}"
 
 
 def label_of(value: Any, what: str) -> Label:
