@@ -19,18 +19,13 @@ The one rule: the answer is exact, or `cuts_max` is named.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.engine.check_run import CheckRun
-from ketal.engine.configurations import Configuration, Seen
-from ketal.engine.copies import Copy
-from ketal.engine.find.findings import Taken
-from ketal.engine.find_any.occurrences import AnyFind
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun, one
@@ -46,6 +41,7 @@ from ketal.model.verdicts.run_verdicts import Overflow
 from ketal.model.verdicts.verdict_kinds import RunVerdict
 from ketal.operators.causal_order import canonical
 from ketal.programs.program import Program, checked_program
+from ketal.runtime.state_keys import StateKeys
 
 if TYPE_CHECKING:
     from ketal.logs import Log
@@ -294,6 +290,7 @@ class _Lattice:
             own.sort(key=lambda event: event.counter)
         self._counters = {n: [e.counter for e in own] for n, own in self.by_node.items()}
         self._needs = [self._needed(self.by_node[node]) for node in self.nodes]
+        self._keys = StateKeys(self.scope, by_place=compiled.window_events is not None)
         self._states: dict[Any, _State] = {}
         self.witness: tuple[Event, ...] = ()
         """A linear extension that gives the verdict, up to where it does."""
@@ -410,7 +407,7 @@ class _Lattice:
 
     def _interned(self, run: PatternRun) -> _State:
         """Return the one state that is equal to that of a run."""
-        key = self._key(run)
+        key = self._keys.of(run)
         return self._states.setdefault(key, _State(key, run))
 
     def _evict(self, level: Iterable[dict[_State, _Way]]) -> None:
@@ -442,61 +439,3 @@ class _Lattice:
                 self._last = msgspec.structs.replace(verdict, fingerprint=mark)
                 return True
         return False
-
-    # --- the keys of states ---
-
-    def _key(self, run: PatternRun) -> Any:
-        scopes = []
-        for scope in run.scopes.values():
-            if self.scope is not None and scope.mapping != self.scope:
-                continue
-            inner: Any
-            if isinstance(scope.run, CheckRun):
-                configurations = sorted(map(self._configuration, scope.run.configurations))
-                inner = (scope.run.halted, *configurations)
-            elif isinstance(scope.run, AnyFind):
-                entries = scope.run.entries()
-                inner = tuple(sorted((edge, *self._seen(seen)) for edge, seen in entries))
-            else:
-                breakers = scope.run.breakers
-                inner = tuple(sorted(self._beginning(*b) for b in scope.run.beginnings()))
-                if breakers is not None:
-                    inner = (inner, tuple(sorted(map(self._seen, breakers.by_place.values()))))
-            scopes.append((repr(scope.key), self._places(scope.offered), inner))
-        return tuple(sorted(scopes)), self._learning(run)
-
-    def _learning(self, run: PatternRun) -> Any:
-        """Return what the copies of nodes learned of, and what they may yet, in its order."""
-        if run.copies is None:
-            return ()
-        copies: Mapping[str, Copy] = run.copies
-        if self.scope is not None:
-            node = dict(self.scope)["node"]
-            copies = {node: copies[node]} if node in copies else {}
-        unlearned = run.copies.unlearned()
-        if run.copies.receiving:
-            told = ((u, tuple(n for n in u.receivers if n in copies)) for u in unlearned)
-            awaited = tuple((n, tuple(sorted(c.awaited))) for n, c in sorted(copies.items()))
-            return awaited, tuple((u.event.dot, to) for u, to in told if u.mask is not None)
-        known = {node: copy.known for node, copy in copies.items()}
-        if self.scope is not None and known:
-            (only,) = known.values()
-            unlearned = [u for u in unlearned if u.event.counter > only.get(u.event.node, 0)]
-        dots = tuple(u.event.dot for u in unlearned)
-        return tuple((n, tuple(sorted(k.items()))) for n, k in sorted(known.items())), dots
-
-    def _places(self, count: int) -> int:
-        return count if self.compiled.window_events is not None else 0
-
-    def _seen(self, seen: Seen | None) -> tuple[Any, ...]:
-        return () if seen is None else (seen.node, seen.counter, self._places(seen.place))
-
-    def _configuration(self, c: Configuration) -> tuple[Any, ...]:
-        history: tuple[Any, ...] = ()
-        if c.history is not None:
-            parts = (c.history.first, c.history.last, c.history.join)
-            history = tuple(tuple(sorted(part.items())) for part in parts)
-        return c.state, self._seen(c.prior), tuple(map(self._seen, c.bound)), history, c.broken
-
-    def _beginning(self, c: Configuration, taken: Taken) -> tuple[Any, ...]:
-        return self._configuration(c), tuple((step, *self._seen(seen)) for step, seen in taken)

@@ -1,0 +1,93 @@
+"""Keys of the states of a run: two runs with one key have the same continuations.
+
+Events are named by their dots. Where they stood among those offered matters under a window of
+events alone.
+
+The one rule: equal keys are of states that no later event tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ketal.engine.check_run import CheckRun
+from ketal.engine.configurations import Configuration, Seen
+from ketal.engine.copies import Copy
+from ketal.engine.find.findings import Taken
+from ketal.engine.find_any.occurrences import AnyFind
+from ketal.engine.pattern_run import PatternRun
+from ketal.model.frozen_mapping import FrozenMapping
+
+
+class StateKeys:
+    """Makes the keys of the states of a pattern's runs.
+
+    Parameters
+    ----------
+    scope : FrozenMapping or None
+        The only scope whose run matters; None for all.
+    by_place : bool
+        Whether the places of events matter.
+    """
+
+    def __init__(self, scope: FrozenMapping | None, *, by_place: bool) -> None:
+        self.scope = scope
+        self._by_place = by_place
+
+    def of(self, run: PatternRun) -> Any:
+        """Return the key of a run's state."""
+        scopes = []
+        for scope in run.scopes.values():
+            if self.scope is not None and scope.mapping != self.scope:
+                continue
+            inner: Any
+            if isinstance(scope.run, CheckRun):
+                configurations = sorted(map(self._configuration, scope.run.configurations))
+                inner = (scope.run.halted, *configurations)
+            elif isinstance(scope.run, AnyFind):
+                entries = scope.run.entries()
+                inner = tuple(sorted((edge, *self._seen(seen)) for edge, seen in entries))
+            else:
+                breakers = scope.run.breakers
+                inner = tuple(sorted(self._beginning(*b) for b in scope.run.beginnings()))
+                if breakers is not None:
+                    inner = (inner, tuple(sorted(map(self._seen, breakers.by_place.values()))))
+            scopes.append((repr(scope.key), self._places(scope.offered), inner))
+        return tuple(sorted(scopes)), self._learning(run)
+
+    def _learning(self, run: PatternRun) -> Any:
+        """Return what the copies of nodes learned of, and what they may yet, in its order."""
+        if run.copies is None:
+            return ()
+        copies: Mapping[str, Copy] = run.copies
+        if self.scope is not None:
+            node = dict(self.scope)["node"]
+            copies = {node: copies[node]} if node in copies else {}
+        unlearned = run.copies.unlearned()
+        if run.copies.receiving:
+            told = ((u, tuple(n for n in u.receivers if n in copies)) for u in unlearned)
+            awaited = tuple((n, tuple(sorted(c.awaited))) for n, c in sorted(copies.items()))
+            return awaited, tuple((u.event.dot, to) for u, to in told if u.mask is not None)
+        known = {node: copy.known for node, copy in copies.items()}
+        if self.scope is not None and known:
+            (only,) = known.values()
+            unlearned = [u for u in unlearned if u.event.counter > only.get(u.event.node, 0)]
+        dots = tuple(u.event.dot for u in unlearned)
+        return tuple((n, tuple(sorted(k.items()))) for n, k in sorted(known.items())), dots
+
+    def _places(self, count: int) -> int:
+        return count if self._by_place else 0
+
+    def _seen(self, seen: Seen | None) -> tuple[Any, ...]:
+        return () if seen is None else (seen.node, seen.counter, self._places(seen.place))
+
+    def _configuration(self, c: Configuration) -> tuple[Any, ...]:
+        history: tuple[Any, ...] = ()
+        if c.history is not None:
+            parts = (c.history.first, c.history.last, c.history.join)
+            history = tuple(tuple(sorted(part.items())) for part in parts)
+        return c.state, self._seen(c.prior), tuple(map(self._seen, c.bound)), history, c.broken
+
+    def _beginning(self, c: Configuration, taken: Taken) -> tuple[Any, ...]:
+        return self._configuration(c), tuple((step, *self._seen(seen)) for step, seen in taken)
