@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ketal.errors import SettingError
-from ketal.pictures.graphs.labels import clipped, xml_text
-from ketal.pictures.graphs.svg import COLUMN_EM, LABEL_PX, escaped, px
+from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.svg_document import COLUMN_EM, LABEL_PX, escaped, px, svg_document
 
 DRAWN_EVENTS_MAX = 1_000
 """The most events that are drawn; a picture of more is unreadable."""
@@ -98,15 +98,7 @@ def space_time_svg(
         )
     width = COLUMN * max(1, len(nodes)) + SIDE
     height = TOP + ROW * (1 + max((event.row for event in events), default=0)) + SIDE
-    name = escaped(xml_text(title))
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-run" width="{px(width)}" '
-        f'height="{px(height)}" viewBox="0 0 {px(width)} {px(height)}" role="img" '
-        f'aria-label="{name}">',
-        f"<title>{name}</title>",
-        f"<style>{STYLE}</style>",
-        f'<rect class="ground" width="{px(width)}" height="{px(height)}"/>',
-    ]
+    out = []
     for column, node in enumerate(nodes):
         rows = [event.row for event in events if event.column == column]
         x = px(_x(column))
@@ -121,7 +113,7 @@ def space_time_svg(
             )
     out += [_message(events[source], events[target]) for source, target in messages]
     out += [_event(event) for event in events]
-    return "\n".join([*out, "</svg>", ""])
+    return svg_document("ketal-run", title, (0, 0, width, height), STYLE, out, corner_px=0)
 
 
 def _x(column: int) -> float:

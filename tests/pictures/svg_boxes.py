@@ -6,7 +6,7 @@ import itertools
 import xml.etree.ElementTree as ElementTree
 
 from ketal.errors import columns
-from ketal.pictures.graphs.svg import COLUMN_EM
+from ketal.pictures.svg_document import COLUMN_EM
 
 SVG = "{http://www.w3.org/2000/svg}"
 Box = tuple[float, float, float, float]

@@ -24,7 +24,7 @@ from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import LEVELS_MAX
 from ketal.pictures.clocks.clock_bars_svg import CAPTION_COLUMNS_MAX
 from ketal.pictures.clocks.itc_picture import tree_comparison_svg, tree_join_svg, trees_svg
-from ketal.pictures.graphs.labels import clipped
+from ketal.pictures.labels import clipped
 from tests.clocks.executions import sample_runs
 from tests.pictures.svg_boxes import SVG, check_layout, hatched, sign, texts
 from tests.sampling import examples

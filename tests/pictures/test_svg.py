@@ -21,12 +21,6 @@ from resvg_py import svg_to_bytes
 from ketal.errors import SettingError, columns
 from ketal.pictures.graphs.graph import Picture
 from ketal.pictures.graphs.graph_data import GraphEdge, GraphState, Way
-from ketal.pictures.graphs.labels import (
-    ELLIPSIS,
-    LABEL_COLUMNS_MAX,
-    LABEL_LINES_MAX,
-    wrapped,
-)
 from ketal.pictures.graphs.layout import Layout, Scene
 from ketal.pictures.graphs.svg import (
     LABEL_PAD,
@@ -35,6 +29,12 @@ from ketal.pictures.graphs.svg import (
     LayoutWarning,
     lay_out,
     scene_of,
+)
+from ketal.pictures.labels import (
+    ELLIPSIS,
+    LABEL_COLUMNS_MAX,
+    LABEL_LINES_MAX,
+    wrapped,
 )
 from ketal.programs.building import build
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ketal.logs.restamping import StampedExecution
 from ketal.pictures.clocks.stamped_space_time import TimelineEvent, stamped_space_time_svg
-from ketal.pictures.graphs.labels import clipped
+from ketal.pictures.labels import clipped
 from ketal.pictures.text_diagram import DiagramRow, text_diagram
 
 NAME_COLUMNS_MAX = 30

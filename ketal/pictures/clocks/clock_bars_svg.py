@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from ketal.errors import columns
 from ketal.pictures.clocks.clock_bars import BarsRow, ClockBars, EventSquare, checked_size
-from ketal.pictures.graphs.labels import clipped, xml_text
-from ketal.pictures.graphs.svg import COLUMN_EM, LABEL_PX, escaped, px
+from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.svg_document import COLUMN_EM, LABEL_PX, escaped, px, svg_document
 
 LEVEL_PX = 22.0
 IDENTITY_PX = 7.0
@@ -87,21 +87,7 @@ def bars_svg(title: str, rows: Sequence[BarsRow], note: str = "") -> str:
     if note:
         drawn.append(_text(SIDE, top + LABEL_PX, note))
         top += LINE_PX + 6
-    shown = escaped(xml_text(title))
-    right, bottom = px(width + 2 * SIDE), px(top)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-clock" width="{right}" '
-            f'height="{bottom}" viewBox="0 0 {right} {bottom}" role="img" '
-            f'aria-label="{shown}">',
-            f"<title>{shown}</title>",
-            f"<style>{STYLE}</style>",
-            f'<rect class="ground" width="{right}" height="{bottom}" rx="6"/>',
-            *drawn,
-            "</svg>",
-            "",
-        ]
-    )
+    return svg_document("ketal-clock", title, (0, 0, width + 2 * SIDE, top), STYLE, drawn)
 
 
 # --- sizes --------------------------------------------------------------------

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from ketal.errors import SettingError, columns
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
-from ketal.pictures.graphs.labels import clipped, xml_text
-from ketal.pictures.graphs.svg import COLUMN_EM, LABEL_PX, escaped, px
+from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.svg_document import COLUMN_EM, LABEL_PX, escaped, px, svg_document
 
 TIMELINE_EVENTS_MAX = 400
 """The most events that are drawn where the caller names no limit; of more nothing is legible."""
@@ -120,20 +120,8 @@ def stamped_space_time_svg(
         _event(event, *timeline.point(number), below=number in below)
         for number, event in enumerate(events)
     ]
-    shown = escaped(title)
-    width, height = px(timeline.width), px(timeline.height)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-timeline" width="{width}" '
-            f'height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{shown}">',
-            f"<title>{shown}</title>",
-            f"<style>{STYLE}</style>",
-            f'<rect class="ground" width="{width}" height="{height}" rx="6"/>',
-            *drawn,
-            "</svg>",
-            "",
-        ]
-    )
+    view = (0, 0, timeline.width, timeline.height)
+    return svg_document("ketal-timeline", title, view, STYLE, drawn)
 
 
 def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:

@@ -11,19 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ketal.errors import columns
-from ketal.pictures.graphs.labels import clipped, xml_text
 from ketal.pictures.graphs.layout import Box, Link, Scene
 from ketal.pictures.graphs.svg import (
-    COLUMN_EM,
     NAME_PX,
     document,
-    escaped,
     lay_out,
     line_along,
     outline,
-    px,
 )
 from ketal.pictures.graphs.text_formats import quoted
+from ketal.pictures.labels import clipped, xml_text
+from ketal.pictures.svg_document import COLUMN_EM, escaped, px
 
 CAPTION_COLUMNS_MAX = 120
 PAD = 10.0

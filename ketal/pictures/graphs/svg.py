@@ -4,8 +4,7 @@ The layout comes from Graphviz where it is installed, else from `layered`; the
 drawing is the same for both. Colours are given for light and dark, each with a
 ground of its own, so the picture is readable on any page.
 
-The one rule: every text of a pattern is escaped here and nowhere else, and
-whatever is drawn lies inside the view box.
+The one rule: whatever is drawn lies inside the view box.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import math
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator
-from html import escape
 
 from ketal.errors import SettingError, columns
 from ketal.pictures.graphs import graphviz, layered
 from ketal.pictures.graphs.graph_data import Graph, GraphEdge, GraphState
-from ketal.pictures.graphs.labels import clipped, wrapped, xml_text
 from ketal.pictures.graphs.layout import Box, Layout, LayoutError, Link, Point, Scene
+from ketal.pictures.labels import clipped, wrapped, xml_text
+from ketal.pictures.svg_document import COLUMN_EM, LABEL_PX, escaped, px, svg_document
 
 SVG_STATES_MAX = 200
 """The most states that are drawn; a picture of more is unreadable."""
@@ -28,11 +27,8 @@ SVG_EDGES_MAX = 600
 """The most edges that are drawn."""
 
 NAME_PX = 13
-LABEL_PX = 12
 LINE_PX = 16
 CAPTION_PX = 20
-# A little more than the 0.6 of common fixed-width faces.
-COLUMN_EM = 0.61
 LABEL_PAD = 8
 HEAD_PX = 9
 RADIUS = 22.0
@@ -112,22 +108,9 @@ def document(
             f'<text x="{px(left + MARGIN)}" y="{px(baseline)}" font-size="{LABEL_PX}">'
             f"{escaped(caption)}</text>"
         )
-    name = escaped(title)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="ketal-graph" role="img" '
-            f'aria-label="{name}" width="{width}" height="{height}" '
-            f'viewBox="{left} {top} {width} {height}">',
-            f"<title>{name}</title>",
-            f"<desc>Laid out by {layout.engine}.</desc>",
-            f"<style>{STYLE}</style>",
-            f'<rect class="ground" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>',
-            *lines,
-            *drawn,
-            "</svg>",
-            "",
-        ]
-    )
+    view = (left, top, width, height)
+    by = f"Laid out by {layout.engine}."
+    return svg_document("ketal-graph", title, view, STYLE, (*lines, *drawn), description=by)
 
 
 # --- layout -----------------------------------------------------------------
@@ -266,15 +249,5 @@ def _line(line: str, heads: set[str]) -> str:
     return escaped(line)
 
 
-def escaped(text: str) -> str:
-    """Return a text as XML has it, on one line."""
-    return escape(xml_text(text))
-
-
 def _at(point: Point) -> str:
     return f"{px(point[0])},{px(point[1])}"
-
-
-def px(value: float) -> str:
-    """Return a coordinate with a digit after the point at most."""
-    return f"{value:.1f}".removesuffix(".0")

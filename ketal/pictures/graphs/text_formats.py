@@ -15,7 +15,7 @@ import re
 from dataclasses import asdict
 
 from ketal.pictures.graphs.graph_data import Graph, GraphState
-from ketal.pictures.graphs.labels import clipped, wrapped, xml_text
+from ketal.pictures.labels import clipped, wrapped, xml_text
 
 # --- dot --------------------------------------------------------------------
 
