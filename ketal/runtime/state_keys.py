@@ -3,7 +3,7 @@
 Events are named by their dots. Where they stood among those offered matters under a window of
 events alone.
 
-The one rule: equal keys are of states that no later event tells apart.
+The one rule: equal keys are of states that no later event can distinguish.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class StateKeys:
             copies = {node: copies[node]} if node in copies else {}
         unlearned = run.copies.unlearned()
         if run.copies.receiving:
-            told = ((u, tuple(n for n in u.receivers if n in copies)) for u in unlearned)
+            received = ((u, tuple(n for n in u.receivers if n in copies)) for u in unlearned)
             awaited = tuple((n, tuple(sorted(c.awaited))) for n, c in sorted(copies.items()))
-            return awaited, tuple((u.event.dot, to) for u, to in told if u.mask is not None)
+            return awaited, tuple((u.event.dot, to) for u, to in received if u.mask is not None)
         known = {node: copy.known for node, copy in copies.items()}
         if self.scope is not None and known:
             (only,) = known.values()

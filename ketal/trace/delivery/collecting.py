@@ -1,8 +1,8 @@
 """Events over TCP, taken: those that `SocketSink` and `LogSender` send, for a running `Monitor`.
 
 A connection carries JSON lines. A line that was cut is sent again over another connection, so it
-is dropped here. Who sends a log says so first, and is answered from which byte on it is wanted, and
-at the end up to which byte it was taken.
+is dropped here. The sender of a log announces it first; the collector answers from which byte on it
+wants the log, and at the end up to which byte it has taken it.
 
 The one rule: the monitor is fed one event at a time.
 """

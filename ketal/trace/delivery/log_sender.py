@@ -1,7 +1,7 @@
 """A log sent to a `Collector` while it is written.
 
-Who connects says which log it sends, and how many bytes that has; the collector answers how many
-of them it has taken, at the beginning and when no more come:
+The sender announces its log, and how many bytes that has; the collector answers how many of them it
+has taken, at the beginning and when no more come:
 
     sender:    {"ketal_log":"9f86d081…","bytes":5021}   (the digest of the log's first line)
     collector: 4096
@@ -42,12 +42,12 @@ _NUMBER = re.compile(rb"[0-9]{1,18}\n")
 
 
 class Announcement(NamedTuple):
-    """What a sender says of a log.
+    """The announcement of a log.
 
     Attributes
     ----------
     log : str
-        The digest of its first line, which tells it from others.
+        The digest of its first line, by which logs are distinguished.
     size_bytes : int
         How long it is.
     """
@@ -56,7 +56,7 @@ class Announcement(NamedTuple):
     size_bytes: int
 
     def text(self) -> bytes:
-        """Return the line that says it."""
+        """Return the line that is sent."""
         return b'{"ketal_log":"%s","bytes":%d}\n' % (self.log.encode(), self.size_bytes)
 
 
@@ -217,7 +217,7 @@ def _appended(log: FileIO, position: int, tail: bytes) -> bytes | None:
 
 
 def _stay(connection: socket.socket) -> None:
-    """Wait a little; raises if the other end says anything, or is gone."""
+    """Wait a little; raises if the other end sends anything, or is gone."""
     connection.settimeout(POLL_S)
     try:
         more = connection.recv(1)
@@ -226,7 +226,7 @@ def _stay(connection: socket.socket) -> None:
     finally:
         connection.settimeout(TIMEOUT_S)
     if more:
-        raise ValueError("it says more than how much it has")
+        raise ValueError("it sends more than how much it has")
     raise ConnectionError("the collector is gone")
 
 
@@ -244,11 +244,11 @@ def _number(connection: socket.socket) -> int:
 
 
 def announcement(line: bytes, size_bytes: int) -> Announcement:
-    """Return what a sender says of the log that begins with a line."""
+    """Return the announcement of the log that begins with a line."""
     return Announcement(hashlib.sha256(line).hexdigest(), size_bytes)
 
 
 def announced(line: bytes) -> Announcement | None:
-    """Return what a sender said of its log; None if the line is another."""
+    """Return the announcement that a line is; None if it is another line."""
     found = _ANNOUNCEMENT.fullmatch(line)
     return found and Announcement(found[1].decode(), int(found[2]))
