@@ -19,21 +19,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
 from ketal.trace.delivery.log_sender import Announcement, announced
+from ketal.trace.delivery.monitor_feeding import MonitorFeeder
 from ketal.trace.delivery.own_sockets import own
 from ketal.trace.delivery.sinks import Feeding
 from ketal.trace.forks import whole_after_fork
-
-if TYPE_CHECKING:
-    from ketal.model.events.control import Control
-    from ketal.model.events.event import Event
-    from ketal.model.verdicts.execution_verdicts import Rejected
 
 _LOG = logging.getLogger("ketal.trace")
 CONNECTIONS_MAX = 1_000
@@ -43,7 +38,7 @@ LOGS_MAX = 10_000
 anew if its connection breaks."""
 
 
-class Collector:
+class Collector(MonitorFeeder):
     """Takes the events of tracers over TCP, and feeds them to a monitor, one after the other.
 
     Its handlers (`Monitor(program, on=…)`) are called in the collector's threads. The order in
@@ -86,8 +81,7 @@ class Collector:
     """
 
     def __init__(self, monitor: Feeding, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.lock = threading.RLock()
-        self._monitor = monitor
+        super().__init__(monitor)
         self._taken: dict[str, int] = {}
         self._server = _Server((host, port), self._take)
         self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]
@@ -135,19 +129,6 @@ class Collector:
         with contextlib.suppress(OSError):
             connection.sendall(b"%d\n" % position)
 
-    def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
-        """Feed an event of this process: `Tracer(…, monitor=collector)` does.
-
-        Parameters
-        ----------
-        event : Event, Control or Rejected
-            What happened.
-        place : str
-            Where it was read, for a rejection.
-        """
-        with self.lock:
-            return self._monitor.feed(event, place=place)
-
     def wait(self, *, timeout_s: float | None = None) -> bool:
         """Wait until no connection is open; return whether that is so.
 
@@ -168,17 +149,6 @@ class Collector:
         if self._server.is_here():
             self._server.shutdown()
             self._server.server_close()
-
-    def __enter__(self) -> Collector:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -8,25 +8,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ketal.logs.formats.jsonl import read_lines
 from ketal.logs.source import Source
 from ketal.model.limits import DEFAULT
+from ketal.trace.delivery.monitor_feeding import MonitorFeeder
 from ketal.trace.delivery.sinks import Feeding
 from ketal.trace.forks import whole_after_fork
-
-if TYPE_CHECKING:
-    from ketal.model.events.control import Control
-    from ketal.model.events.event import Event
-    from ketal.model.verdicts.execution_verdicts import Rejected
 
 _LOG = logging.getLogger("ketal.trace")
 POLL_MS = 100
 
 
-class TopicCollector:
+class TopicCollector(MonitorFeeder):
     """Takes the events of tracers from topics of Kafka, and feeds them to a monitor.
 
     Its handlers (`Monitor(program, on=…)`) are called in the collector's thread. The order in
@@ -73,9 +68,9 @@ class TopicCollector:
     """
 
     def __init__(self, consumer: Any, monitor: Feeding) -> None:
-        self.lock = threading.RLock()
+        super().__init__(monitor)
         self.taken = 0
-        self._consumer, self._monitor = consumer, monitor
+        self._consumer = consumer
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
@@ -101,19 +96,6 @@ class TopicCollector:
                     self._monitor.feed(item, place=name)
         self.taken += 1
 
-    def feed(self, event: Event | Control | Rejected, *, place: str = "") -> object:
-        """Feed an event of this process: `Tracer(…, monitor=collector)` does.
-
-        Parameters
-        ----------
-        event : Event, Control or Rejected
-            What happened.
-        place : str
-            Where it was read, for a rejection.
-        """
-        with self.lock:
-            return self._monitor.feed(event, place=place)
-
     def wait(self, messages: int, *, timeout_s: float | None = None) -> bool:
         """Wait until so many messages were taken; return whether they were.
 
@@ -135,14 +117,3 @@ class TopicCollector:
         """Take no more, and close the consumer."""
         self._closed.set()
         self._thread.join()
-
-    def __enter__(self) -> TopicCollector:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
