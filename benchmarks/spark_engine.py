@@ -32,8 +32,8 @@ import pyarrow.parquet
 import ketal
 from ketal.logs import Source
 from ketal.model.limits import Limits
+from ketal.model.user_folders import cache_folder
 from ketal.runtime.execution import BATCH_EVENTS
-from ketal.streaming.folders import cache_folder
 from ketal.streaming.job.messages import Reader
 from ketal.streaming.jvm.java import find_java, newest_for_spark, spark_home
 from ketal.streaming.spark import detect

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ketal.errors import KetalError
 from ketal.streaming.broker.settings import HOST
-from ketal.streaming.folders import replaced
+from ketal.streaming.whole_files import replaced
 
 POLL_S = 0.05
 """How often it is looked whether a process has started or ended."""

@@ -24,11 +24,12 @@ from pathlib import Path
 from types import TracebackType
 
 from ketal.errors import SettingError
+from ketal.model.user_folders import state_folder
 from ketal.streaming.broker.folder import POLL_S, BrokerError, BrokerFolder, Running
 from ketal.streaming.broker.settings import HOST, LOGGING, free_port, is_free, properties_text
-from ketal.streaming.folders import replaced, state_folder
 from ketal.streaming.jvm.artifacts import KAFKA, jars_of
 from ketal.streaming.jvm.java import Java, find_java
+from ketal.streaming.whole_files import replaced
 
 START_S = 120.0
 """How long a broker may take until it serves: 3 s on an idle machine, 16 s seen on a busy one."""

@@ -19,7 +19,7 @@ from typing import Any
 from ketal.errors import SettingError
 from ketal.logs.source import Source, load_config, near
 from ketal.model.limits import DEFAULT, Limits
-from ketal.streaming.folders import state_folder
+from ketal.model.user_folders import state_folder
 
 PORT = 9092
 """Where Kafka is if no port is named."""

@@ -32,7 +32,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from ketal.errors import KetalError
-from ketal.streaming.folders import cache_folder
+from ketal.model.user_folders import cache_folder
 from ketal.streaming.jvm.java import Java, download_options
 
 PAUSES_S = (2.0, 8.0)

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ketal.errors import KetalError
-from ketal.streaming.folders import replaced
 from ketal.streaming.jvm.trust import trust_store
+from ketal.streaming.whole_files import replaced
 
 JAVA_OLDEST = 17
 """Kafka 4 and Spark 4 are compiled for it."""

@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 from ketal.errors import NotAvailableError
-from ketal.streaming.folders import replaced
+from ketal.streaming.whole_files import replaced
 
 _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ketal.errors import SettingError
-from ketal.streaming.folders import replaced
 from ketal.streaming.job.locks import FILE, lock
+from ketal.streaming.whole_files import replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

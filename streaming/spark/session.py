@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ketal.errors import LostError, SettingError
-from ketal.streaming.folders import cache_folder, replaced
+from ketal.model.user_folders import cache_folder
 from ketal.streaming.job.file import Job
 from ketal.streaming.jvm.artifacts import jars_of, spark_connector
 from ketal.streaming.jvm.java import Java, find_java, newest_for_spark, spark_home
+from ketal.streaming.whole_files import replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
+from ketal.model.user_folders import state_folder
+
 _LOG = logging.getLogger("ketal.trace")
 
 RUNS_VARIABLE = "KETAL_TRACE_RUNS"
@@ -24,10 +26,7 @@ RUNS_VARIABLE = "KETAL_TRACE_RUNS"
 def runs_folder() -> Path:
     """Return the folder of the numbers: the variable's, or one of the user's state."""
     named = os.environ.get(RUNS_VARIABLE)
-    if named:
-        return Path(named)
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "ketal" / "runs"
+    return Path(named) if named else state_folder() / "runs"
 
 
 def next_run(node: str, destination: str) -> int:

@@ -38,7 +38,7 @@ import msgspec
 
 from ketal.errors import SettingError, StateError
 from ketal.runtime.state.records import Changes
-from ketal.streaming.folders import replaced
+from ketal.streaming.whole_files import replaced
 
 ADDED_BYTES_LEAST = 4_000_000
 """Fewer bytes of changes are not worth a new database, however small the state is."""

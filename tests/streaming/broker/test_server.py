@@ -18,11 +18,11 @@ import pytest
 
 from ketal.cli import main
 from ketal.errors import SettingError
+from ketal.model.user_folders import cache_folder
 from ketal.streaming.broker.folder import BrokerError, BrokerFolder
 from ketal.streaming.broker.probing import serves
 from ketal.streaming.broker.server import Broker, default_folder
 from ketal.streaming.broker.settings import free_port, is_free, properties_text
-from ketal.streaming.folders import cache_folder
 from tests.streaming.conftest import QUICK_JVM
 from tests.streaming.jobs import until
 
