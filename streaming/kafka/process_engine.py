@@ -10,9 +10,7 @@ The one rule: a fault ends a session, and loses no commit.
 
 from __future__ import annotations
 
-import time
-
-from ketal.errors import LostError, StateError
+from ketal.errors import StateError
 from ketal.programs.program import Program
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.metrics import Hooks
@@ -85,7 +83,7 @@ class ProcessEngine(RunningJob):
                 self._failed(error)
             finally:
                 session.close()
-            self._wait(wait_s)
+            self.wait(wait_s)
             if self.stopping:
                 return
             wait_s = min(2 * wait_s, RETRY_MOST_S)
@@ -95,24 +93,9 @@ class ProcessEngine(RunningJob):
         wrong = clients.of_settings(self.job, error)
         if wrong is not None:
             raise wrong from None
-        now_s = time.monotonic()
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-        if self.failing_since_s is None:
-            self.failing_since_s = now_s
-            self.hooks.notify(
-                f"Kafka at {self.job.bootstrap_servers} failed ({reason}); trying again"
-            )
-        self.figures.restarts += 1
-        if 1e3 * (now_s - self.failing_since_s) >= self.job.lost_after_ms:
-            raise LostError(
-                f"Kafka at {self.job.bootstrap_servers} is lost since "
-                f"{now_s - self.failing_since_s:.0f} s ([kafka] lost_after_ms): {reason}"
-            ) from None
-
-    def _wait(self, wait_s: float) -> None:
-        until_s = time.monotonic() + wait_s
-        while not self.stopping and time.monotonic() < until_s:
-            time.sleep(0.05)
+        kafka = f"Kafka at {self.job.bootstrap_servers}"
+        self.failed(f"{kafka} failed ({reason})", f"{kafka} is lost", reason)
 
 
 def session_of(engine: RunningJob) -> Session:

@@ -9,37 +9,20 @@ from kafka import TopicPartition
 
 from ketal.programs.program import Program
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.metrics import Figures, Hooks
+from ketal.streaming.job.job_engine import JobEngine
+from ketal.streaming.job.metrics import Hooks
 from ketal.streaming.job.outputs import Outputs
 from ketal.streaming.job.sharing import Watch
-from ketal.streaming.job.vacuity_watch import VacuityWatch
 
 
-class RunningJob:
-    """A job in this process, over all of its sessions.
-
-    Parameters
-    ----------
-    job : Job
-        Its settings.
-    program : Program
-        The patterns.
-    hooks : Hooks
-        Where verdicts, notices and figures go.
-    """
+class RunningJob(JobEngine):
+    """A job in this process, over all of its sessions."""
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
-        self.job = job
-        self.program = program
-        self.hooks = hooks
+        super().__init__(job, program, hooks)
         self.owner = uuid.uuid4().hex
         self.claimed = False
         """Whether a session of this process has begun."""
-        self.stopping = False
-        self.figures = Figures()
-        self.vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
-        self.summary: dict[str, Any] | None = None
-        self.failing_since_s: float | None = None
         self.ends: dict[TopicPartition, int] | None = None
         """The ends of the topics when the job started, under `until_end`."""
         self.elsewhere: dict[Any, Any] | None = None
@@ -60,7 +43,3 @@ class RunningJob:
         if self._outputs is not None:
             self._outputs.close()
             self._outputs = None
-
-    def stop(self) -> None:
-        """Have `run` commit and return."""
-        self.stopping = True

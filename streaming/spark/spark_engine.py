@@ -24,9 +24,9 @@ from ketal.programs.program import Program
 from ketal.runtime.admission.deduplication import Tally
 from ketal.runtime.silence import vacuity
 from ketal.streaming.job.file import Job
-from ketal.streaming.job.metrics import Figures, Hooks, total
+from ketal.streaming.job.job_engine import JobEngine
+from ketal.streaming.job.metrics import Hooks, total
 from ketal.streaming.job.outputs import ClosedPipeError, Outputs
-from ketal.streaming.job.vacuity_watch import VacuityWatch
 from ketal.streaming.spark import families as grouping
 from ketal.streaming.spark import verdicts
 from ketal.streaming.spark.checkpoint import HINT, Checkpoint
@@ -55,17 +55,8 @@ _NO_TOPIC = re.compile(r"UnknownTopicOrPartitionException")
 _KAFKA = re.compile(r"org\.apache\.kafka\.\S*|KafkaException|Failed to construct kafka")
 
 
-class SparkEngine:
-    """A job that runs on Spark.
-
-    Parameters
-    ----------
-    job : Job
-        What runs.
-    program : Program
-        The patterns.
-    hooks : Hooks
-        Where verdicts, notices and figures go.
+class SparkEngine(JobEngine):
+    """A job that runs on Spark; the parameters are those of `JobEngine`.
 
     Raises
     ------
@@ -74,24 +65,13 @@ class SparkEngine:
     """
 
     def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
-        self.job = job
-        self.program = program
-        self.hooks = hooks
+        super().__init__(job, program, hooks)
         self.families = grouping.families(program, job.key_groups)
-        self.figures = Figures()
-        self._vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
-        self.summary: dict[str, Any] | None = None
-        self.stopping = False
         self._options = call_timeouts(job, kafka_options(job))
         self._failure: BaseException | None = None
-        self._failing_since_s: float | None = None
         self._looked_s = 0.0
         self._leaving = False
         """Whether the query is in a batch that is not to run."""
-
-    def stop(self) -> None:
-        """Have `run` finish the batch that runs, and return."""
-        self.stopping = True
 
     def run(self) -> None:
         """Run until the stream ends or `stop` is called; the batch that runs is finished.
@@ -148,7 +128,8 @@ class SparkEngine:
                     break
                 except LostError as lost:
                     outputs.clear()
-                    self._failed(lost)
+                    self.failed(str(lost), "lost", lost)
+                    self.wait(RETRY_S)
         except (Py4JNetworkError, ConnectionError) as fault:
             # A signal to the whole group of processes ends Spark as well.
             if not self.stopping:
@@ -162,19 +143,6 @@ class SparkEngine:
         if checkpoint.anew:
             self.hooks.notify(f"{checkpoint.anew}; starting anew at the stored offsets")
         checkpoint.anew = ""
-
-    def _failed(self, lost: LostError) -> None:
-        now_s = time.monotonic()
-        if self._failing_since_s is None:
-            self._failing_since_s = now_s
-            self.hooks.notify(f"{lost}; trying again")
-        self.figures.restarts += 1
-        away_s = now_s - self._failing_since_s
-        if 1e3 * away_s >= self.job.lost_after_ms:
-            raise LostError(f"lost since {away_s:.0f} s ([kafka] lost_after_ms): {lost}") from None
-        until_s = now_s + RETRY_S
-        while not self.stopping and time.monotonic() < until_s:
-            time.sleep(WAIT_S)
 
     # --- a query ---
 
@@ -219,7 +187,7 @@ class SparkEngine:
                 self._failure = fault
                 raise
             self.figures.committed(time.monotonic() - began_s)
-            self._failing_since_s = None
+            self.failing_since_s = None
             if self._all_ended(checkpoint):
                 self.stopping = True
 
@@ -322,7 +290,7 @@ class SparkEngine:
             live_runs=sum(of["live_runs"] for of in groups),
             watermark_s=_watermark_s(progress),
         )
-        self._vacuity_watch.look(now_s, lambda: grouping.findings_of_groups(self.families, groups))
+        self.vacuity_watch.look(now_s, lambda: grouping.findings_of_groups(self.families, groups))
         self.hooks.report(self.figures)
 
     def _summary(self, checkpoint: Checkpoint) -> dict[str, Any]:

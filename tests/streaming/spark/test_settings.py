@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ketal
-from ketal.errors import LostError, SettingError
+from ketal.errors import SettingError
 from ketal.streaming import plan
 from ketal.streaming.job.file import Job, read_job
 from ketal.streaming.spark.families import families, warnings
 from ketal.streaming.spark.session import call_timeouts, kafka_options
-from ketal.streaming.spark.spark_engine import SparkEngine
-from tests.streaming.jobs import FORKS, Told
+from tests.streaming.jobs import FORKS
 
 EVENTS = 'pattern %s { partition by %s; event E = type == "e"; find next E E; }'
 
@@ -91,20 +89,6 @@ def test_properties_are_put_in_the_words_of_java(tmp_path: Path) -> None:
         kafka_options(job(linger_ms=1))
     with pytest.raises(SettingError, match="No such file"):
         kafka_options(job(ssl_certfile=str(tmp_path / "none.pem")))
-
-
-def test_kafka_is_lost_once_it_was_away_for_so_long() -> None:
-    told = Told()
-    engine = SparkEngine(replace(job(), lost_after_ms=60_000), ketal.compile(FORKS), told.hooks())
-    engine.stop()  # or it would wait before it tries again
-    engine._failed(LostError("no answer"))
-    engine._failing_since_s = time.monotonic() - 30.0
-    engine._failed(LostError("no answer"))
-    assert told.sentences == ["no answer; trying again"]
-    assert engine.figures.restarts == 2
-    engine._failing_since_s = time.monotonic() - 61.0
-    with pytest.raises(LostError, match=r"lost since 6\d s .*no answer"):
-        engine._failed(LostError("no answer"))
 
 
 def test_a_call_of_a_java_client_takes_no_longer_than_the_file_says() -> None:

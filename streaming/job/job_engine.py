@@ -1,0 +1,79 @@
+"""What the engines of a job have in common: what they show, how they end, what an outage is.
+
+The one rule: while Kafka is away the job is retried, for `lost_after_ms` at most.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ketal.errors import LostError
+from ketal.programs.program import Program
+from ketal.streaming.job.file import Job
+from ketal.streaming.job.metrics import Figures, Hooks
+from ketal.streaming.job.vacuity_watch import VacuityWatch
+
+_WAIT_S = 0.05
+
+
+class JobEngine:
+    """A job in this process.
+
+    Parameters
+    ----------
+    job : Job
+        Its settings.
+    program : Program
+        The patterns.
+    hooks : Hooks
+        Where verdicts, notices and figures go.
+
+    Attributes
+    ----------
+    stopping : bool
+        Whether `run` is to commit and return.
+    summary : dict or None
+        The summary of what was committed; None before the job has run.
+    failing_since_s : float or None
+        Since when Kafka is away.
+    """
+
+    def __init__(self, job: Job, program: Program, hooks: Hooks) -> None:
+        self.job = job
+        self.program = program
+        self.hooks = hooks
+        self.stopping = False
+        self.summary: dict[str, Any] | None = None
+        self.failing_since_s: float | None = None
+        self.figures = Figures()
+        self.vacuity_watch = VacuityWatch(job, program, self.figures, hooks.notify)
+
+    def stop(self) -> None:
+        """Have `run` commit and return."""
+        self.stopping = True
+
+    def failed(self, what: str, lost: str, reason: object) -> None:
+        """Report what failed, once until it recovers.
+
+        Raises
+        ------
+        LostError
+            If it has failed for `lost_after_ms`; `lost` begins its message, and `reason` ends it.
+        """
+        now_s = time.monotonic()
+        if self.failing_since_s is None:
+            self.failing_since_s = now_s
+            self.hooks.notify(f"{what}; trying again")
+        self.figures.restarts += 1
+        away_s = now_s - self.failing_since_s
+        if 1e3 * away_s >= self.job.lost_after_ms:
+            raise LostError(
+                f"{lost} since {away_s:.0f} s ([kafka] lost_after_ms): {reason}"
+            ) from None
+
+    def wait(self, time_s: float) -> None:
+        """Wait so long, or until the job is to end."""
+        until_s = time.monotonic() + time_s
+        while not self.stopping and time.monotonic() < until_s:
+            time.sleep(_WAIT_S)
