@@ -1,6 +1,6 @@
 """The command line: `ketal COMMAND`.
 
-Each command is a module of this package with two functions, `add_arguments` and
+Each command is a module of `ketal.cli.commands` with two functions, `add_arguments` and
 `execute`; this one picks the command, and turns what was raised into an exit
 code. Nothing heavy is imported before a command needs it, so that `--help` and
 `--version` answer at once.
@@ -17,7 +17,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 FINE, FOUND, COULD_NOT_RUN, STATE_DOES_NOT_FIT, LOST = 0, 1, 2, 3, 4
 INTERRUPTED, TERMINATED = 130, 143
@@ -29,23 +29,39 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, where a command ends as it does after Ctrl-C."""
 
 
+class Command(NamedTuple):
+    """A command; its module is called `NAME_command`.
+
+    Attributes
+    ----------
+    folder : str
+        Where its module is, in `ketal.cli.commands`.
+    about : str
+        What it does.
+    """
+
+    folder: str
+    about: str
+
+
 COMMANDS = {
-    "run": "run the patterns of a file over a log",
-    "lint": "errors and warnings of pattern files",
-    "fmt": "canonical layout of pattern files",
-    "explain": "why the verdicts of a log hold, or what became of an event",
-    "view": "an execution as a page, a picture, or for Perfetto and ShiViz",
-    "graph": "the automaton of a pattern, as a picture or as data",
-    "stats": "what is in a log: nodes, types, attributes, times, concurrency, messages",
-    "audit": "whether a log can be a vector-clocked execution, and what is wrong",
-    "cuts": "how many consistent cuts and linear extensions an execution has",
-    "clocks": "timestamping schemes on a log; two of its events compared",
-    "stream": "a streaming job on Kafka topics",
-    "broker": "a real Kafka broker to try things with",
-    "demo": "a bug in a replicated stack, found while it runs, and why",
-    "limits": "every limit: name, default, unit",
+    "run": Command("runs", "run the patterns of a file over a log"),
+    "lint": Command("patterns", "errors and warnings of pattern files"),
+    "fmt": Command("patterns", "canonical layout of pattern files"),
+    "explain": Command("runs", "why the verdicts of a log hold, or what became of an event"),
+    "view": Command("logs", "an execution as a page, a picture, or for Perfetto and ShiViz"),
+    "graph": Command("patterns", "the automaton of a pattern, as a picture or as data"),
+    "stats": Command(
+        "logs", "what is in a log: nodes, types, attributes, times, concurrency, messages"
+    ),
+    "audit": Command("logs", "whether a log can be a vector-clocked execution, and what is wrong"),
+    "cuts": Command("logs", "how many consistent cuts and linear extensions an execution has"),
+    "clocks": Command("logs", "timestamping schemes on a log; two of its events compared"),
+    "stream": Command("runs", "a streaming job on Kafka topics"),
+    "broker": Command("runs", "a real Kafka broker to try things with"),
+    "demo": Command("runs", "a bug in a replicated stack, found while it runs, and why"),
+    "limits": Command("patterns", "every limit: name, default, unit"),
 }
-"""Command → what it does; its module in this package is called `COMMAND_command`."""
 
 _EXAMPLE = """\
 example:
@@ -134,8 +150,8 @@ def _flushed(code: int) -> int:
 def _dispatch(words: list[str]) -> int:
     head = words[0] if words else ""
     if head in COMMANDS:
-        about = COMMANDS[head]
-        module = importlib.import_module(f"ketal.cli.commands.{head}_command")
+        folder, about = COMMANDS[head]
+        module = importlib.import_module(f"ketal.cli.commands.{folder}.{head}_command")
         parser = _Parser(prog=f"ketal {head}", description=f"{about[0].upper()}{about[1:]}.")
         module.add_arguments(parser)
         return int(module.execute(parser.parse_intermixed_args(words[1:])))
@@ -151,7 +167,7 @@ def _top_parser() -> argparse.ArgumentParser:
     from ketal import __version__
 
     width = max(map(len, COMMANDS))
-    listed = "\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())
+    listed = "\n".join(f"  {name:<{width}}  {command.about}" for name, command in COMMANDS.items())
     parser = _Parser(
         prog="ketal",
         usage="ketal COMMAND ...",

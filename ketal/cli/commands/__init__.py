@@ -1,1 +1,4 @@
-"""The commands, a module each: `add_arguments(parser)` and `execute(args)`."""
+"""The commands by what they are about, a module each.
+
+The one rule: a command is two functions, `add_arguments(parser)` and `execute(args)`.
+"""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ketal.cli import COULD_NOT_RUN, FINE, FOUND, complain, options
-from ketal.cli.commands.stats_command import stats_of
+from ketal.cli.commands.logs.stats_command import stats_of
 from ketal.cli.output.annotations import Annotation, FilePlace, github_line, sarif
 from ketal.cli.output.empty_log import nothing_read
 from ketal.cli.output.output_lines import add_output, as_json, counted, opened

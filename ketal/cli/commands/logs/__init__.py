@@ -1,0 +1,1 @@
+"""Commands on logs, without a pattern: their contents, faults, clocks, cuts, pictures."""

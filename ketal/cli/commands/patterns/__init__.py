@@ -1,0 +1,1 @@
+"""Commands on patterns: checked, laid out, drawn, bounded."""

@@ -1,0 +1,1 @@
+"""Commands that run patterns, and say why a verdict holds."""
