@@ -19,7 +19,8 @@ from lark import Token
 from ketal.errors import Diagnostic, PatternError, Span
 from ketal.grammar.bare_names import DeclaredNames, nearest
 from ketal.grammar.body_trees import Bodies
-from ketal.grammar.expressions import PLACEHOLDER, Expressions
+from ketal.grammar.dotted_names import PLACEHOLDER
+from ketal.grammar.expressions import Expressions
 from ketal.grammar.order_options import OrderOptions
 from ketal.grammar.parse_tree import (
     ParseTree,

@@ -1,0 +1,114 @@
+"""What a name with dots is built to: an event's own field, an attribute, a parameter, a reference.
+
+`ketal.grammar.bare_names` says how a name is read; here the tree of one becomes a value.
+
+The one rule: a name that stands for no value is reported to `fault` with what to write instead, and
+`PLACEHOLDER` is returned for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from lark import Token
+
+from ketal.errors import Span
+from ketal.grammar.bare_names import COUNT, DeclaredNames, misleading, reads_as_reference
+from ketal.grammar.literals import Literals
+from ketal.grammar.parse_tree import Fault, ParseTree, span_of
+from ketal.model import syntax as ast
+
+PLACEHOLDER = ast.Literal(0)
+"""Stands for a value that was faulted already."""
+
+
+class DottedNames:
+    """Builds the values that names stand for in one scope."""
+
+    def __init__(self, scope: DeclaredNames, literals: Literals, fault: Fault) -> None:
+        self.scope = scope
+        self.literals = literals
+        self.fault = fault
+
+    def value(self, tree: ParseTree) -> ast.Value:
+        """Build what a name stands for; one that stands for no value is a fault."""
+        head, span = str(tree.children[0]), span_of(tree)
+        path = tuple(self._part(cast(ParseTree, part)) for part in tree.children[1:])
+        if head == "data":
+            if path:
+                return ast.Attribute(path, span=span)
+            return self._taken(span, "`data` is all attributes of the event", "write `data.name`")
+        if head in ast.EVENT_FIELDS:
+            if not path:
+                return ast.Field(cast(Any, head), span=span)
+            return self._taken(
+                span, f"the event's own `{head}` has no parts",
+                f"an attribute of that name is written `data.{head}`",
+            )  # fmt: skip
+        if not path:
+            return self._bare(head, span)
+        if head in self.scope.params and head not in self.scope.declared:
+            return self._taken(
+                span, f"the parameter `{head}` has no parts",
+                f"an attribute of that name is written `data.{head}`",
+            )  # fmt: skip
+        if reads_as_reference(head, self.scope):
+            return self._reference(head, path, tree)
+        return self._attribute((head, *path), span)
+
+    def _bare(self, name: str, span: Span) -> ast.Value:
+        if name in self.scope.declared:
+            return self._taken(
+                span, f"`{name}` is declared as a guard, not as a value",
+                f"write `{name}.attribute` for a step's event, `data.{name}` for an attribute",
+            )  # fmt: skip
+        if name in self.scope.params:
+            return ast.ParamRef(name, span=span)
+        return self._attribute((name,), span)
+
+    def _attribute(self, path: tuple[str, ...], span: Span) -> ast.Value:
+        """Build an attribute that is written without `data.`; a misleading word is a fault."""
+        reason = misleading(path)
+        if reason is None:
+            return ast.Attribute(path, span=span)
+        why, instead = reason
+        self.fault(
+            "K014", f"`{path[0]}` is read as an attribute: {why}", span,
+            f"{instead}; an attribute of that name is written `data.{path[0]}`",
+        )  # fmt: skip
+        return PLACEHOLDER
+
+    def _reference(self, head: str, path: tuple[str, ...], tree: ParseTree) -> ast.Value:
+        span = span_of(tree)
+        first = cast(ParseTree, tree.children[1])
+        of: ast.Field | ast.Attribute
+        if first.data == "part" and path[0] == "data":
+            if len(path) == 1:
+                return self._taken(
+                    span, "`data` is all attributes of the event", f"write `{head}.data.name`"
+                )
+            of = ast.Attribute(path[1:], span=span)
+        elif first.data == "part" and path[0] in ast.EVENT_FIELDS:
+            if len(path) > 1:
+                return self._taken(
+                    span, f"the event's own `{path[0]}` has no parts",
+                    f"an attribute of that name is written `{head}.data.{path[0]}`",
+                )  # fmt: skip
+            of = ast.Field(cast(Any, path[0]), span=span)
+        elif first.data == "part" and path == (COUNT,):
+            self.fault(
+                "K014", f"`{head}.count` is read as an attribute of the event of `{head}`", span,
+                f"write `{head}.data.count` for it; `return count;` counts the matches",
+            )  # fmt: skip
+            return PLACEHOLDER
+        else:
+            of = ast.Attribute(path, span=span)
+        return ast.Reference(head, of, span=span)
+
+    def _taken(self, span: Span, message: str, hint: str) -> ast.Value:
+        self.fault("K012", message, span, hint)
+        return PLACEHOLDER
+
+    def _part(self, tree: ParseTree) -> str:
+        token = cast(Token, tree.children[0])
+        return self.literals.string(token) if tree.data == "key" else str(token)
