@@ -291,15 +291,7 @@ class HoldBackQueue:
 
     def missing(self) -> list[Dot]:
         """Return the dots that hold events back, up to `lost_max`; of a long hole its ends."""
-        count = self.options.lost_max
-        step = ReleaseStep()
-        self._limits.record_held()
-        for node, progress in sorted(self._store.nodes.items()):
-            for first, last in progress.missing(progress.needed):
-                if len(step.gaps) >= count:
-                    break
-                step.declare_lost(node, first, last, count)
-        return step.gaps[:count]
+        return self._limits.missing()
 
     def drop_held(self) -> list[Event]:
         """Return the held events in order of arrival, and hold them no more."""

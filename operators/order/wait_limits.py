@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.operators.order.held_events import HeldEvents
 from ketal.operators.order.live_nodes import LiveNodes
@@ -19,7 +20,7 @@ from ketal.operators.order.missing import MissingSince
 from ketal.operators.order.node_progress import Held, NodeProgress
 from ketal.operators.order.policy import ReleasePolicy
 from ketal.operators.order.release_options import ReleaseOptions
-from ketal.operators.order.step import ReleaseStep, StreamTime
+from ketal.operators.order.step import ReleaseStep, StreamTime, named_counters
 from ketal.operators.topology.domain_order import DomainPast
 
 
@@ -120,6 +121,18 @@ class WaitLimits:
             self._store.unrecorded = False
             for held in self._store.by_arrival():
                 self.record(held.event)
+
+    def missing(self) -> list[Dot]:
+        """Return what is missing to held events, up to `lost_max` dots; of a long hole its ends."""
+        dots: list[Dot] = []
+        dots_max = self._options.lost_max
+        self.record_held()
+        for node, progress in sorted(self._store.nodes.items()):
+            for first, last in progress.missing(progress.needed):
+                if len(dots) >= dots_max:
+                    return dots[:dots_max]
+                dots += [Dot(node, counter) for counter in named_counters(first, last, dots_max)]
+        return dots[:dots_max]
 
     def expire(self, step: ReleaseStep) -> bool:
         """Give up what has been missing, and who has been silent, for too long.
