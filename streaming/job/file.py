@@ -26,19 +26,19 @@ PORT = 9092
 ENGINES = ("process", "spark")
 STARTS = ("earliest", "latest")
 ON_CHANGE = ("stop", "fresh", "drain")
+NUMBERS = {
+    "kafka": {"call_timeout_ms": 1_000, "lost_after_ms": 0},
+    "state": {"commit_interval_ms": 1},
+    "time": {"lateness_ms": 0, "idle_ms": 1, "vacuous_after_ms": 0},
+    "spark": {"key_groups": 1, "trigger_ms": 1, "batch_messages_max": 1},
+}
+"""Table → its numbers, which are fields of `Job`, and the least that each may be."""
 KEYS = {
-    "kafka": (
-        "bootstrap_servers",
-        "group_id",
-        "start",
-        "properties",
-        "call_timeout_ms",
-        "lost_after_ms",
-    ),
+    "kafka": ("bootstrap_servers", "group_id", "start", "properties", *NUMBERS["kafka"]),
     "output": ("verdicts", "rejected"),
-    "state": ("store", "commit_interval_ms"),
-    "time": ("lateness_ms", "idle_ms", "vacuous_after_ms"),
-    "spark": ("key_groups", "trigger_ms", "batch_messages_max", "jars"),
+    "state": ("store", *NUMBERS["state"]),
+    "time": (*NUMBERS["time"],),
+    "spark": (*NUMBERS["spark"], "jars"),
 }
 """Table → its keys; `[source]` and `[limits]` are those of every log."""
 _FOR_FILES = ("regex", "delimiter", "rebuild")
@@ -176,6 +176,10 @@ class Job:
         """The targets that are written to, each once."""
         return tuple(dict.fromkeys((self.verdicts, self.rejected)))
 
+    def output_of(self, kind: str) -> Target:
+        """Return where verdicts of a kind go."""
+        return self.rejected if kind == "rejected" else self.verdicts
+
 
 def read_job(config: str | None, flags: Mapping[str, Any]) -> Job:
     """Return the job of a file, or of flags alone.
@@ -210,7 +214,7 @@ def _job(
     base: Path,
 ) -> Job:
     tables = {name: _Table(document, name) for name in KEYS}
-    kafka, output, state, time = (tables[n] for n in ("kafka", "output", "state", "time"))
+    kafka, output, state = (tables[name] for name in ("kafka", "output", "state"))
     _refuse_variables(document, ())
     engine = flags.get("engine") or document.get("engine", "process")
     if engine not in ENGINES:
@@ -269,22 +273,14 @@ def _job(
         state_address=address,
         changelog=changelog,
         keyed_by=source.keyed_by,
-        commit_interval_ms=state.number("commit_interval_ms", 500, 1),
-        lateness_ms=time.number("lateness_ms", 5_000, 0),
-        idle_ms=time.number("idle_ms", 30_000, 1),
-        vacuous_after_ms=time.number("vacuous_after_ms", 60_000, 0),
-        call_timeout_ms=kafka.number("call_timeout_ms", 30_000, 1_000),
-        lost_after_ms=kafka.number("lost_after_ms", 120_000, 0),
         limits=limits,
         until_end=bool(flags.get("until_end")),
         on_change=on_change,
         metrics_port=flags.get("metrics_port"),
         metrics_host=flags.get("metrics_host") or "",
         engine=engine,
-        key_groups=tables["spark"].number("key_groups", 16, 1),
-        trigger_ms=tables["spark"].number("trigger_ms", 1_000, 1),
-        batch_messages_max=tables["spark"].number("batch_messages_max", 500_000, 1),
         jars=_jars(tables["spark"].values.get("jars", []), base),
+        **{name: number for table in tables.values() for name, number in table.numbers()},
     )
 
 
@@ -304,13 +300,15 @@ class _Table:
     def text(self, key: str) -> str | None:
         return _text(f"[{self.name}] {key}", self.values.get(key))
 
-    def number(self, key: str, default: int, least: int) -> int:
-        value = self.values.get(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise SettingError(
-                f"[{self.name}] {key} must be an integer of {least} or more, not {value!r}"
-            )
-        return value
+    def numbers(self) -> Iterator[tuple[str, Any]]:
+        for key, least in NUMBERS.get(self.name, {}).items():
+            value = self.values.get(key, least)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise SettingError(
+                    f"[{self.name}] {key} must be an integer of {least} or more, not {value!r}"
+                )
+            if key in self.values:
+                yield key, value
 
 
 def _text(what: str, value: object) -> str | None:
@@ -453,9 +451,7 @@ def _properties(table: object) -> dict[str, Any]:
     for name, value in _flat(table):
         if not isinstance(value, str | int | float | bool):
             raise SettingError(f"[kafka.properties] {name} must be text, a number or a boolean")
-        out[name] = _VARIABLE.sub(lambda m: _variable(m[1], name), value) if (  # noqa: B023
-            isinstance(value, str)
-        ) else value  # fmt: skip
+        out[name] = _filled(value, name) if isinstance(value, str) else value
     return out
 
 
@@ -468,9 +464,11 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield f"{before}{name}", value
 
 
-def _variable(variable: str, name: str) -> str:
-    if variable not in os.environ:
-        raise SettingError(
-            f"[kafka.properties] {name}: the environment has no variable {variable!r}"
-        )
-    return os.environ[variable]
+def _filled(text: str, name: str) -> str:
+    """Return the text of a property with its variables replaced."""
+    for variable in _VARIABLE.findall(text):
+        if variable not in os.environ:
+            raise SettingError(
+                f"[kafka.properties] {name}: the environment has no variable {variable!r}"
+            )
+    return _VARIABLE.sub(lambda match: os.environ[match[1]], text)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ketal.errors import SettingError
+from ketal.streaming.whole_files import refused_as_setting
 
 FILE = "lock"
 """The file of a folder that is locked for the folder: a file system may lock no folder itself."""
@@ -69,11 +70,9 @@ def locked(folder: Path, patience_s: float, stopping: Callable[[], bool]) -> Ite
         If another process has it for longer, or it cannot be locked or made.
     """
     path = folder / FILE
-    try:
+    with refused_as_setting(path):
         folder.mkdir(parents=True, exist_ok=True)
         file = open(path, "ab")  # noqa: SIM115
-    except OSError as fault:
-        raise SettingError(f"{path}: {fault.strerror or fault}") from None
     with file:
         until_s = time.monotonic() + patience_s
         while not (had := lock(file.fileno(), path)) and not stopping():

@@ -22,10 +22,10 @@ from typing import Any
 import msgspec
 
 from ketal.errors import SettingError
-from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.streaming.job.file import Job, Target
 from ketal.streaming.job.locks import lock
+from ketal.streaming.whole_files import refused_as_setting
 
 PENDING_BYTES_MAX = 4_000_000
 """After so many pending bytes of verdicts a commit is due."""
@@ -88,7 +88,7 @@ class Outputs:
 
         A key that is too large for Kafka together with the verdict is left out: it came compressed.
         """
-        target = self._job.rejected if isinstance(verdict, Rejected) else self._job.verdicts
+        target = self._job.output_of(verdict.kind)
         if target.kind == "stdout":
             self._shown.append(verdict)
             self.bytes += 200
@@ -110,19 +110,17 @@ class Outputs:
         SettingError
             If it cannot be written.
         """
-        touched = set()
+        lines: dict[Any, tuple[str, list[bytes]]] = {}
         for target, _, line in self._pending:
             if target.kind == "file":
-                self._write(target, line + b"\n")
-                touched.add(target)
-        for target in touched:
-            try:
-                self._files[target].flush()
+                lines.setdefault(self._files[target], (target.name, []))[1].append(line + b"\n")
+        for file, (name, some) in lines.items():
+            with refused_as_setting(f"cannot write {name}"):
+                file.writelines(some)
+                file.flush()
                 # A device or a FIFO has no fsync.
-                if _is_regular(self._files[target]):
-                    os.fsync(self._files[target].fileno())
-            except OSError as fault:
-                raise _unwritten(target, fault) from None
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    os.fsync(file.fileno())
         if self._shown:
             self._write_stdout()
 
@@ -133,12 +131,6 @@ class Outputs:
             self._flush()
         except BrokenPipeError:
             raise ClosedPipeError from None
-
-    def _write(self, target: Target, line: bytes) -> None:
-        try:
-            self._files[target].write(line)
-        except OSError as fault:
-            raise _unwritten(target, fault) from None
 
     def send(self, producer: Any) -> list[Any]:
         """Send the verdicts of topics; return the future of each message."""
@@ -175,41 +167,40 @@ def _opened(path: str) -> Any:
 
     A device, as /dev/null, and a FIFO are not locked, and hold no lines from before.
     """
-    try:
+    with refused_as_setting(f"cannot write {path}"):
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
             return _special(path)
         file = open(path, "a+b")  # noqa: SIM115
-    except OSError as fault:
-        raise _unwritten(Target("file", path), fault) from None
-    try:
-        if not lock(file.fileno(), path):
-            raise SettingError(
-                f"{path}: another job writes to this file, and has locked it\n  hint: give each "
-                "job an output of its own, each of several consumers too ([output] verdicts and "
-                "rejected; --to), or choose a topic"
-            )
-        end = file.seek(0, os.SEEK_END)
-        start = end
-        while start > 0:
-            start = max(0, start - _TAIL_BYTES)
-            file.seek(start)
-            newline = file.read(min(_TAIL_BYTES, end - start)).rfind(b"\n")
-            if newline >= 0:
-                start += newline + 1
-                break
-        if start < end:
-            file.seek(start)
-            if not file.read(len(_BEGINNING)).startswith(_BEGINNING[: end - start]):
-                raise SettingError(f"{path} does not end in a line of verdicts: not added to")
-            file.truncate(start)
-        file.seek(0, os.SEEK_END)
-    except OSError as fault:
-        file.close()
-        raise _unwritten(Target("file", path), fault) from None
-    except BaseException:
-        file.close()
-        raise
-    return file
+        try:
+            if not lock(file.fileno(), path):
+                raise SettingError(
+                    f"{path}: another job writes to this file, and has locked it\n  hint: give "
+                    "each job an output of its own, each of several consumers too ([output] "
+                    "verdicts and rejected; --to), or choose a topic"
+                )
+            _truncate_last_line(file, path)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+def _truncate_last_line(file: Any, path: str) -> None:
+    """Truncate a last line without its end; leave the file at its end."""
+    start = end = file.seek(0, os.SEEK_END)
+    while start > 0:
+        start = max(0, start - _TAIL_BYTES)
+        file.seek(start)
+        newline = file.read(min(_TAIL_BYTES, end - start)).rfind(b"\n")
+        if newline >= 0:
+            start += newline + 1
+            break
+    if start < end:
+        file.seek(start)
+        if not file.read(len(_BEGINNING)).startswith(_BEGINNING[: end - start]):
+            raise SettingError(f"{path} does not end in a line of verdicts: not added to")
+        file.truncate(start)
+    file.seek(0, os.SEEK_END)
 
 
 def _special(path: str) -> Any:
@@ -224,11 +215,3 @@ def _special(path: str) -> Any:
         ) from None
     os.set_blocking(file.fileno(), True)
     return file
-
-
-def _is_regular(file: Any) -> bool:
-    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-
-
-def _unwritten(target: Target, fault: OSError) -> SettingError:
-    return SettingError(f"cannot write {target.name}: {fault.strerror or fault}")

@@ -17,17 +17,19 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ketal.errors import SettingError, StateError
+import msgspec
+
+from ketal.errors import StateError
 from ketal.model.limits import Limits
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
 from ketal.runtime.state.records import FORMAT
 from ketal.streaming.job.file import Job
 from ketal.streaming.spark.families import HASHING, families, placement
-from ketal.streaming.spark.job_folder import HadoopFolder, JobFolder, LocalFolder
+from ketal.streaming.spark.job_folder import HadoopFolder, LocalFolder
+from ketal.streaming.whole_files import refused_as_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +47,7 @@ SECOND_JOB = (
 )
 
 
-@dataclass
-class WrittenBatch:
+class WrittenBatch(msgspec.Struct, frozen=True):
     """The last batch whose output is written.
 
     Parameters
@@ -59,9 +60,12 @@ class WrittenBatch:
         The figures of each key group, by its number.
     """
 
-    batch: int = -1
-    offsets: str = ""
-    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    batch: int
+    offsets: str
+    groups: dict[str, dict[str, Any]]
+
+
+_NONE = WrittenBatch(-1, "", {})
 
 
 class Checkpoint:
@@ -85,20 +89,18 @@ class Checkpoint:
     """
 
     def __init__(self, job: Job, program: Program, session: SparkSession | None = None) -> None:
-        self.folder: JobFolder
-        if session is None:
-            self.folder = LocalFolder(job.state)
-        else:
-            self.folder = HadoopFolder(session, job.state_address)
+        self.folder = (
+            LocalFolder(job.state) if session is None else HadoopFolder(session, job.state_address)
+        )
         self.anew: str = ""
         """Why the state is discarded; empty where it is not."""
         self.lost: str = ""
         """Which batches that were written the checkpoint has lost; empty where it has all."""
-        self.written = WrittenBatch()
+        self.written = _NONE
         self._generation = 0
         self._job = job
         self._starting: str = job.start
-        self._pending: dict[str, Any] | None = None
+        self._pending: bytes | None = None
         try:
             self._open(program)
             self.lost = self._lost()
@@ -125,7 +127,7 @@ class Checkpoint:
         if _JOB not in names:
             if any(name.startswith("checkpoint-") for name in names):
                 raise StateError(f"{self.folder} has lost its {_JOB}: bring it back")
-            self._write(_JOB, {**current, **self._place()})
+            self._write(_JOB, self._settled(current))
             return
         try:
             held = json.loads(self.folder.read(_JOB))
@@ -149,7 +151,7 @@ class Checkpoint:
             self._starting = offsets or job.start
         self._generation += 1
         self.written = self._read_written()
-        self._pending = {**current, **self._place()}
+        self._pending = self._settled(current)
 
     def begin(self, counts: Mapping[str, int]) -> str:
         """Return where a query with an empty checkpoint begins: Spark's `startingOffsets`.
@@ -168,15 +170,14 @@ class Checkpoint:
             self._pending = None
         return starting
 
-    def _place(self) -> dict[str, Any]:
-        return {"generation": self._generation, "starting": self._starting}
+    def _settled(self, current: Mapping[str, Any]) -> bytes:
+        """Return the content of job.json."""
+        content = {**current, "generation": self._generation, "starting": self._starting}
+        return json.dumps(content, indent=1).encode()
 
-    def _write(self, name: str, content: dict[str, Any], indent: int | None = 1) -> None:
-        try:
-            self.folder.write(name, json.dumps(content, indent=indent).encode())
-        except OSError as fault:
-            cause = fault.strerror or fault
-            raise SettingError(f"cannot write {self.folder}/{name}: {cause}") from None
+    def _write(self, name: str, content: bytes) -> None:
+        with refused_as_setting(f"cannot write {self.folder}/{name}"):
+            self.folder.write(name, content)
 
     @property
     def _name(self) -> str:
@@ -237,11 +238,10 @@ class Checkpoint:
     def _read_written(self) -> WrittenBatch:
         path = f"{self.path}.json"
         try:
-            held = json.loads(self.folder.read(f"{self._name}.json"))
-            return WrittenBatch(int(held["batch"]), str(held["offsets"]), dict(held["groups"]))
+            return msgspec.json.decode(self.folder.read(f"{self._name}.json"), type=WrittenBatch)
         except FileNotFoundError:
-            return WrittenBatch()
-        except (OSError, ValueError, KeyError, TypeError) as fault:
+            return _NONE
+        except (OSError, ValueError) as fault:
             raise StateError(f"{path} is damaged: {fault!r}") from None
 
     def wrote(self, batch: int, groups: dict[str, dict[str, Any]]) -> None:
@@ -249,12 +249,7 @@ class Checkpoint:
         # The first batch of a checkpoint has none before it, whatever was written of a lost one.
         before = self.written.groups if batch else {}
         self.written = WrittenBatch(batch, self._digest(batch), {**before, **groups})
-        content = {
-            "batch": batch,
-            "offsets": self.written.offsets,
-            "groups": self.written.groups,
-        }
-        self._write(f"{self._name}.json", content, indent=None)
+        self._write(f"{self._name}.json", msgspec.json.encode(self.written))
 
 
 def _filled(starting: str, job: Job, counts: Mapping[str, int]) -> str:

@@ -13,37 +13,17 @@ import contextlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ketal.errors import SettingError
 from ketal.streaming.job.locks import FILE, lock
-from ketal.streaming.whole_files import replaced
+from ketal.streaming.whole_files import refused_as_setting, replaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OWNER = "owner"
 """The file with the name of the process that began last."""
-
-
-class JobFolder(Protocol):
-    """The files of a job; names are relative to the folder, which `str` returns."""
-
-    @property
-    def address(self) -> str:
-        """The folder as a URI."""
-
-    def read(self, name: str) -> bytes:
-        """Return a file's content; raise FileNotFoundError or another OSError."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file whole, in the place of one that may be there; raise OSError."""
-
-    def names(self, name: str = "") -> list[str]:
-        """Return the names in a folder; none if it does not exist."""
-
-    def close(self) -> None:
-        """Release the folder."""
 
 
 class LocalFolder:
@@ -62,11 +42,9 @@ class LocalFolder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
+        with refused_as_setting(f"cannot write {path}"):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / FILE, "ab")  # noqa: SIM115
-        except OSError as fault:
-            raise SettingError(f"cannot write {path}: {fault.strerror or fault}") from None
         try:
             if not lock(self._lock.fileno(), path):
                 raise SettingError(f"another process runs the job of {path}")
@@ -125,14 +103,12 @@ class HadoopFolder:
         self._gateway, self._jvm = context._gateway, context._jvm
         self._hadoop = self._jvm.org.apache.hadoop.fs
         state: Any = session._jsparkSession.sessionState()
-        try:
+        with refused_as_setting(f"cannot write {self}"):
             with _as_os_error():
                 uri = self._jvm.java.net.URI(self.address)
                 self._files = self._hadoop.FileContext.getFileContext(uri, state.newHadoopConf())
                 self._files.mkdir(self._path(), None, True)
             self._put(OWNER, self._owner)
-        except OSError as fault:
-            raise SettingError(f"cannot write {self}: {fault}") from None
 
     def __str__(self) -> str:
         return self.address

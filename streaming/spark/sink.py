@@ -21,8 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ketal.model.verdicts.execution_verdicts import Rejected
-from ketal.streaming.job.file import Job, Target
+from ketal.streaming.job.file import Job
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX, Outputs
 from ketal.streaming.spark.checkpoint import Checkpoint
 from ketal.streaming.spark.group import FIGURES
@@ -32,32 +31,24 @@ if TYPE_CHECKING:
 
 
 class RenderedVerdict:
-    """A verdict of an executor: its JSON, decoded and as text, and its line for people."""
+    """A verdict of an executor: its JSON, and its line for people."""
 
-    def __init__(self, decoded: dict[str, Any], text: str, line: str) -> None:
-        self.kind: str = decoded["verdict"]
-        self._decoded = decoded
+    def __init__(self, text: str, line: str) -> None:
+        self._decoded = json.loads(text)
+        self.kind: str = self._decoded["verdict"]
         self._text = text
         self._line = line
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Any:
         """Return the verdict as a JSON object."""
         return self._decoded
 
-    def written(self) -> tuple[str, bytes]:
-        """Return the id, and the JSON as the executor encoded it."""
-        return self._decoded["id"], self._text.encode()
+    def written(self) -> tuple[str | None, bytes]:
+        """Return the id, which a rejection has not, and the JSON as the executor encoded it."""
+        return self._decoded.get("id"), self._text.encode()
 
     def __str__(self) -> str:
         return self._line
-
-
-def _verdict(text: str, line: str) -> Any:
-    decoded = json.loads(text)
-    if decoded["verdict"] != "rejected":
-        return RenderedVerdict(decoded, text, line)
-    execution = decoded.get("execution", "")
-    return Rejected(place=decoded["place"], reason=decoded["reason"], execution=execution)
 
 
 class Sink:
@@ -112,7 +103,7 @@ class Sink:
         for figures in groups.values():
             for kind, pattern, count in figures.pop("verdicts"):
                 counts[kind, pattern] += count
-        targets = {self._target(kind).kind for kind, _ in counts}
+        targets = {self._job.output_of(kind).kind for kind, _ in counts}
         verdicts = batch.where(~is_figures).withColumn("topic", self._topic())
         if "kafka" in targets:
             self._send(verdicts.where(F.col("topic").isNotNull()))
@@ -124,7 +115,8 @@ class Sink:
 
     def _write_local(self, verdicts: DataFrame) -> None:
         for row in verdicts.select("json", "line").toLocalIterator():
-            self._outputs.add(_verdict(row["json"], row["line"]))
+            verdict: Any = RenderedVerdict(row["json"], row["line"])
+            self._outputs.add(verdict)
             if self._outputs.bytes >= PENDING_BYTES_MAX:
                 self._write_out()
         self._write_out()
@@ -142,10 +134,6 @@ class Sink:
             for target in (self._job.rejected, self._job.verdicts)
         )
         return F.when(F.col("verdict") == "rejected", rejected).otherwise(verdicts)
-
-    def _target(self, kind: str) -> Target:
-        """Return the output of verdicts of a kind."""
-        return self._job.rejected if kind == "rejected" else self._job.verdicts
 
     def _send(self, rows: DataFrame) -> None:
         from pyspark.sql import functions as F

@@ -38,7 +38,7 @@ import msgspec
 
 from ketal.errors import SettingError, StateError
 from ketal.runtime.state.records import Changes
-from ketal.streaming.whole_files import replaced
+from ketal.streaming.whole_files import refused_as_setting, replaced
 
 ADDED_BYTES_LEAST = 4_000_000
 """Fewer bytes of changes are not worth a new database, however small the state is."""
@@ -117,21 +117,18 @@ class Claim:
             return
         held = {"group_id": self._group_id, "topics": self._topics}
         path = self._folder / _CLAIM
-        try:
+        with refused_as_setting(path):
             replaced(path, json.dumps(held).encode(), durable=True)
-        except OSError as fault:
-            raise SettingError(f"{path}: {fault.strerror or fault}") from None
         self.begun, self._before = True, self._topics
 
     def _read(self) -> dict[str, Any]:
         path = self._folder / _CLAIM
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            held = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except OSError as fault:
-            raise SettingError(f"{path}: {fault.strerror or fault}") from None
+            with refused_as_setting(path):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                if not path.exists():
+                    return {}
+                held = json.loads(path.read_bytes())
         except ValueError:
             held = None
         if not isinstance(held, dict) or not {"group_id", "topics"} <= held.keys():
@@ -146,6 +143,8 @@ class Saved:
     ----------
     folder : Path
         The folder; made if it does not exist.
+    claim : Claim, optional
+        The claim to it, recorded with the first commit.
 
     Raises
     ------
@@ -153,13 +152,12 @@ class Saved:
         If it cannot be made.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, claim: Claim | None = None) -> None:
         self.folder = folder
-        try:
+        self._claim = claim
+        with refused_as_setting(folder):
             folder.mkdir(parents=True, exist_ok=True)
             files = [one for path in folder.iterdir() if (one := _FILE.match(path.name))]
-        except OSError as fault:
-            raise SettingError(f"{folder}: {fault.strerror or fault}") from None
         self._number = max((int(one[1]) for one in files), default=0)
         self._old = {one[0] for one in files}
         self._kept: list[str] = []
@@ -248,6 +246,8 @@ class Saved:
 
     def committed(self, name: str) -> None:
         """Mark a state as committed; remove the databases before its predecessor."""
+        if self._claim is not None:
+            self._claim.committed()
         file = name.partition("@")[0]
         if file in self._kept[-1:]:
             return
@@ -290,10 +290,8 @@ class Saved:
                     f"the offsets name the state {file}, and it is not in {self.folder}: bring "
                     "that folder back, or take another group_id to start anew"
                 )
-            with contextlib.closing(_opened(path, "ro")) as database:
+            with refused_as_setting(path), contextlib.closing(_opened(path, "ro")) as database:
                 self._whole = _records(database, path, int(number), digest)
-        except OSError as fault:
-            raise SettingError(f"{path}: {fault.strerror or fault}") from None
         except (sqlite3.Error, TypeError, ValueError) as fault:
             if getattr(fault, "sqlite_errorcode", 0) & 0xFF in _NOT_DAMAGE:
                 raise SettingError(f"{path}: {fault}") from None

@@ -8,6 +8,22 @@ from pyspark.sql import types as T
 
 from ketal.errors import SettingError
 
+_Fits = Callable[[T.DataType], bool]
+
+
+def _one_of(*kinds: type[T.DataType]) -> _Fits:
+    return lambda kind: isinstance(kind, kinds)
+
+
+def _or_null(fits: _Fits) -> _Fits:
+    return lambda kind: isinstance(kind, T.NullType) or fits(kind)
+
+
+_is_text = _one_of(T.StringType)
+_is_bytes = _one_of(T.BinaryType)
+_is_data = _one_of(T.StringType, T.MapType, T.StructType, T.VariantType)
+_is_time = _one_of(T.StringType, T.NumericType, T.TimestampType, T.TimestampNTZType, T.DateType)
+
 
 def _is_whole(kind: T.DataType) -> bool:
     return isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)
@@ -16,46 +32,18 @@ def _is_whole(kind: T.DataType) -> bool:
 def _is_clock(kind: T.DataType) -> bool:
     if isinstance(kind, T.StructType):
         return all(_is_whole(one.dataType) for one in kind.fields)
-    return isinstance(kind, T.StringType) or (
-        isinstance(kind, T.MapType) and _is_whole(kind.valueType)
-    )
-
-
-def _is_text(kind: T.DataType) -> bool:
-    return isinstance(kind, T.StringType)
-
-
-def _is_timestamp(kind: T.DataType) -> bool:
-    return isinstance(kind, T.TimestampType)
-
-
-def _is_bytes(kind: T.DataType) -> bool:
-    return isinstance(kind, T.BinaryType)
+    return _is_text(kind) or (isinstance(kind, T.MapType) and _is_whole(kind.valueType))
 
 
 def _is_name(kind: T.DataType) -> bool:
-    return isinstance(kind, T.StringType) or _is_whole(kind)
-
-
-def _is_time(kind: T.DataType) -> bool:
-    return isinstance(
-        kind, T.StringType | T.NumericType | T.TimestampType | T.TimestampNTZType | T.DateType
-    )
-
-
-def _is_data(kind: T.DataType) -> bool:
-    return isinstance(kind, T.StringType | T.MapType | T.StructType | T.VariantType)
+    return _is_text(kind) or _is_whole(kind)
 
 
 def _is_texts(kind: T.DataType) -> bool:
     return isinstance(kind, T.ArrayType) and _is_text(kind.elementType)
 
 
-def _or_null(fits: Callable[[T.DataType], bool]) -> Callable[[T.DataType], bool]:
-    return lambda kind: isinstance(kind, T.NullType) or fits(kind)
-
-
-_Types = Mapping[str, tuple[Callable[[T.DataType], bool], str]]
+_Types = Mapping[str, tuple[_Fits, str]]
 """Of columns: which types they may have, and those in words."""
 _PLACE_TYPES: _Types = {
     "partition": (_is_whole, "a whole number"),
@@ -75,7 +63,7 @@ KAFKA_TYPES: _Types = {
     "key": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
     "value": (_or_null(_is_bytes), "binary, as Kafka's connector has it"),
     "topic": (_is_text, "text"),
-    "timestamp": (_or_null(_is_timestamp), "a timestamp, as Kafka's connector has it"),
+    "timestamp": (_or_null(_one_of(T.TimestampType)), "a timestamp, as Kafka's connector has it"),
     **_PLACE_TYPES,
 }
 
