@@ -6,6 +6,7 @@ The one rule: no call outlasts its deadline, and none goes on once the job is to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from kafka import TopicPartition
@@ -161,7 +162,8 @@ class Connection:
         if not partitions:
             return {}
         if not committed_only and self._uncommitted is None:
-            self._uncommitted = self._call("connecting", clients.asker_of, self._job, calls=2)
+            make = partial(clients.consumer_of, of_group=False, committed_only=False)
+            self._uncommitted = self._call("connecting", make, self._job, calls=2)
         consumer = self.consumer if committed_only else self._uncommitted
         timeout_ms = self._job.call_timeout_ms
         return self._call("asking for ends", consumer.end_offsets, list(partitions), timeout_ms)

@@ -64,7 +64,7 @@ class GroupAssignment(Assignment):
         self._revoked: dict[int, Part] = {}
         """Parts as they were committed when they were revoked, by number."""
         self._member: Any = None
-        self._is_settled = self._is_closing = False
+        self._is_settled = False
         self._waiting_since_s = time.monotonic()
 
     def begin(self) -> bool:
@@ -103,10 +103,6 @@ class GroupAssignment(Assignment):
                 "partitions than before, and scopes with them; another group_id and state topic "
                 "begin anew"
             )
-
-    def close(self) -> None:
-        """Ignore the group from now on."""
-        self._is_closing = True
 
     # --- rebalances, on the consumer's thread ---
 
@@ -173,9 +169,7 @@ class GroupAssignment(Assignment):
     def _polled(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
         """Poll the consumer; raise what the listener raised."""
         try:
-            batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
-                timeout_ms=timeout_ms
-            )
+            batches = super().poll(timeout_ms)
         except CLIENT_ERRORS:
             if self.fault is not None:
                 raise self.fault from None

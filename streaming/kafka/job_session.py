@@ -69,6 +69,7 @@ class Assignment(ABC):
 
     def __init__(self, session: Session) -> None:
         self.parts: int | None = None
+        self._is_closing = False
         self._session = session
         self._engine = session.engine
         self._job = session.engine.job
@@ -80,26 +81,29 @@ class Assignment(ABC):
         """Connect, and open the parts that are assigned; return False if the job is to end."""
 
     @abstractmethod
-    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages of the session's parts."""
-
-    @property
-    @abstractmethod
-    def is_settled(self) -> bool:
-        """Whether the assignment is complete."""
-
-    @property
-    @abstractmethod
-    def member(self) -> Any:
-        """The group's member that commits the offsets."""
-
-    @abstractmethod
     def check_partitions(self) -> None:
         """Raise if the topics have other partitions than before."""
 
-    @abstractmethod
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Return messages of the session's parts."""
+        batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
+            timeout_ms=timeout_ms
+        )
+        return batches
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the assignment is complete: it is, unless the group decides."""
+        return True
+
+    @property
+    def member(self) -> Any:
+        """The group's member that commits the offsets."""
+        return self._connection.consumer.group_metadata()
+
     def close(self) -> None:
         """Ignore the group from now on."""
+        self._is_closing = True
 
 
 class Session:

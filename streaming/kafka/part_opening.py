@@ -14,9 +14,9 @@ from kafka import TopicPartition
 
 from ketal.errors import StateError
 from ketal.streaming.job.pattern_migration import drain_hint
-from ketal.streaming.kafka.partition_state import Part, Store
+from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
-from ketal.streaming.kafka.state.storage import Storage
+from ketal.streaming.kafka.state.storage import Storage, Store
 
 
 def metadata_of(text: str | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from kafka import TopicPartition
 
@@ -35,6 +35,7 @@ from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import Reader, place_of
 from ketal.streaming.job.pattern_migration import resume
 from ketal.streaming.job.sharing import Watch
+from ketal.streaming.kafka.state.storage import Store
 from ketal.streaming.kafka.watermarks import Watermarks
 
 JOB_PREFIX = b"job/"
@@ -42,22 +43,6 @@ JOB_PREFIX = b"job/"
 WATERMARKS, COUNTS, OFFSETS = b"job/watermarks", b"job/counts", b"job/offsets"
 
 Ask = Callable[[Sequence[TopicPartition]], Iterable[TopicPartition]]
-
-
-class Store(Protocol):
-    """Saves the state of a part."""
-
-    def write(self, changes: Changes) -> str:
-        """Write dirty records, before the transaction; return the name that offsets give them."""
-
-    def send(self, producer: Any) -> list[Any]:
-        """Send messages in the transaction; return the future of each."""
-
-    def committed(self, name: str) -> None:
-        """Mark the state of a name as committed."""
-
-    def close(self) -> None:
-        """Close what is open."""
 
 
 @dataclass

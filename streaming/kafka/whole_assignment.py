@@ -67,7 +67,6 @@ class WholeAssignment(Assignment):
         part.dirty = True  # The first commit names the owner.
         session.hold([part])
         session.commit()
-        self._storage.begun()
         session.report(notices)
         session.begun()
 
@@ -106,26 +105,6 @@ class WholeAssignment(Assignment):
     ) -> Part:  # fmt: skip
         """Return the part with the state that the offsets name."""
         return open_part(self._engine, self._storage, 0, positions, committed, loaded, notices)
-
-    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-        """Return messages."""
-        batches: dict[TopicPartition, list[Any]] = self._connection.consumer.poll(
-            timeout_ms=timeout_ms
-        )
-        return batches
-
-    def close(self) -> None:
-        """Close nothing: the clients are the session's."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether there is a part: always, once it has begun."""
-        return True
-
-    @property
-    def member(self) -> Any:
-        """The group's member that commits the offsets."""
-        return self._connection.consumer.group_metadata()
 
     def check_partitions(self) -> None:
         """Begin again if a topic has other partitions than before."""

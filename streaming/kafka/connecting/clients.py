@@ -79,26 +79,12 @@ def properties_of(job: Job, client: Any) -> dict[str, Any]:
     return given
 
 
-def consumer_of(job: Job, *, committed_only: bool = True) -> Any:
-    """Return a consumer of the job's group.
+def consumer_of(job: Job, *, of_group: bool = True, committed_only: bool = True) -> Any:
+    """Return a consumer; one that is of no group is assigned partitions, and commits nothing.
 
-    It may be assigned partitions, or subscribe. The group then assigns ranges: consumers of topics
-    with equally many partitions have the same numbers of each.
+    The job's group assigns ranges: consumers of topics with equally many partitions have the same
+    numbers of each.
     """
-    return _consumer(job, job.group_id, committed_only)
-
-
-def reader_of(job: Job, *, committed_only: bool = True) -> Any:
-    """Return a consumer that is of no group: it is assigned partitions, and commits nothing."""
-    return _consumer(job, None, committed_only)
-
-
-def asker_of(job: Job) -> Any:
-    """Return a consumer that reads uncommitted, for the ends of partitions."""
-    return reader_of(job, committed_only=False)
-
-
-def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
     given = {
         "bootstrap_timeout_ms": job.call_timeout_ms,
         "metrics_enabled": False,
@@ -108,7 +94,7 @@ def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
     with refused_as_settings(job.properties):
         return KafkaConsumer(
             bootstrap_servers=job.bootstrap_servers,
-            group_id=group_id,
+            group_id=job.group_id if of_group else None,
             auto_offset_reset="none",
             enable_auto_commit=False,
             allow_auto_create_topics=False,
@@ -118,11 +104,18 @@ def _consumer(job: Job, group_id: str | None, committed_only: bool) -> Any:
         )
 
 
+def _admin_of(job: Job) -> Any:
+    given = properties_of(job, KafkaAdminClient)
+    return KafkaAdminClient(
+        bootstrap_servers=job.bootstrap_servers,
+        **{"bootstrap_timeout_ms": job.call_timeout_ms, **given},
+    )
+
+
 def topic_setting(job: Job, topic: str, name: str) -> str:
     """Return the value of a topic's setting."""
-    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     resource = ConfigResource("TOPIC", topic, [name])
-    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+    with _admin_of(job) as admin:
         settings = admin.describe_configs([resource], config_filter="all")["topic"][topic]
     if name not in settings:  # That it was refused is dropped by kafka-python.
         raise faults.TopicAuthorizationFailedError(topic)
@@ -131,8 +124,7 @@ def topic_setting(job: Job, topic: str, name: str) -> str:
 
 def check_visible(job: Job, topic: str) -> None:
     """Raise if the user may not see a topic; not if it does not exist."""
-    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
-    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+    with _admin_of(job) as admin:
         (description,) = admin.describe_topics([topic])
     if faults.for_code(description["error_code"]) is faults.TopicAuthorizationFailedError:
         raise faults.TopicAuthorizationFailedError(topic)
@@ -140,13 +132,11 @@ def check_visible(job: Job, topic: str) -> None:
 
 def group_offsets(job: Job) -> dict[Any, Any]:
     """Return the commits of the job's group, of all topics."""
-    given = {"bootstrap_timeout_ms": job.call_timeout_ms, **properties_of(job, KafkaAdminClient)}
     until_s = time.monotonic() + job.call_timeout_ms / 1e3
-    with KafkaAdminClient(bootstrap_servers=job.bootstrap_servers, **given) as admin:
+    with _admin_of(job) as admin:
         while True:
             try:
-                found: dict[Any, Any] = admin.list_group_offsets({job.group_id: None})
-                return dict(found[job.group_id])
+                return dict(admin.list_group_offsets({job.group_id: None})[job.group_id])
             except faults.KafkaError as fault:
                 # On a new Kafka the first group makes the topic of offsets come to be.
                 if not fault.retriable or time.monotonic() > until_s:

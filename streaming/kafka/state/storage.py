@@ -8,66 +8,85 @@ The one rule: only the state that a commit names is restored.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
-from ketal.errors import StateError
+from ketal.errors import SettingError, StateError
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.locks import locked
-from ketal.streaming.kafka.partition_state import Store
+from ketal.streaming.kafka.connecting.clients import topic_setting
 from ketal.streaming.kafka.state.folder_store import Claim, Saved
-from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, check_topic, load
+from ketal.streaming.kafka.state.topic_store import Changelog, Loaded, load
 
 Metadata = Mapping[str, Any]
 """The metadata of a commit, beside the offset."""
+Store = Saved | Changelog
+"""Saves the state of a part."""
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """The saved state of a job's parts."""
 
     anew: str
     """How to begin at the beginning of the topics, for a hint."""
 
-    def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[bool]:
-        """Return a context in which no other process begins here; False if the job is to end."""
+    def __init__(self, job: Job) -> None:
+        self._job = job
 
+    def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[bool]:
+        """Return a context in which no other process begins here; False if the job is to end.
+
+        By default without a lock: Kafka fences one of two processes that begin at once.
+        """
+        return nullcontext(True)
+
+    @abstractmethod
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
         """Raise a SettingError if it cannot hold so many parts."""
 
+    @abstractmethod
     def names_state(self, metadata: Metadata) -> bool:
         """Return whether a commit is of a job with its state in a storage of this kind, here."""
 
     def is_own(self, metadata: Metadata) -> bool:
         """Return whether the state that a commit names is here, damaged or not."""
+        return self.names_state(metadata)
 
+    @abstractmethod
     def metadata(self, name: str) -> dict[str, str]:
         """Return the metadata of a commit with the state of a name."""
 
     def load(
         self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
     ) -> dict[int, Any]:
-        """Return the saved state of some parts; without `open_too`, up to an open transaction."""
+        """Return what is read of some parts before a name is known, by default nothing.
+
+        Without `open_too`, up to an open transaction.
+        """
+        return dict.fromkeys(numbers)
 
     def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
         """Return whether what was loaded is of these commits, and not of one before or after."""
+        return True
 
+    @abstractmethod
     def check_unused(self, number: int, loaded: Any) -> None:
         """Raise a StateError if there is state of a part of which nothing is committed."""
 
+    @abstractmethod
     def restore(
         self, number: int, loaded: Any, commits: Sequence[Metadata]
     ) -> tuple[Store, dict[bytes, bytes]]:
         """Return the store of a part, and the records of the state that its commits name."""
 
+    @abstractmethod
     def empty(self, number: int, loaded: Any = None) -> Store:
         """Return the store of a part that begins anew, whatever there was."""
 
-    def begun(self) -> None:
-        """Record that a commit with state of this storage exists."""
 
-
-class FolderStorage:
+class FolderStorage(Storage):
     """State in a folder, of one part.
 
     While a process begins, it locks the folder, until the folder names its job: of two jobs that
@@ -77,22 +96,14 @@ class FolderStorage:
     The folder is of one group, and names it, and the topics that its state is of: two jobs of one
     name would remove each other's state. It also records that a commit exists; if Kafka has no
     offsets then, these have expired, and beginning anew would repeat all verdicts.
-
-    Parameters
-    ----------
-    job : Job
-        Names the folder.
     """
 
     anew = "another group_id starts at the beginning of the topics"
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._claim: Claim | None = None
+    _claim: Claim | None = None
 
     @contextmanager
     def exclusive(self, stopping: Callable[[], bool]) -> Iterator[bool]:
-        """Return a context in which no other process begins here; False if the job is to end."""
+        """Lock the folder, and read whose it is."""
         with locked(self._job.state, self._job.call_timeout_ms / 1e3, stopping) as is_locked:
             if is_locked:
                 self._claim = Claim(self._job.state, self._job.group_id, self._job.topics)
@@ -118,16 +129,6 @@ class FolderStorage:
         """Return the name of the snapshot."""
         return {"snapshot": name}
 
-    def load(
-        self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
-    ) -> dict[int, Any]:
-        """Return nothing: the snapshot is read once its name is known."""
-        return dict.fromkeys(numbers)
-
-    def is_of(self, loaded: Any, commits: Sequence[Metadata]) -> bool:
-        """Return True: a snapshot that is named stays."""
-        return True
-
     def check_unused(self, number: int, loaded: Any) -> None:
         """Raise a StateError if the folder has state, and nothing is committed."""
         if self._has_begun:
@@ -141,61 +142,58 @@ class FolderStorage:
         self, number: int, loaded: Any, commits: Sequence[Metadata]
     ) -> tuple[Store, dict[bytes, bytes]]:
         """Return the store, and the records of the newest snapshot that is named."""
-        store = Saved(self._job.state)
+        store = self.empty(number)
         # A topic that was not read for a while names an older one.
         return store, store.read(max(str(one["snapshot"]) for one in commits))
 
-    def empty(self, number: int, loaded: Any = None) -> Store:
+    def empty(self, number: int, loaded: Any = None) -> Saved:
         """Return a store that has read nothing."""
-        return Saved(self._job.state)
-
-    def begun(self) -> None:
-        """Record in the folder that a commit with its state exists."""
-        if self._claim is not None:
-            self._claim.committed()
+        return Saved(self._job.state, self._claim)
 
 
-class TopicStorage:
-    """State in a topic, of one part in each partition.
-
-    Parameters
-    ----------
-    job : Job
-        Names the topic.
-    """
+class TopicStorage(Storage):
+    """State in a topic, of one part in each partition."""
 
     anew = "another group_id and state topic start at the beginning of the topics"
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._topic = job.changelog
-        self._parts = 1
-
-    def exclusive(self, stopping: Callable[[], bool]) -> AbstractContextManager[bool]:
-        """Return a context without a lock: Kafka fences one of two processes that begin at once."""
-        return nullcontext(True)
+    _parts = 1
 
     def check(self, numbers: Callable[[str], set[int]], parts: int) -> None:
-        """Raise a SettingError if the topic cannot hold so many parts."""
+        """Raise a SettingError if the topic has other partitions, or is not compacted."""
         self._parts = parts
-        check_topic(self._job, parts, numbers)
+        topic = self._topic
+        present = len(numbers(topic))
+        if present != parts:
+            shared = self._job.is_shared
+            wants = "the topics that are read have" if shared else "one consumer's state takes"
+            raise SettingError(
+                f"the state topic {topic} has {present} partitions, and {wants} {parts}: create "
+                f"it with {parts}"
+            )
+        policy = topic_setting(self._job, topic, "cleanup.policy")
+        if policy != "compact":
+            raise SettingError(
+                f"the state topic {topic} has cleanup.policy={policy}, and would lose state: "
+                "set it to compact"
+            )
+
+    @property
+    def _topic(self) -> str:
+        assert self._job.changelog is not None
+        return self._job.changelog
 
     def names_state(self, metadata: Metadata) -> bool:
         """Return whether a commit names the topic."""
         return metadata.get("changelog") == self._topic
 
-    is_own = names_state
-
     def metadata(self, name: str) -> dict[str, str]:
         """Return the topic, and the name of the commit, if there is one."""
-        assert self._topic is not None
         return {"changelog": self._topic} | ({"commit": name} if name else {})
 
     def load(
         self, numbers: Sequence[int], stopping: Callable[[], bool], *, open_too: bool = True
-    ) -> dict[int, Any]:
+    ) -> dict[int, Loaded]:
         """Return what the partitions of some parts hold."""
-        return dict(load(self._job, numbers, stopping, open_too=open_too))
+        return load(self._job, numbers, stopping, open_too=open_too)
 
     def is_of(self, loaded: Loaded, commits: Sequence[Metadata]) -> bool:
         """Return whether what was loaded is of these commits, or damaged."""
@@ -213,18 +211,15 @@ class TopicStorage:
         self, number: int, loaded: Loaded, commits: Sequence[Metadata]
     ) -> tuple[Store, dict[bytes, bytes]]:
         """Return the store, and the records of what was loaded."""
-        store = Changelog(self._job, number, self._parts)
+        store = self.empty(number)
         return store, store.restore(loaded, [str(one.get("commit")) for one in commits])
 
-    def empty(self, number: int, loaded: Loaded | None = None) -> Store:
+    def empty(self, number: int, loaded: Loaded | None = None) -> Changelog:
         """Return a store whose first commit deletes what was loaded."""
         store = Changelog(self._job, number, self._parts)
         if loaded is not None:
             store.discard(loaded)
         return store
-
-    def begun(self) -> None:
-        """Record nothing: the commit itself is in the topic."""
 
 
 def storage_of(job: Job) -> Storage:

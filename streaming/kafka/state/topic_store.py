@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import msgspec
 from kafka import TopicPartition
 
-from ketal.errors import SettingError, StateError
+from ketal.errors import StateError
 from ketal.runtime.state.records import Changes
 from ketal.streaming.job.file import Job
 from ketal.streaming.job.messages import place_of
@@ -253,7 +253,7 @@ def load(
     with ExitStack() as stack:
         consumers = []
         for committed_only in (False, True):
-            consumer = clients.reader_of(job, committed_only=committed_only)
+            consumer = clients.consumer_of(job, of_group=False, committed_only=committed_only)
             stack.callback(clients.close_consumer, consumer)
             consumers.append(consumer)
         every, reader = consumers
@@ -337,36 +337,3 @@ def _whole(job: Job, number: int, pieces: Pieces) -> Loaded:
         if hole is not None:
             loaded.fault = StateError(f"{where} is damaged: segment {hole} is missing")
     return loaded
-
-
-def check_topic(job: Job, parts: int, partitions: Callable[[str], set[int]]) -> None:
-    """Refuse a topic that would not hold the state.
-
-    Parameters
-    ----------
-    job : Job
-        Names the topic.
-    parts : int
-        How many partitions it must have.
-    partitions : callable
-        Returns the partitions of a topic.
-
-    Raises
-    ------
-    SettingError
-        If there is none, or it has other partitions, or is not compacted.
-    """
-    assert job.changelog is not None
-    found = len(partitions(job.changelog))
-    if found != parts:
-        wants = "the topics that are read have" if job.is_shared else "one consumer's state takes"
-        raise SettingError(
-            f"the state topic {job.changelog} has {found} partitions, and {wants} {parts}: create "
-            f"it with {parts}"
-        )
-    policy = clients.topic_setting(job, job.changelog, "cleanup.policy")
-    if policy != "compact":
-        raise SettingError(
-            f"the state topic {job.changelog} has cleanup.policy={policy}, and would lose state: "
-            "set it to compact"
-        )
