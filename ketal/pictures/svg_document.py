@@ -1,4 +1,4 @@
-"""What every picture in SVG has: its document, and how text and coordinates are written in it.
+"""What every picture in SVG has: its document, its style sheet, texts, lines and heads of arrows.
 
 The one rule: every text is escaped here and nowhere else.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from ketal.errors import columns
 from ketal.pictures.labels import xml_text
+
+Point = tuple[float, float]
 
 LABEL_PX = 12
 # A little more than the 0.6 of common fixed-width faces.
@@ -46,7 +49,7 @@ def svg_document(
     """
     left, top, width, height = map(px, view)
     name = escaped(title)
-    at = "" if (left, top) == ("0", "0") else f'x="{left}" y="{top}" '
+    place = "" if (left, top) == ("0", "0") else f'x="{left}" y="{top}" '
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}" width="{width}" '
@@ -55,12 +58,99 @@ def svg_document(
             f"<title>{name}</title>",
             *([f"<desc>{escaped(description)}</desc>"] if description else []),
             f"<style>{style}</style>",
-            f'<rect class="ground" {at}width="{width}" height="{height}" rx="{corner_px}"/>',
+            f'<rect class="ground" {place}width="{width}" height="{height}" rx="{corner_px}"/>',
             *drawn,
             "</svg>",
             "",
         ]
     )
+
+
+_SHEET = """
+.{kind} text{{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",\
+monospace;fill:#24292f;white-space:pre}}
+.{kind} .ground{{fill:#fff}}
+{light}
+@media all{{.{kind}{{max-width:100%;height:auto}}}}
+@media (prefers-color-scheme:dark){{
+.{kind} text{{fill:#d7dde4}}
+.{kind} .ground{{fill:#15191f}}
+{dark}}}
+""".strip()
+"""Colours are plain values, those for light first: librsvg, CairoSVG and resvg know no CSS
+variables and leave out what is in @media. There the size is too: CairoSVG draws nothing where it is
+`auto`."""
+_HALO = "text{stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke}\n"
+_DARK_HALO = "text{stroke:#15191f}\n"
+
+
+def style_sheet(kind: str, light: str, dark: str, *, halo: bool = False) -> str:
+    """Return the style sheet of a picture of a class, from its own rules for light and dark pages.
+
+    With `halo`, texts are set off from the lines that they stand over.
+    """
+    own, own_dark = (
+        "\n".join(f".{kind} {rule}" for rule in f"{around * halo}{rules}".strip().splitlines())
+        for rules, around in ((light, _HALO), (dark, _DARK_HALO))
+    )
+    return _SHEET.format(kind=kind, light=own, dark=own_dark)
+
+
+def text_width(text: str, size: float = LABEL_PX) -> float:
+    """Return how many pixels a text takes."""
+    return columns(text) * size * COLUMN_EM
+
+
+def text_at(
+    x: float, y: float, text: str, kind: str = "", *, size: int = LABEL_PX, tip: str = ""
+) -> str:
+    """Return a text on a base line; `tip` is what a pointer on it shows, if that is another one."""
+    form = f' class="{kind}"' if kind else ""
+    title = f"<title>{escaped(tip)}</title>" if tip and tip != text else ""
+    return f'<text{form} x="{px(x)}" y="{px(y)}" font-size="{size}">{title}{escaped(text)}</text>'
+
+
+def line(kind: str, start: Point, end: Point) -> str:
+    """Return a straight line."""
+    (x0, y0), (x1, y1) = start, end
+    return f'<line class="{kind}" x1="{px(x0)}" y1="{px(y0)}" x2="{px(x1)}" y2="{px(y1)}"/>'
+
+
+def circle(kind: str, center: Point, radius: float) -> str:
+    """Return a circle."""
+    return f'<circle class="{kind}" cx="{px(center[0])}" cy="{px(center[1])}" r="{px(radius)}"/>'
+
+
+def rect(kind: str, left: float, top: float, width: float, height: float, corner: float = 0) -> str:
+    """Return a rectangle; `corner` is the radius of its corners."""
+    round_ = f' rx="{px(corner)}"' if corner else ""
+    return (
+        f'<rect class="{kind}" x="{px(left)}" y="{px(top)}" width="{px(width)}" '
+        f'height="{px(height)}"{round_}/>'
+    )
+
+
+def polygon(kind: str, corners: Iterable[Point]) -> str:
+    """Return an area with straight sides."""
+    return f'<polygon class="{kind}" points="{" ".join(map(at, corners))}"/>'
+
+
+def arrow_head(tip: Point, back: Point, length: float, half_width: float) -> str:
+    """Return the head of an arrow; `back` is the unit vector from its tip along the arrow."""
+    (x, y), (dx, dy) = tip, back
+    base_x, base_y = x + dx * length, y + dy * length
+    sides = (half_width, -half_width)
+    return polygon("tip", [tip, *((base_x - dy * half, base_y + dx * half) for half in sides)])
+
+
+def titled(tip: str, drawn: str, attribute: str = "") -> str:
+    """Return elements as one, with what a pointer on them shows, and perhaps an attribute."""
+    return f"<g{attribute and ' '}{attribute}><title>{escaped(tip)}</title>{drawn}</g>"
+
+
+def at(point: Point) -> str:
+    """Return a point as paths and polygons have it."""
+    return f"{px(point[0])},{px(point[1])}"
 
 
 def escaped(text: str) -> str:

@@ -19,17 +19,14 @@ from ketal.clocks.interval_tree import (
     join,
     literal,
 )
-from ketal.clocks.scheme import StampOrder
 from ketal.errors import SettingError
 from ketal.pictures.clocks.clock_bars import LEVELS_MAX
 from ketal.pictures.clocks.clock_bars_svg import CAPTION_COLUMNS_MAX
-from ketal.pictures.clocks.itc_picture import tree_comparison_svg, tree_join_svg, trees_svg
+from ketal.pictures.clocks.itc_picture import tree_join_svg, trees_svg
 from ketal.pictures.labels import clipped
 from tests.clocks.executions import sample_runs
-from tests.pictures.svg_boxes import SVG, check_layout, hatched, sign, texts
+from tests.pictures.svg_boxes import SVG, check_layout, hatched, texts
 from tests.sampling import examples
-
-SIGNS = {"<": StampOrder.BEFORE, ">": StampOrder.AFTER, "∥": StampOrder.CONCURRENT}
 
 
 def widths(svg: str) -> list[float]:
@@ -87,18 +84,15 @@ def test_an_interval_tree_clock_is_drawn_as_its_area(clocks: list[IntervalTreeCl
 
 @examples(40, 300)
 @given(st.data())
-def test_areas_of_interval_tree_clocks_are_included_as_events_are(data: st.DataObject) -> None:
+def test_the_areas_of_two_events_differ_and_are_united(data: st.DataObject) -> None:
     run = data.draw(sample_runs(nodes_max=6, steps_max=25))
-    scheme = IntervalTreeClocks()
-    stamps = scheme.stamped(run.happenings())
+    stamps = IntervalTreeClocks().stamped(run.happenings())
     pick = st.integers(0, len(stamps) - 1)
     one, two = data.draw(pick), data.draw(pick)
     if one != two:
-        svg = tree_comparison_svg(stamps[one], stamps[two])
-        check_layout(svg)
-        assert SIGNS[sign(svg)] is scheme.compare(stamps[one], stamps[two])
         joined = tree_join_svg(stamps[one], stamps[two])
         check_layout(joined)
+        assert hatched(joined)
         whole = literal(join(stamps[one], stamps[two]))
         assert texts(joined)[-2] == clipped(whole, CAPTION_COLUMNS_MAX)
 
@@ -122,7 +116,7 @@ def test_a_tree_too_high_or_too_deep_names_its_limit() -> None:
     check_layout(high)
     assert f"1–{10**12 - 1:,}" in texts(high)
     with pytest.raises(SettingError, match="LEVELS_MAX"):
-        tree_comparison_svg(SEED, IntervalTreeClock(1, LEVELS_MAX + 1))
+        tree_join_svg(*fork(IntervalTreeClock(1, (0, LEVELS_MAX + 1, 0))))
     deep = SEED
     for _ in range(60):
         deep = fork(deep)[0]

@@ -254,4 +254,4 @@ def clock_svg(
     """
     known = KnownEvents.of(knowledge)
     scale = BarsScale.of([known], nodes)
-    return bars_svg(title or known.text(scale.nodes), [("", [scale.bars(known, own=own)])])
+    return bars_svg(title, [("", [scale.bars(known, own=own)])])

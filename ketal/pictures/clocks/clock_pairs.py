@@ -22,24 +22,14 @@ from ketal.pictures.clocks.clock_figures import BarsScale, Knowledge, KnownEvent
 MARKS = "Hatched: what the other one does not know."
 CONCURRENT = "∥"
 MINUS = "\N{MINUS SIGN}"
+_SIGNS = {(False, True): "<", (True, False): ">", (False, False): "=", (True, True): CONCURRENT}
+"""Whether the first, and the second of two areas has squares of its own → the sign."""
 _NOTES = {
     "<": "Included: the right one knows the hatched events too, so the left one is before it.",
     ">": "Included: the left one knows the hatched events too, so the right one is before it.",
     "=": "They know the same events.",
     CONCURRENT: "Concurrent: each knows hatched events that the other does not.",
 }
-
-
-def relation_sign(only_a: bool, only_b: bool) -> str:
-    """Return `<`, `>`, `=` or `∥`, by which of two areas has squares that the other lacks."""
-    return {(False, True): "<", (True, False): ">", (False, False): "=", (True, True): CONCURRENT}[
-        only_a, only_b
-    ]
-
-
-def relation_note(sign: str) -> str:
-    """Return what a sign between two areas means, as a sentence."""
-    return _NOTES[sign]
 
 
 def comparison_svg(
@@ -62,68 +52,58 @@ def comparison_svg(
         If it would have more squares or columns than are drawn.
     """
     pair = _Pair(a, b, nodes)
-    sign = relation_sign(bool(pair.only_a), bool(pair.only_b))
-    row: BarsRow = ("", [pair.first, sign, pair.second])
-    name = f"{pair.first.caption} {sign} {pair.second.caption}"
-    return bars_svg(title or name, [row], relation_note(sign))
+    return bars_svg(title, [pair.compared()], _NOTES[pair.sign])
 
 
 def join_svg(
     a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
 ) -> str:
     """Draw two clocks and their join, the point-wise maximum; parameters as of `comparison_svg`."""
-    pair = _Pair(a, b, nodes)
-    joined = pair.scale.bars(pair.a.joined(pair.b))
-    row: BarsRow = ("", [pair.first, "⊔", pair.second, "=", joined])
-    name = f"{pair.first.caption} ⊔ {pair.second.caption} = {joined.caption}"
-    return bars_svg(title or name, [row], MARKS)
+    return bars_svg(title, [_Pair(a, b, nodes).joined()], MARKS)
 
 
 def difference_svg(
     a: Knowledge, b: Knowledge, *, nodes: Sequence[str] | None = None, title: str = ""
 ) -> str:
     """Draw what one clock knows beyond another one; parameters as of `comparison_svg`."""
-    pair = _Pair(a, b, nodes)
-    left = pair.scale.bars(KnownEvents.of(pair.only_a), marked=pair.only_a)
-    row: BarsRow = ("", [pair.first, MINUS, pair.second, "=", left])
-    name = f"{pair.first.caption} {MINUS} {pair.second.caption} = {left.caption}"
-    return bars_svg(title or name, [row], MARKS)
+    return bars_svg(title, [_Pair(a, b, nodes).subtracted()], MARKS)
 
 
 def pair_svg(a: Knowledge, b: Knowledge, *, title: str = "") -> str:
     """Draw two clocks compared, joined and subtracted; parameters as of `comparison_svg`."""
     pair = _Pair(a, b, None)
-    sign = relation_sign(bool(pair.only_a), bool(pair.only_b))
-    joined = pair.scale.bars(pair.a.joined(pair.b))
-    rows: list[BarsRow] = [
-        ("", [pair.first, sign, pair.second]),
-        ("", [pair.first, "⊔", pair.second, "=", joined]),
-    ]
-    for one, other, only in (
-        (pair.first, pair.second, pair.only_a),
-        (pair.second, pair.first, pair.only_b),
-    ):
-        left = pair.scale.bars(KnownEvents.of(only), marked=only)
-        rows.append(("", [one, MINUS, other, "=", left]))
-    return bars_svg(title or f"{pair.first.caption} {sign} {pair.second.caption}", rows, MARKS)
+    rows = [pair.compared(), pair.joined(), pair.subtracted(), pair.subtracted(backwards=True)]
+    return bars_svg(title, rows, MARKS)
 
 
 class _Pair:
     """Two clocks in one scale, and what only one of them knows."""
 
     def __init__(self, a: Knowledge, b: Knowledge, nodes: Sequence[str] | None) -> None:
-        self.a, self.b = KnownEvents.of(a), KnownEvents.of(b)
-        self.scale = BarsScale.of([self.a, self.b], nodes)
-        of_a, of_b = (one.above(self.scale.floors) for one in (self.a, self.b))
-        self.only_a, self.only_b = of_a - of_b, of_b - of_a
+        self._both = KnownEvents.of(a), KnownEvents.of(b)
+        self._scale = BarsScale.of(self._both, nodes)
+        of_a, of_b = (one.above(self._scale.floors) for one in self._both)
+        self._only = of_a - of_b, of_b - of_a
+        self._bars = [
+            self._scale.bars(one, marked=only)
+            for one, only in zip(self._both, self._only, strict=True)
+        ]
+        self.sign = _SIGNS[bool(self._only[0]), bool(self._only[1])]
 
-    @property
-    def first(self) -> ClockBars:
-        return self.scale.bars(self.a, marked=self.only_a)
+    def compared(self) -> BarsRow:
+        """Return the clocks with the sign of their order between them."""
+        return "", [self._bars[0], self.sign, self._bars[1]]
 
-    @property
-    def second(self) -> ClockBars:
-        return self.scale.bars(self.b, marked=self.only_b)
+    def joined(self) -> BarsRow:
+        """Return the clocks and their join."""
+        a, b = self._both
+        return "", [self._bars[0], "⊔", self._bars[1], "=", self._scale.bars(a.joined(b))]
+
+    def subtracted(self, *, backwards: bool = False) -> BarsRow:
+        """Return the first clock without what the second one knows, or the other way round."""
+        only = self._only[backwards]
+        left = self._scale.bars(KnownEvents.of(only), marked=only)
+        return "", [self._bars[backwards], MINUS, self._bars[not backwards], "=", left]
 
 
 def versions_svg(

@@ -26,7 +26,7 @@ from ketal.pictures.clocks.clock_bars import (
     checked_size,
 )
 from ketal.pictures.clocks.clock_bars_svg import bars_svg
-from ketal.pictures.clocks.clock_pairs import MARKS, relation_note, relation_sign
+from ketal.pictures.clocks.clock_pairs import MARKS
 
 T = TypeVar("T")
 
@@ -63,21 +63,6 @@ def trees_svg(title: str, rows: Sequence[TreesRow], note: str = "") -> str:
     return bars_svg(title, drawn, note)
 
 
-def tree_comparison_svg(a: IntervalTreeClock, b: IntervalTreeClock, *, title: str = "") -> str:
-    """Draw two interval tree clocks: which one's area is included, or that they are concurrent.
-
-    Raises
-    ------
-    SettingError
-        As of `trees_svg`.
-    """
-    scale = _Interval([a, b])
-    first, second = scale.bars(a, b), scale.bars(b, a)
-    sign = relation_sign(_has_marks(first), _has_marks(second))
-    name = title or f"{literal(a)} {sign} {literal(b)}"
-    return bars_svg(name, [("", [first, sign, second])], relation_note(sign))
-
-
 def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock, *, title: str = "") -> str:
     """Draw two interval tree clocks and their join: areas united, identities put together.
 
@@ -91,12 +76,7 @@ def tree_join_svg(a: IntervalTreeClock, b: IntervalTreeClock, *, title: str = ""
     joined = join(a, b)
     scale = _Interval([a, b, joined])
     row: BarsRow = ("", [scale.bars(a, b), "⊔", scale.bars(b, a), "=", scale.bars(joined)])
-    name = title or f"{literal(a)} ⊔ {literal(b)} = {literal(joined)}"
-    return bars_svg(name, [row], MARKS)
-
-
-def _has_marks(bars: ClockBars) -> bool:
-    return any(square.marked for square in bars.squares)
+    return bars_svg(title, [row], MARKS)
 
 
 class _Interval:

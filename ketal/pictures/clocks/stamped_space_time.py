@@ -15,41 +15,39 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ketal.errors import SettingError, columns
+from ketal.errors import SettingError
+from ketal.pictures import svg_document as elements
 from ketal.pictures.clocks.timeline_layout import SIDE, CurvePiece, Timeline
 from ketal.pictures.labels import clipped, xml_text
-from ketal.pictures.svg_document import COLUMN_EM, LABEL_PX, escaped, px, svg_document
 
 TIMELINE_EVENTS_MAX = 400
 """The most events that are drawn where the caller names no limit; of more nothing is legible."""
 STAMP_COLUMNS_MAX = 48
 """How many characters of a stamp are drawn; a pointer on the event shows all."""
-RADIUS = 5.0
+RADIUS, HEAD_PX = 5.0, 8.0
 NODE_COLUMNS_MAX = 20
 NODE_GAP = 16.0
-STYLE = """
-.ketal-timeline text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",\
-monospace;fill:#24292f;white-space:pre;stroke:#fff;stroke-width:3;stroke-linejoin:round;\
-paint-order:stroke}
-.ketal-timeline .ground{fill:#fff}
-.ketal-timeline .node{font-weight:600}
-.ketal-timeline .name{fill:#57606a}
-.ketal-timeline .line{stroke:#8c959f;stroke-width:1}
-.ketal-timeline .message{stroke:#0550ae;stroke-width:1.3;fill:none}
-.ketal-timeline .tip{fill:#0550ae}
-.ketal-timeline .event{fill:#24292f;stroke:#24292f;stroke-width:1.5}
-.ketal-timeline .open{fill:#fff;stroke:#24292f;stroke-width:1.5}
-@media all{.ketal-timeline{max-width:100%;height:auto}}
-@media (prefers-color-scheme:dark){
-.ketal-timeline text{fill:#d7dde4;stroke:#15191f}
-.ketal-timeline .ground{fill:#15191f}
-.ketal-timeline .name{fill:#a5b0bc}
-.ketal-timeline .line{stroke:#6e7681}
-.ketal-timeline .message{stroke:#79b8ff}
-.ketal-timeline .tip{fill:#79b8ff}
-.ketal-timeline .event{fill:#d7dde4;stroke:#d7dde4}
-.ketal-timeline .open{fill:#15191f;stroke:#d7dde4}}
-""".strip()
+STYLE = elements.style_sheet(
+    "ketal-timeline",
+    """
+.node{font-weight:600}
+.name{fill:#57606a}
+.line{stroke:#8c959f;stroke-width:1}
+.message{stroke:#0550ae;stroke-width:1.3;fill:none}
+.tip{fill:#0550ae}
+.event{fill:#24292f;stroke:#24292f;stroke-width:1.5}
+.open{fill:#fff;stroke:#24292f;stroke-width:1.5}
+""",
+    """
+.name{fill:#a5b0bc}
+.line{stroke:#6e7681}
+.message{stroke:#79b8ff}
+.tip{fill:#79b8ff}
+.event{fill:#d7dde4;stroke:#d7dde4}
+.open{fill:#15191f;stroke:#d7dde4}
+""",
+    halo=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +119,16 @@ def stamped_space_time_svg(
         for number, event in enumerate(events)
     ]
     view = (0, 0, timeline.width, timeline.height)
-    return svg_document("ketal-timeline", title, view, STYLE, drawn)
+    return elements.svg_document("ketal-timeline", title, view, STYLE, drawn)
 
 
 def _node(timeline: Timeline, row: int, node: str) -> Iterator[str]:
     """Draw the line of a node, in each band."""
     for (left, y), (right, _) in timeline.line(row):
-        yield (
-            f'<text class="node" x="{px(SIDE)}" y="{px(y + LABEL_PX * 0.35)}" '
-            f'font-size="{LABEL_PX}">{escaped(_short(node, NODE_COLUMNS_MAX))}</text>'
-            f'<line class="line" x1="{px(left - NODE_GAP / 2)}" y1="{px(y)}" x2="{px(right)}" '
-            f'y2="{px(y)}"/>'
+        yield elements.text_at(
+            SIDE, y + elements.LABEL_PX * 0.35, _short(node, NODE_COLUMNS_MAX), "node"
         )
+        yield elements.line("line", (left - NODE_GAP / 2, y), (right, y))
 
 
 def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
@@ -140,13 +136,11 @@ def _event(event: TimelineEvent, x: float, y: float, *, below: bool) -> str:
     texts = [("stamp", event.stamp, 20.0 if below else -10.0)]
     texts.append(("name", event.name, -10.0 if below else 20.0))
     written = "".join(
-        f'<text class="{kind}" x="{px(x - RADIUS)}" y="{px(y + by)}" font-size="{LABEL_PX}">'
-        f"{escaped(_short(text))}</text>"
-        for kind, text, by in texts
-        if text
+        elements.text_at(x - RADIUS, y + by, _short(text), kind) for kind, text, by in texts if text
     )
-    tip = escaped(f"{_name(event)} {event.stamp}")
-    return f'<g class="at"><title>{tip}</title>{_dot(event.form, x, y)}{written}</g>'
+    return elements.titled(
+        f"{_name(event)} {event.stamp}", _dot(event.form, (x, y)) + written, 'class="at"'
+    )
 
 
 def _only_upwards(rows: Sequence[int], messages: Sequence[tuple[int, int]]) -> set[int]:
@@ -164,23 +158,20 @@ def _short(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> str:
 
 
 def _text_px(text: str, columns_max: int = STAMP_COLUMNS_MAX) -> float:
-    return columns(_short(text, columns_max)) * LABEL_PX * COLUMN_EM
+    return elements.text_width(_short(text, columns_max))
 
 
-def _dot(form: str, x: float, y: float) -> str:
-    circle = f'cx="{px(x)}" cy="{px(y)}"'
+def _dot(form: str, point: elements.Point) -> str:
     if form == "ringed":
-        return (
-            f'<circle class="open" {circle} r="{px(RADIUS + 1.5)}"/>'
-            f'<circle class="event" {circle} r="2"/>'
-        )
-    return f'<circle class="{form}" {circle} r="{px(RADIUS)}"/>'
+        return elements.circle("open", point, RADIUS + 1.5) + elements.circle("event", point, 2)
+    return elements.circle(form, point, RADIUS)
 
 
 def _message(timeline: Timeline, events: Sequence[TimelineEvent], source: int, target: int) -> str:
     pieces = "".join(map(_piece, timeline.pieces(source, target)))
-    tip = escaped(f"{_name(events[source])} → {_name(events[target])}")
-    return f'<g class="sent"><title>{tip}</title>{pieces}</g>'
+    return elements.titled(
+        f"{_name(events[source])} → {_name(events[target])}", pieces, 'class="sent"'
+    )
 
 
 def _piece(piece: CurvePiece) -> str:
@@ -190,13 +181,8 @@ def _piece(piece: CurvePiece) -> str:
     if piece.arrives:
         back = math.atan2(piece.control[1] - y, piece.control[0] - x)
         dx, dy = math.cos(back), math.sin(back)
-        tip_x, tip_y = x + dx * (RADIUS + 2), y + dy * (RADIUS + 2)
-        x, y = tip_x + dx * 8, tip_y + dy * 8
-        corners = ((tip_x, tip_y), (x - dy * 3.5, y + dx * 3.5), (x + dy * 3.5, y - dx * 3.5))
-        points = " ".join(f"{px(at)},{px(to)}" for at, to in corners)
-        head = f'<polygon class="tip" points="{points}"/>'
-    start, control = piece.start, piece.control
-    return (
-        f'<path class="message" d="M{px(start[0])},{px(start[1])}'
-        f'Q{px(control[0])},{px(control[1])} {px(x)},{px(y)}"/>{head}'
-    )
+        tip = x + dx * (RADIUS + 2), y + dy * (RADIUS + 2)
+        x, y = tip[0] + dx * HEAD_PX, tip[1] + dy * HEAD_PX
+        head = elements.arrow_head(tip, (dx, dy), HEAD_PX, 3.5)
+    start, control, end = map(elements.at, (piece.start, piece.control, (x, y)))
+    return f'<path class="message" d="M{start}Q{control} {end}"/>{head}'

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ketal.pictures.graphs.layout import Point
+from ketal.pictures.svg_document import Point
 
 BAND_PX = 1_100.0
 """How long a line is at most before it goes on in the next band."""

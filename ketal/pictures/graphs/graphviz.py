@@ -13,7 +13,8 @@ import json
 import subprocess
 from typing import Any
 
-from ketal.pictures.graphs.layout import Layout, LayoutError, Point, Route, Scene
+from ketal.pictures.graphs.layout import Layout, LayoutError, Route, Scene
+from ketal.pictures.svg_document import Point
 
 DOT_TIMEOUT_S = 10
 POINTS_PER_INCH = 72

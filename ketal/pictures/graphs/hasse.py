@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ketal.errors import columns
+from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs.layout import Box, Link, Scene
 from ketal.pictures.graphs.svg import (
     NAME_PX,
     document,
     lay_out,
     line_along,
+    name_at,
     outline,
 )
 from ketal.pictures.graphs.text_formats import quoted
 from ketal.pictures.labels import clipped, xml_text
-from ketal.pictures.svg_document import COLUMN_EM, escaped, px
 
 CAPTION_COLUMNS_MAX = 120
 PAD = 10.0
@@ -60,21 +60,19 @@ class HasseDiagram:
     def to_svg(self) -> str:
         """Draw it; as the picture of an automaton it is laid out by Graphviz where that is."""
         boxes = [
-            Box(columns(xml_text(one.label)) * NAME_PX * COLUMN_EM / 2 + PAD, HALF_HEIGHT)
+            Box(elements.text_width(xml_text(one.label), NAME_PX) / 2 + PAD, HALF_HEIGHT)
             for one in self.elements
         ]
         links = [Link(upper, lower) for upper, lower, _ in self.covers]
         scene = Scene(tuple(boxes), tuple(links), horizontal=False)
         layout = lay_out(scene)
         lines = [
-            f'<g class="edge"><title>{escaped(tip)}</title>{line_along(route.curve)}</g>'
+            elements.titled(tip, line_along(route.curve), 'class="edge"')
             for (_, _, tip), route in zip(self.covers, layout.routes, strict=True)
         ]
         elements = [
-            f"<g><title>{escaped(one.tip)}</title>{outline((x, y), box)}"
-            f'<text class="name" x="{px(x)}" y="{px(y + NAME_PX * 0.35)}" '
-            f'font-size="{NAME_PX}">{escaped(one.label)}</text></g>'
-            for one, box, (x, y) in zip(self.elements, boxes, layout.centers, strict=True)
+            elements.titled(one.tip, outline(at, box) + name_at(at, one.label))
+            for one, box, at in zip(self.elements, boxes, layout.centers, strict=True)
         ]
         caption = clipped(xml_text(self.caption), CAPTION_COLUMNS_MAX)
         return document(self.title, scene, layout, (*lines, *elements), caption)

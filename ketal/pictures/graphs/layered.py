@@ -18,7 +18,8 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
-from ketal.pictures.graphs.layout import Box, Layout, Link, Point, Route, Scene
+from ketal.pictures.graphs.layout import Box, Layout, Link, Route, Scene
+from ketal.pictures.svg_document import Point
 
 BAND_GAP = 34.0
 BAND_GAP_MAX = 90.0

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-Point = tuple[float, float]
+from ketal.pictures.svg_document import Point
+
 CORNER = 11.0
 
 

@@ -14,12 +14,13 @@ import shutil
 import warnings
 from collections.abc import Iterable, Iterator
 
-from ketal.errors import SettingError, columns
+from ketal.errors import SettingError
+from ketal.pictures import svg_document as elements
 from ketal.pictures.graphs import graphviz, layered
 from ketal.pictures.graphs.graph_data import Graph, GraphEdge, GraphState
-from ketal.pictures.graphs.layout import Box, Layout, LayoutError, Link, Point, Scene
+from ketal.pictures.graphs.layout import Box, Layout, LayoutError, Link, Scene
 from ketal.pictures.labels import clipped, wrapped, xml_text
-from ketal.pictures.svg_document import COLUMN_EM, LABEL_PX, escaped, px, svg_document
+from ketal.pictures.svg_document import escaped, px
 
 SVG_STATES_MAX = 200
 """The most states that are drawn; a picture of more is unreadable."""
@@ -34,26 +35,23 @@ HEAD_PX = 9
 RADIUS = 22.0
 MARGIN = 16.0
 
-# Colours are plain values, those for light first: librsvg, CairoSVG and resvg know no CSS variables
-# and leave out what is in @media. There the size is too: CairoSVG draws nothing where it is `auto`.
-STYLE = """
-.ketal-graph text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",\
-monospace;fill:#24292f;white-space:pre}
-.ketal-graph .ground{fill:#fff}
-.ketal-graph .shape{stroke:#57606a;stroke-width:1.5;fill:#f6f8fa}
-.ketal-graph .name{text-anchor:middle;font-weight:600}
-.ketal-graph .line{stroke:#57606a;stroke-width:1.4;fill:none}
-.ketal-graph .tip{fill:#57606a}
-.ketal-graph .head{fill:#0550ae;font-weight:600}
-@media all{.ketal-graph{max-width:100%;height:auto}}
-@media (prefers-color-scheme:dark){
-.ketal-graph text{fill:#d7dde4}
-.ketal-graph .ground{fill:#1c2128}
-.ketal-graph .shape{stroke:#909dab;fill:#2d333b}
-.ketal-graph .line{stroke:#909dab}
-.ketal-graph .tip{fill:#909dab}
-.ketal-graph .head{fill:#79b8ff}}
-""".strip()
+STYLE = elements.style_sheet(
+    "ketal-graph",
+    """
+.shape{stroke:#57606a;stroke-width:1.5;fill:#f6f8fa}
+.name{text-anchor:middle;font-weight:600}
+.line{stroke:#57606a;stroke-width:1.4;fill:none}
+.tip{fill:#57606a}
+.head{fill:#0550ae;font-weight:600}
+""",
+    """
+.ground{fill:#1c2128}
+.shape{stroke:#909dab;fill:#2d333b}
+.line{stroke:#909dab}
+.tip{fill:#909dab}
+.head{fill:#79b8ff}
+""",
+)
 
 
 class LayoutWarning(UserWarning):
@@ -103,14 +101,13 @@ def document(
     lines: list[str] = []
     if caption:
         baseline, top, height = top, top - CAPTION_PX, height + CAPTION_PX
-        width = max(width, math.ceil(columns(caption) * LABEL_PX * COLUMN_EM + 2 * MARGIN))
-        lines.append(
-            f'<text x="{px(left + MARGIN)}" y="{px(baseline)}" font-size="{LABEL_PX}">'
-            f"{escaped(caption)}</text>"
-        )
+        width = max(width, math.ceil(elements.text_width(caption) + 2 * MARGIN))
+        lines.append(elements.text_at(left + MARGIN, baseline, caption))
     view = (left, top, width, height)
     by = f"Laid out by {layout.engine}."
-    return svg_document("ketal-graph", title, view, STYLE, (*lines, *drawn), description=by)
+    return elements.svg_document(
+        "ketal-graph", title, view, STYLE, (*lines, *drawn), description=by
+    )
 
 
 # --- layout -----------------------------------------------------------------
@@ -123,7 +120,7 @@ def scene_of(graph: Graph) -> Scene:
     links = [Link(start, numbers[graph.initial])]
     for edge in graph.edges:
         lines = wrapped(edge.label)
-        width = max(map(columns, lines)) * LABEL_PX * COLUMN_EM + LABEL_PAD
+        width = max(map(elements.text_width, lines)) + LABEL_PAD
         size = (math.ceil(width), len(lines) * LINE_PX + LABEL_PAD)
         links.append(Link(numbers[edge.source], numbers[edge.target], *size))
     boxes = (*map(_box, graph.states), Box(4.0, 4.0))
@@ -133,7 +130,7 @@ def scene_of(graph: Graph) -> Scene:
 def _box(state: GraphState) -> Box:
     if state.round:
         return Box(RADIUS, RADIUS)
-    return Box(columns(_name(state)) * NAME_PX * COLUMN_EM / 2 + 16, RADIUS)
+    return Box(elements.text_width(_name(state), NAME_PX) / 2 + 16, RADIUS)
 
 
 def _name(state: GraphState) -> str:
@@ -173,27 +170,31 @@ def _view(scene: Scene, layout: Layout) -> tuple[int, int, int, int]:
 
 def _edges(graph: Graph, scene: Scene, layout: Layout) -> Iterator[str]:
     """Draw the arrow to the initial state, then each edge."""
-    x, y = layout.centers[-1]
-    yield f'<g class="edge"><title>initial</title>{_arrow(layout.routes[0].curve)}</g>'
-    yield f'<circle class="tip" cx="{px(x)}" cy="{px(y)}" r="4"/>'
+    yield elements.titled("initial", _arrow(layout.routes[0].curve), 'class="edge"')
+    yield elements.circle("tip", layout.centers[-1], 4)
     names = {state.number: state.name for state in graph.states}
     for edge, link, route in zip(graph.edges, scene.links[1:], layout.routes[1:], strict=True):
         tip = f"{names[edge.source]} → {names[edge.target]}: {'; '.join(edge.label)}"
         drawn = _arrow(route.curve) + _label(edge, link, route.label)
-        yield f'<g class="edge"><title>{escaped(tip)}</title>{drawn}</g>'
+        yield elements.titled(tip, drawn, 'class="edge"')
 
 
-def line_along(curve: tuple[Point, ...]) -> str:
+def line_along(curve: tuple[elements.Point, ...]) -> str:
     """Return the line along a curve, as `Route` has it."""
-    first, *rest = map(_at, curve)
+    first, *rest = map(elements.at, curve)
     return f'<path class="line" d="M{first}C{" ".join(rest)}"/>'
 
 
-def _arrow(curve: tuple[Point, ...]) -> str:
-    return f'{line_along(curve)}<polygon class="tip" points="{_head(curve)}"/>'
+def _arrow(curve: tuple[elements.Point, ...]) -> str:
+    end = curve[-1]
+    # A control point that all but lies on the end gives no direction.
+    behind = next(point for point in reversed(curve) if math.dist(point, end) > 1)
+    length = math.dist(behind, end)
+    back = (behind[0] - end[0]) / length, (behind[1] - end[1]) / length
+    return line_along(curve) + elements.arrow_head(end, back, HEAD_PX, HEAD_PX * 0.4)
 
 
-def _label(edge: GraphEdge, link: Link, middle: Point) -> str:
+def _label(edge: GraphEdge, link: Link, middle: elements.Point) -> str:
     lines = wrapped(edge.label)
     left = middle[0] - (link.label_width - LABEL_PAD) / 2
     first = middle[1] - len(lines) * LINE_PX / 2 + LINE_PX * 0.75
@@ -202,43 +203,28 @@ def _label(edge: GraphEdge, link: Link, middle: Point) -> str:
         f'<tspan x="{px(left)}" y="{px(first + n * LINE_PX)}">{_line(line, heads)}</tspan>'
         for n, line in enumerate(lines)
     )
-    return f'<text font-size="{LABEL_PX}" xml:space="preserve">{spans}</text>'
+    return f'<text font-size="{elements.LABEL_PX}" xml:space="preserve">{spans}</text>'
 
 
-def _state(state: GraphState, box: Box, center: Point) -> str:
-    x, y = center
+def name_at(center: elements.Point, text: str) -> str:
+    """Return the name in a box."""
+    return elements.text_at(center[0], center[1] + NAME_PX * 0.35, text, "name", size=NAME_PX)
+
+
+def _state(state: GraphState, box: Box, center: elements.Point) -> str:
     shapes = "".join(outline(center, box, inset) for inset in ((0, 4) if state.final else (0,)))
-    return (
-        f'<g data-state="{state.number}"><title>{escaped(state.name)}</title>{shapes}'
-        f'<text class="name" x="{px(x)}" y="{px(y + NAME_PX * 0.35)}" '
-        f'font-size="{NAME_PX}">{escaped(_name(state))}</text></g>'
-    )
+    name = name_at(center, _name(state))
+    return elements.titled(state.name, shapes + name, f'data-state="{state.number}"')
 
 
-def outline(center: Point, box: Box, inset: float = 0) -> str:
+def outline(center: elements.Point, box: Box, inset: float = 0) -> str:
     """Return the line around a box, or so many pixels within it."""
     x, y = center
     half_width, half_height = box.half_width - inset, box.half_height - inset
     if box.half_width == box.half_height:
-        return f'<circle class="shape" cx="{px(x)}" cy="{px(y)}" r="{px(half_width)}"/>'
-    return (
-        f'<rect class="shape" x="{px(x - half_width)}" y="{px(y - half_height)}" '
-        f'width="{px(2 * half_width)}" height="{px(2 * half_height)}" '
-        f'rx="{px(box.radius - inset)}"/>'
-    )
-
-
-def _head(curve: tuple[Point, ...]) -> str:
-    """Return the corners of the head of an arrow."""
-    x, y = curve[-1]
-    # A control point that all but lies on the end gives no direction.
-    behind = next(point for point in reversed(curve) if math.dist(point, (x, y)) > 1)
-    length = math.dist(behind, (x, y))
-    back, side = ((at - end) / length for at, end in zip(behind, (x, y), strict=True))
-    corners = [(x, y)]
-    for half in (HEAD_PX * 0.4, -HEAD_PX * 0.4):
-        corners.append((x + back * HEAD_PX - side * half, y + side * HEAD_PX + back * half))
-    return " ".join(map(_at, corners))
+        return elements.circle("shape", center, half_width)
+    left, top, corner = x - half_width, y - half_height, box.radius - inset
+    return elements.rect("shape", left, top, 2 * half_width, 2 * half_height, corner)
 
 
 def _line(line: str, heads: set[str]) -> str:
@@ -247,7 +233,3 @@ def _line(line: str, heads: set[str]) -> str:
     if head in heads:
         return f'<tspan class="head">{escaped(head)}</tspan>{escaped(line[len(head) :])}'
     return escaped(line)
-
-
-def _at(point: Point) -> str:
-    return f"{px(point[0])},{px(point[1])}"
