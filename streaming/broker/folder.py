@@ -66,13 +66,7 @@ class Running:
 
 
 class BrokerFolder:
-    """A broker's folder, whichever process looks at it.
-
-    Parameters
-    ----------
-    path : Path
-        Where it is; `make` makes it.
-    """
+    """A broker's folder, whichever process looks at it; `make` makes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -20,15 +20,6 @@ _WAIT_S = 0.05
 class JobEngine:
     """A job in this process.
 
-    Parameters
-    ----------
-    job : Job
-        Its settings.
-    program : Program
-        The patterns.
-    hooks : Hooks
-        Where verdicts, notices and figures go.
-
     Attributes
     ----------
     stopping : bool

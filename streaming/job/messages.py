@@ -37,15 +37,7 @@ def short(limits: Limits) -> int:
 
 
 class Reader:
-    """Reads messages.
-
-    Parameters
-    ----------
-    source : Source
-        Where the fields are.
-    limits : Limits
-        `line_bytes_max` bounds a message.
-    """
+    """Reads messages, of `line_bytes_max` at most, as a source says."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self._shape = Shape(source, limits=limits, kafka=True)

@@ -40,15 +40,6 @@ class ClosedPipeError(Exception):
 class Outputs:
     """The verdicts that are pending for the next commit, and the open files of a job.
 
-    Parameters
-    ----------
-    job : Job
-        Names the outputs.
-    show : callable
-        Shows a verdict on standard output.
-    flush : callable
-        Flushes standard output.
-
     Raises
     ------
     SettingError

@@ -27,13 +27,6 @@ from ketal.streaming.job.file import Job
 def check_shared(job: Job, program: Program) -> None:
     """Refuse a job of which several consumers would give other verdicts than one.
 
-    Parameters
-    ----------
-    job : Job
-        One that is not shared is never refused.
-    program : Program
-        Its patterns.
-
     Raises
     ------
     SettingError
@@ -67,13 +60,6 @@ def not_shared(job: Job, program: Program) -> str | None:
 class Watch:
     """Checks that each value of `keyed_by` is in one partition number.
 
-    Parameters
-    ----------
-    job : Job
-        Names the attribute.
-    program : Program
-        Its patterns read the attribute.
-
     Notes
     -----
     It has the values that this process has read, and those of live scopes in the parts that it has
@@ -88,16 +74,9 @@ class Watch:
         self._numbers: dict[Key, int] = {}
 
     def check(self, events: Sequence[Event], number: int, place: Callable[[int], str]) -> None:
-        """Check the values of events, and record their partition number.
+        """Check that the values of events were in no other partition number; record this one.
 
-        Parameters
-        ----------
-        events : sequence of Event
-            The events.
-        number : int
-            The partition number in which all of them were read.
-        place : callable
-            Returns where the event of an index was read.
+        `place` returns where the event of an index was read.
 
         Raises
         ------

@@ -18,19 +18,7 @@ EVERY_S = 5.0
 
 
 class VacuityWatch:
-    """Looks at what the events of a job met, and warns.
-
-    Parameters
-    ----------
-    job : Job
-        Names the topics and the time.
-    program : Program
-        The patterns.
-    figures : Figures
-        Where the messages are counted; `findings` is set there.
-    notify : callable
-        Takes a warning.
-    """
+    """Looks at what the events of a job met, sets the findings of its figures, and warns."""
 
     def __init__(
         self, job: Job, program: Program, figures: Figures, notify: Callable[[str], None]
@@ -45,15 +33,7 @@ class VacuityWatch:
         self._warned: set[str] = set()
 
     def look(self, now_s: float, findings: Callable[[], Findings]) -> None:
-        """Look, if it is time.
-
-        Parameters
-        ----------
-        now_s : float
-            The time, in seconds since any moment.
-        findings : callable
-            Returns the findings of the patterns so far (`ketal.runtime.silence.vacuity`).
-        """
+        """Look, if it is time; the time is in seconds since any moment."""
         if self._began_s is None:
             self._began_s = self._due_s = now_s
         warned_s = self._began_s + self._after_s

@@ -125,19 +125,6 @@ def jars_of(
 ) -> Path:
     """Return the folder of a set of jars; download them if they are not here.
 
-    Parameters
-    ----------
-    artifacts : Artifacts
-        The set.
-    java : Java
-        The Java that runs Ivy.
-    cache : Path, optional
-        The folder of downloads; default `cache_folder()`.
-    notify : callable
-        Reports in one sentence what takes long.
-    pauses_s : sequence of float
-        How long to wait before each further try.
-
     Raises
     ------
     ArtifactsError

@@ -22,13 +22,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """A consumer and a producer of a job.
-
-    Parameters
-    ----------
-    engine : RunningJob
-        The job.
-    """
+    """A consumer and a producer of a job."""
 
     def __init__(self, engine: RunningJob) -> None:
         self.consumer: Any = None
@@ -177,16 +171,9 @@ class Connection:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], sent: Sequence[Any], member: Any
     ) -> None:
-        """Put offsets into the open transaction, and commit it.
+        """Put offsets into the open transaction, and commit it, as a member of the group.
 
-        Parameters
-        ----------
-        offsets : mapping
-            The commit of each partition.
-        sent : sequence
-            The future of each message of the transaction.
-        member : ConsumerGroupMetadata
-            The group's member that commits.
+        `sent` are the futures of the messages of the transaction.
         """
         try:
             send = self.producer.send_offsets_to_transaction

@@ -56,11 +56,6 @@ class ChangedError(Exception):
 class Assignment(ABC):
     """Assigns parts to a session.
 
-    Parameters
-    ----------
-    session : Session
-        The session.
-
     Attributes
     ----------
     parts : int or None
@@ -107,15 +102,7 @@ class Assignment(ABC):
 
 
 class Session:
-    """The clients and parts of a job between two faults, and the loop over them.
-
-    Parameters
-    ----------
-    engine : RunningJob
-        The job.
-    assign : callable
-        Returns the assignment of a session.
-    """
+    """The clients and parts of a job between two faults, and the loop over them."""
 
     def __init__(self, engine: RunningJob, assign: Callable[[Session], Assignment]) -> None:
         self.engine = engine

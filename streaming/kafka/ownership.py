@@ -25,15 +25,6 @@ Offsets = Mapping[TopicPartition, Any]
 def refuse_other_job(engine: RunningJob, storage: Storage, offsets: Offsets) -> None:
     """Refuse to begin where the group is another job's; `--on-change fresh` takes it over.
 
-    Parameters
-    ----------
-    engine : RunningJob
-        The job.
-    storage : Storage
-        Where its state is saved.
-    offsets : mapping
-        The group's commits.
-
     Raises
     ------
     SettingError
@@ -60,13 +51,6 @@ def refuse_other_job(engine: RunningJob, storage: Storage, offsets: Offsets) -> 
 
 def check_owner(engine: RunningJob, offsets: Offsets) -> None:
     """Raise if another process has taken over, or the group is another job's too.
-
-    Parameters
-    ----------
-    engine : RunningJob
-        The job; an earlier session of it has begun.
-    offsets : mapping
-        The group's commits.
 
     Raises
     ------

@@ -44,20 +44,8 @@ def open_part(
 ) -> Part:
     """Return a part with the state that belongs to the offsets that are committed.
 
-    Parameters
-    ----------
-    engine : RunningJob
-        The job.
-    storage : Storage
-        Where its state is saved.
-    number : int
-        The number of the part.
-    positions, committed : mapping
-        Of each of its partitions, the next offset, and the commit; None where there is none.
-    loaded : Any
-        What the storage has loaded of the part.
-    notices : list of str
-        The notice of a change of the program is added here.
+    `positions` and `committed` are the next offsets, and the commits or None; `loaded` is what the
+    storage has loaded. The notice of a change of the program is added to `notices`.
 
     Raises
     ------

@@ -63,21 +63,7 @@ def now_ms() -> float:
 
 
 class Part:
-    """Some partitions, and the state of what was read in them.
-
-    Parameters
-    ----------
-    job : Job
-        Has the settings of time and the limits.
-    program : Program
-        The patterns.
-    positions : mapping of TopicPartition to int
-        The next offset of each partition.
-    store : Store
-        Saves the state.
-    watch : Watch, optional
-        Checks that no scope is in two partition numbers.
-    """
+    """Some partitions, and the state of what was read in them; `positions` are next offsets."""
 
     def __init__(
         self,
@@ -110,19 +96,7 @@ class Part:
     # --- state ---
 
     def restore(self, records: Mapping[bytes, bytes], on_change: str = "stop") -> str:
-        """Load the state that `changes` returned.
-
-        Parameters
-        ----------
-        records : mapping of bytes to bytes
-            The state.
-        on_change : str
-            What to do if it is of another program (`ketal.streaming.job.pattern_migration`).
-
-        Returns
-        -------
-        str
-            How a change of the program was handled; empty where there was none.
+        """Load the state that `changes` returned; return how a change of the program was handled.
 
         Raises
         ------
@@ -203,21 +177,7 @@ class Part:
         records: Sequence[Any],
         add: Callable[[list[Verdict], Any], None],
     ) -> int:
-        """Process messages of one partition in turn, until all partitions have ended.
-
-        Parameters
-        ----------
-        one : TopicPartition
-            The partition.
-        records : sequence of ConsumerRecord
-            The messages.
-        add : callable
-            Takes verdicts, and the message that they are of.
-
-        Returns
-        -------
-        int
-            How many messages were processed.
+        """Process messages of one partition until all have ended; return how many.
 
         Raises
         ------

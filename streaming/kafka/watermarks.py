@@ -29,17 +29,7 @@ STOOD_MS = 5 * LOOK_MS
 
 
 class Watermarks:
-    """The watermark of a job.
-
-    Parameters
-    ----------
-    partitions : iterable of Partition
-        The partitions of the input.
-    lateness_ms, idle_ms : int
-        As in `[time]`.
-    now_ms : float
-        The clock's time; each partition is active at this time.
-    """
+    """The watermark of a job, whose partitions are all active at `now_ms`."""
 
     def __init__(
         self, partitions: Iterable[Partition], *, lateness_ms: int, idle_ms: int, now_ms: float
@@ -73,15 +63,7 @@ class Watermarks:
             self._idle.discard(partition)
 
     def mark_idle(self, behind: Collection[Partition], now_ms: float) -> None:
-        """Mark partitions idle or active; those `behind` have messages that were not read yet.
-
-        Parameters
-        ----------
-        behind : collection of Partition
-            They are not idle.
-        now_ms : float
-            The clock's time; the time since the last check counts up to `LOOKED_MS_MAX`.
-        """
+        """Mark partitions idle or active; those `behind` have messages that were not read yet."""
         self._skip_unwatched(now_ms)
         for partition, active_ms in self._active_ms.items():
             if partition in behind:

@@ -69,16 +69,7 @@ _NONE = WrittenBatch(-1, "", {})
 
 
 class Checkpoint:
-    """The folder of a job.
-
-    Parameters
-    ----------
-    job : Job
-        Names the folder.
-    program : Program
-        The patterns.
-    session : SparkSession, optional
-        Gives access to a folder that is not on this machine.
+    """The folder of a job; a session gives access to one that is not on this machine.
 
     Raises
     ------
@@ -158,11 +149,6 @@ class Checkpoint:
 
         The state of another program is discarded here and not before: the topics exist, and where
         each partition begins is known.
-
-        Parameters
-        ----------
-        counts : mapping
-            How many partitions each topic has.
         """
         starting = _filled(self._starting, self._job, counts)
         if self._pending is not None:

@@ -163,15 +163,7 @@ def placement(found: Sequence[Family], source: Source) -> dict[str, str]:
 
 
 def placed(found: Sequence[Family], source: Source | None) -> tuple[str, ...]:
-    """Return for each family, in words, how a row's group is computed.
-
-    Parameters
-    ----------
-    found : sequence of Family
-        The families.
-    source : Source or None
-        The fields of messages; None for rows that have an event's columns.
-    """
+    """Return for each family, in words, how a row's group is computed."""
     where = {} if source is None else placement(found, source)
     out = []
     for family in found:
@@ -226,12 +218,7 @@ def warnings(program: Program, key_groups: int) -> Iterator[str]:
 def findings_of_groups(families: Iterable[Family], groups: Iterable[Mapping[str, Any]]) -> Findings:
     """Return the lists `vacuous` and `unknown` of the patterns that have one.
 
-    Parameters
-    ----------
-    families : iterable of Family
-        The families of the program.
-    groups : iterable of mapping
-        The last figures of each group (`Group.figures`), with what its events met as plain data.
+    `groups` are the last figures of each group.
     """
     met = {of["group"]: msgspec.convert(of["met"], MetEvents) for of in groups}
     out: Findings = {}

@@ -118,16 +118,7 @@ class Work:
 
 
 class Group:
-    """The part of the execution that one key group is offered.
-
-    Parameters
-    ----------
-    work : Work
-        The work of all groups.
-    number : int
-        The group's number.
-    held : bytes or None
-        The state that `state` gave; None for a group that is new.
+    """The part of the execution that one key group is offered; `held` is the state that it gave.
 
     Raises
     ------
@@ -322,13 +313,7 @@ class Group:
         return self.execution.advance_time(min(marks))
 
     def figures(self, verdicts: Counter[tuple[str | None, str | None]]) -> tuple[str | None, ...]:
-        """Return the row of figures: the group's counts since the beginning.
-
-        Parameters
-        ----------
-        verdicts : Counter
-            The counts of its verdicts in this batch, by kind and pattern.
-        """
+        """Return the row of figures: counts since the beginning; `verdicts` are of this batch."""
         figures = {
             "verdicts": [(kind, pattern, count) for (kind, pattern), count in verdicts.items()],
             "group": self.number,

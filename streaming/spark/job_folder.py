@@ -27,12 +27,7 @@ OWNER = "owner"
 
 
 class LocalFolder:
-    """A folder of this machine, for this process alone.
-
-    Parameters
-    ----------
-    path : Path
-        The folder; made if it is not there.
+    """A folder of this machine, for this process alone; made if it is not there.
 
     Raises
     ------
@@ -79,16 +74,9 @@ class LocalFolder:
 
 
 class HadoopFolder:
-    """A folder of a file system that Hadoop knows, which this process takes over.
+    """A folder of a file system that Hadoop knows; made if it is not there, and taken over.
 
     It goes through Hadoop's `FileContext`, as Spark's own checkpoint does, with its settings.
-
-    Parameters
-    ----------
-    session : SparkSession
-        Whose Hadoop it is.
-    address : str
-        The folder as a URI; made if it is not there.
 
     Raises
     ------

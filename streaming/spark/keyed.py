@@ -32,14 +32,7 @@ BETWEEN = ":"
 class Places:
     """Checks that the keys of each value have one group.
 
-    Parameters
-    ----------
-    name : str
-        The attribute.
-    values_max : int
-        So many values are held; beyond, the oldest are evicted.
-    held : iterable of (str, str, int, str)
-        What `state` returned.
+    Of more than `values_max` values the oldest are evicted.
     """
 
     def __init__(

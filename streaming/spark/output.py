@@ -47,17 +47,7 @@ def shown(rows: DataFrame) -> DataFrame:
 
 
 def observed(rows: DataFrame, program: Program, counts: Observation | str) -> DataFrame:
-    """Return the rows that are verdicts; Spark observes the sums of the rows of counts.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        The rows of key groups, those of counts among them.
-    program : Program
-        The patterns that are counted.
-    counts : Observation or str
-        The observation, or its name.
-    """
+    """Return the rows that are verdicts; Spark observes the sums of the rows of counts."""
     is_counted = F.col("verdict") == COUNTED
     numbers = F.from_json(F.when(is_counted, F.col("json")), "map<string, bigint>")
     sums = [

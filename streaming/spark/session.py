@@ -82,13 +82,6 @@ def spark_session(
 ) -> tuple[SparkSession, bool]:
     """Return a session for a job, and whether it was started for it.
 
-    Parameters
-    ----------
-    job : Job
-        The job.
-    notify : callable
-        Reports in one sentence what takes long.
-
     Raises
     ------
     SettingError
@@ -125,13 +118,6 @@ def spark_session(
 
 def connector_jars(java: Java, notify: Callable[[str], None] = lambda _: None) -> str:
     """Return the Kafka connector of the installed pyspark as `spark.jars` takes it.
-
-    Parameters
-    ----------
-    java : Java
-        The Java that downloads it, once.
-    notify : callable
-        Reports in one sentence what takes long.
 
     Raises
     ------
@@ -219,14 +205,9 @@ def kafka_options(job: Job) -> dict[str, str]:
 
 
 def call_timeouts(job: Job, options: Mapping[str, str]) -> dict[str, str]:
-    """Return options after how long a call of Java's clients is given up; what is given counts.
+    """Return options after how long a call of Java's clients is given up.
 
-    Parameters
-    ----------
-    job : Job
-        Says how long a call may take.
-    options : mapping
-        What `kafka_options` returned.
+    What `kafka_options` returned counts.
     """
     request = "kafka.request.timeout.ms"
     request_ms = options.get(request, str(min(job.call_timeout_ms, REQUEST_MS_MAX)))

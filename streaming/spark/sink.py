@@ -52,21 +52,7 @@ class RenderedVerdict:
 
 
 class Sink:
-    """Writes batches.
-
-    Parameters
-    ----------
-    job : Job
-        Names the outputs.
-    options : mapping
-        The options of Spark's Kafka connector.
-    outputs : Outputs
-        The files and standard output.
-    checkpoint : Checkpoint
-        Stores which batch was written last.
-    count : callable
-        Counts verdicts of a kind, of a pattern.
-    """
+    """Writes batches, stores which was the last, and counts verdicts of a kind, of a pattern."""
 
     def __init__(
         self,

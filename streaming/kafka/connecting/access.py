@@ -42,11 +42,6 @@ _TLS = {"PLAINTEXT": False, "SSL": True, "SASL_PLAINTEXT": False, "SASL_SSL": Tr
 def check_access(job: Job) -> None:
     """Connect to Kafka's servers in turn, until one takes the connection.
 
-    Parameters
-    ----------
-    job : Job
-        Names the servers, and what the clients are set to.
-
     Raises
     ------
     SettingError

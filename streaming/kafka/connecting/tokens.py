@@ -33,13 +33,7 @@ EARLY = 0.8
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Requests tokens from an endpoint.
-
-    Parameters
-    ----------
-    properties : mapping
-        Those of a job; they have been checked.
-    """
+    """Requests tokens from the endpoint of a job's properties, which have been checked."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         super().__init__()

@@ -72,15 +72,6 @@ _decode = msgspec.msgpack.Decoder(dict[bytes, bytes | None]).decode
 class Claim:
     """The claim of a group to a folder, once it has committed with state of it.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of the state; made if it does not exist.
-    group_id : str
-        The consumer group.
-    topics : sequence of str
-        The topics of the input.
-
     Attributes
     ----------
     begun : bool
@@ -137,14 +128,7 @@ class Claim:
 
 
 class Saved:
-    """The saved state of one job, for one session.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder; made if it does not exist.
-    claim : Claim, optional
-        The claim to it, recorded with the first commit.
+    """The saved state of one job, for one session; its first commit records the claim.
 
     Raises
     ------

@@ -97,17 +97,7 @@ class Loaded:
 
 
 class Changelog:
-    """The state of one part.
-
-    Parameters
-    ----------
-    job : Job
-        Names the topic, and says how large a message may be.
-    number : int
-        The number of the part.
-    parts : int
-        How many parts the job has.
-    """
+    """The state of part `number` of so many `parts`."""
 
     def __init__(self, job: Job, number: int, parts: int) -> None:
         assert job.changelog is not None
@@ -165,13 +155,6 @@ class Changelog:
     def restore(self, loaded: Loaded, commits: Collection[str]) -> dict[bytes, bytes]:
         """Restore the log that the topic holds; return its records.
 
-        Parameters
-        ----------
-        loaded : Loaded
-            What it holds.
-        commits : collection of str
-            The names of the commits of the part's offsets; the newest one is that of the state.
-
         Raises
         ------
         StateError
@@ -227,19 +210,9 @@ def load(
     *,
     open_too: bool = True,
 ) -> dict[int, Loaded]:
-    """Read partitions of the changelog, each to its end.
+    """Read partitions of the changelog, each to its end; return nothing if the job is to end.
 
-    Parameters
-    ----------
-    job : Job
-        Names the topic.
-    numbers : iterable of int
-        The numbers of the parts.
-    stopping : callable
-        Returns whether to give up: nothing is returned then. It is called several times a second.
-    open_too : bool
-        Whether to wait for transactions that are open, and read what they commit; else the state is
-        read that was committed before them.
+    With `open_too` that is after the transactions that are open, else before them.
 
     Raises
     ------

@@ -43,18 +43,7 @@ class Message:
 
 
 class RowReader:
-    """Reads rows, one after another.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        The columns of a row, after the group's number.
-    headers : sequence of str
-        The headers whose values are the columns `header0`, `header1`, ….
-    source : Source or None
-        How a message becomes an event; None for rows that have an event's columns.
-    limits : Limits
-        Bounds a message.
+    """Reads rows, one after another; columns, headers and source are those of `Work`.
 
     Attributes
     ----------

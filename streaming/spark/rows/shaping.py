@@ -71,18 +71,7 @@ def shaped(
     source: Source | None,
     lateness_ms: int | None,
 ) -> Shaped:
-    """Return events as rows of key groups.
-
-    Parameters
-    ----------
-    events : DataFrame
-        Kafka's columns, or an event's.
-    families : sequence of Family
-        The groups there are.
-    source : Source or None
-        Where the fields are in Kafka's messages.
-    lateness_ms : int or None
-        How far Spark's watermark is behind the latest time; None for none.
+    """Return events as rows of key groups, with Spark's watermark unless `lateness_ms` is None.
 
     Raises
     ------
