@@ -23,8 +23,8 @@ from typing import Any
 
 from ketal.clocks.scheme import Scheme
 from ketal.clocks.stamping import vector_clocks
-from ketal.errors import EventError, SettingError
-from ketal.logs.formats.jsonl import Record, rejected
+from ketal.errors import EventError
+from ketal.logs.formats.jsonl import Record, held, rejected
 from ketal.logs.shape import StampedEvent, with_clock
 from ketal.model.limits import Limits
 
@@ -74,30 +74,23 @@ def translated(
     EventError
         If the log lacks an event that a stamp refers to.
     """
-    held: list[Record] = []
+    whole = held(records, limits, f"to make vector clocks of {scheme.name} clocks")
     executions: dict[str, dict[str, list[int]]] = {}
-    for record in records:
-        if len(held) >= limits.events_max:
-            raise SettingError(
-                f"the log has more than {limits.events_max} records (limit events_max), and to "
-                f"make vector clocks of {scheme.name} clocks holds them all"
-            )
-        if isinstance(event := record[1], StampedEvent):
-            of_node = executions.setdefault(record[0], {}).setdefault(event.node, [])
-            of_node.append(len(held))
-        held.append(record)
+    for number, (name, item, _, _) in enumerate(whole):
+        if isinstance(item, StampedEvent):
+            executions.setdefault(name, {}).setdefault(item.node, []).append(number)
     clocks: dict[int, dict[str, int]] = {}
     faults: dict[int, str] = {}
     if undecided is not None:
         undecided.pairs = undecided.unknown = 0
     for execution in executions.values():
-        translation = _StampsByNode(scheme, held, execution)
+        translation = _StampsByNode(scheme, whole, execution)
         clocks |= translation.clocks()
         faults |= translation.faults
         if undecided is not None:
             undecided.pairs += translation.pairs
             undecided.unknown += translation.unknown
-    for number, (name, item, file, line) in enumerate(held):
+    for number, (name, item, file, line) in enumerate(whole):
         if not isinstance(item, StampedEvent):
             yield name, item, file, line
             continue
@@ -118,11 +111,11 @@ class _StampsByNode:
     """The stamps of one execution: records by their numbers, those of a node together."""
 
     def __init__(
-        self, scheme: Scheme[Any], held: list[Record], execution: dict[str, list[int]]
+        self, scheme: Scheme[Any], records: list[Record], execution: dict[str, list[int]]
     ) -> None:
         self._scheme = scheme
         self._stamps = {
-            number: held[number][1].stamp  # type: ignore[union-attr]
+            number: records[number][1].stamp  # type: ignore[union-attr]
             for numbers in execution.values()
             for number in numbers
         }

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ketal.errors import SettingError
-from ketal.logs.formats.jsonl import Record
+from ketal.logs.formats.jsonl import Record, held
 from ketal.logs.source import path_of
 from ketal.logs.traces.message_pairing import text_at
 from ketal.model.events.dot import Dot
@@ -40,28 +39,17 @@ def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Itera
         If there are more records than `events_max`: a receive may be read before its send.
     """
     keys = path_of(path)
-    held: list[Record] = []
+    whole = held(records, limits, "to pair messages by their ids")
     senders: dict[tuple[str, str], Event] = {}
-    for record in records:
-        if len(held) >= limits.events_max:
-            raise SettingError(
-                f"the log has more than {limits.events_max} records (limit events_max), and to "
-                "pair messages by their ids holds them all"
-            )
-        held.append(record)
-        event = record[1]
-        name = text_at(event, keys) if isinstance(event, Event) else None
-        if isinstance(event, Event) and name is not None:
-            first = senders.setdefault((record[0], name), event)
-            if canonical_key(event) < canonical_key(first):
-                senders[record[0], name] = event
-    for execution, item, file, line in held:
-        name = text_at(item, keys) if isinstance(item, Event) else None
-        sender = senders.get((execution, name)) if name is not None else None
-        if isinstance(item, Event) and sender is not None:
-            yield execution, _receiving(item, sender.dot), file, line
-        else:
-            yield execution, item, file, line
+    for execution, item, _, _ in whole:
+        if isinstance(item, Event) and (name := text_at(item, keys)) is not None:
+            first = senders.setdefault((execution, name), item)
+            if canonical_key(item) < canonical_key(first):
+                senders[execution, name] = item
+    for execution, item, file, line in whole:
+        if isinstance(item, Event) and (name := text_at(item, keys)) is not None:
+            item = _receiving(item, senders[execution, name].dot)
+        yield execution, item, file, line
 
 
 def _receiving(event: Event, send: Dot) -> Event:

@@ -259,6 +259,22 @@ def whole(
     return b"".join(held).removeprefix(_MARK), damage
 
 
+class LineNumbers:
+    """Line numbers of growing offsets in a text, each counted from the one before."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._at, self._number = 0, 1
+
+    def number(self, offset: int) -> int:
+        """Return the line, from 1 on, that a byte is in."""
+        if offset < self._at:
+            self._at, self._number = 0, 1
+        self._number += self._text.count(b"\n", self._at, offset)
+        self._at = offset
+        return self._number
+
+
 def _sliced(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
     """Yield the bytes in pieces of at most `size`, without a byte order mark."""
     mark = _MARK

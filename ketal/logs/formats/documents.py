@@ -18,6 +18,7 @@ import msgspec
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.shape import json_type_of, why_not_json
+from ketal.logs.streams import LineNumbers
 
 Span = TypeVar("Span")
 _decode = msgspec.json.Decoder().decode
@@ -47,8 +48,7 @@ class Text:
         self.name = name
         self._text = text
         self._at = 0
-        self._counted = 0
-        self._line = 1
+        self._lines = LineNumbers(text)
 
     def documents(self) -> Iterator[bytes | EventError]:
         """Yield the JSON documents: the whole text, or each line of it."""
@@ -119,11 +119,7 @@ class Text:
 
     def line(self) -> int:
         """Return the line that was read last."""
-        if self._at < self._counted:
-            self._counted, self._line = 0, 1
-        self._line += self._text.count(b"\n", self._counted, self._at)
-        self._counted = self._at
-        return self._line
+        return self._lines.number(self._at)
 
     def rejected(self, fault: EventError) -> Record:
         """Return the record of what cannot be read here."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
-from itertools import count, repeat
+from itertools import count, islice, repeat
 from typing import Any, BinaryIO
 
 import msgspec
 
-from ketal.errors import EventError, wrong_type
+from ketal.errors import EventError, SettingError, wrong_type
 from ketal.logs.shape import KAFKA, Item, Shape, json_type_of, why_not_json
 from ketal.logs.source import Source
 from ketal.logs.streams import blocks
@@ -47,6 +47,23 @@ def rejected(fault: EventError, name: str, line: int, execution: str = "") -> Re
     draft = fault.draft if isinstance(fault.draft, Draft) else None
     item = Rejected(place=place_at(name, line), reason=reason, execution=execution, draft=draft)
     return execution, item, name, line
+
+
+def held(records: Iterable[Record], limits: Limits, what: str) -> list[Record]:
+    """Return all records of a log; `what` says what needs them all at once.
+
+    Raises
+    ------
+    SettingError
+        If there are more than `events_max`.
+    """
+    out = list(islice(records, limits.events_max + 1))
+    if len(out) > limits.events_max:
+        raise SettingError(
+            f"the log has more than {limits.events_max} records (limit events_max), and {what} "
+            "holds them all"
+        )
+    return out
 
 
 def brief_reason(reason: str) -> str:

@@ -24,7 +24,7 @@ from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.regexes import NAME, compile_regex, shortened
 from ketal.logs.shape import Shape, brief
 from ketal.logs.source import Source
-from ketal.logs.streams import whole
+from ketal.logs.streams import LineNumbers, whole
 from ketal.model.limits import Limits
 
 DEFAULT_REGEX = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
@@ -119,7 +119,7 @@ def read_text(
     text, invalid = _cleaned(raw)
     begin, regex, delimiter = reader.header(text)
     used: set[str] = set()
-    lines = _LineNumbers(text)
+    lines = LineNumbers(text)
     for execution, start, end in _executions(text, begin, delimiter, pieces):
         named, count = execution, 1
         while named in used:
@@ -153,22 +153,6 @@ def _cleaned(raw: bytes) -> tuple[bytes, frozenset[int]]:
     return b"\n".join(lines), frozenset(invalid)
 
 
-class _LineNumbers:
-    """Line numbers of growing offsets, each counted from the one before."""
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        self._at = 0
-        self._number = 1
-
-    def number(self, offset: int) -> int:
-        if offset < self._at:
-            self._at, self._number = 0, 1
-        self._number += self._text.count(b"\n", self._at, offset)
-        self._at = offset
-        return self._number
-
-
 def _executions(
     text: bytes, begin: int, delimiter: Any, pieces: Iterator[int]
 ) -> Iterator[tuple[str, int, int]]:
@@ -194,7 +178,7 @@ def _items(
     end: int,
     regex: Any,
     reader: _ShivizReader,
-    lines: _LineNumbers,
+    lines: LineNumbers,
     invalid: frozenset[int],
 ) -> Iterator[tuple[Any, int]]:
     """Yield (item or EventError, offset) of one execution."""
@@ -234,13 +218,13 @@ def _first_word(text: bytes, start: int, end: int) -> int:
     return end - len(text[start:end].lstrip())
 
 
-def _touches(invalid: frozenset[int], lines: _LineNumbers, start: int, end: int) -> bool:
+def _touches(invalid: frozenset[int], lines: LineNumbers, start: int, end: int) -> bool:
     first = lines.number(start)
     return any(line in invalid for line in range(first, lines.number(end) + 1))
 
 
 def _between(
-    text: bytes, start: int, end: int, invalid: frozenset[int], lines: _LineNumbers
+    text: bytes, start: int, end: int, invalid: frozenset[int], lines: LineNumbers
 ) -> tuple[EventError, int] | None:
     """Return the fault of text that no match covers, unless it is blank."""
     left = text[start:end].strip()

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any
 
 from ketal.errors import SettingError
+from ketal.logs.shape import value_at as value_in
 from ketal.logs.source import MESSAGES_EXAMPLE, near, path_of
 from ketal.model.events.event import Event
 
@@ -73,12 +74,7 @@ def value_at(event: Event, path: tuple[str, ...]) -> Any:
     """Return the value of a field of an event; None where it has none."""
     if len(path) == 1 and path[0] in _OWN:
         return getattr(event, path[0])
-    value: Any = event.data
-    for key in path[1:] if path[0] == "data" and len(path) > 1 else path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
+    return value_in(event.data, path[1:] if path[0] == "data" and len(path) > 1 else path)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ketal.errors import EventError
 from ketal.logs.formats.documents import Text, decoded, elements, members
 from ketal.logs.formats.jsonl import Record
 from ketal.logs.shape import json_type_of
-from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan
+from ketal.logs.traces.spans import KINDS, TIME_NS_MAX, TraceSpan, span_data
 
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _RESOURCES = ("resourceSpans", "resource_spans")
@@ -108,14 +108,8 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
     kind = _kind(record.get("kind"))
     status = record.get("status")
     code = status.get("code") if isinstance(status, dict) else None
-    data: dict[str, Any] = {"trace": trace, "span": span}
-    data |= {"parent": parent} if parent else {}
-    data |= {"kind": kind} if kind else {}
-    if attributes := _attributes(record.get("attributes")):
-        data["attributes"] = attributes
     failed = code in (2, "2", "STATUS_CODE_ERROR", "ERROR")
-    if failed:
-        data["failed"] = True
+    attributes = _attributes(record.get("attributes"))
     return TraceSpan(
         names=((trace, span),),
         parents=((trace, parent),) if parent else (),
@@ -127,7 +121,7 @@ def _span(record: dict[str, Any], service: str, text: Text) -> TraceSpan:
         end_ns=end,
         failed=failed,
         has_parent=bool(parent),
-        data=data,
+        data=span_data(trace, span, parent, kind, attributes, failed=failed),
         file=text.name,
         line=text.line(),
     )

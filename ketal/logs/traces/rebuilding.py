@@ -18,14 +18,14 @@ from dataclasses import dataclass, fields
 
 from msgspec.structs import replace
 
-from ketal.errors import SettingError
-from ketal.logs.formats.jsonl import Record
+from ketal.clocks.vector import join
+from ketal.errors import EventError
+from ketal.logs.formats.jsonl import Record, held, rejected
 from ketal.logs.traces.message_pairing import Messages, paired
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
 from ketal.model.places import place_at
-from ketal.model.verdicts.execution_verdicts import Rejected
 
 
 @dataclass
@@ -103,16 +103,16 @@ def rebuilt(
     """
     counts = Rebuilding() if rebuilding is None else rebuilding
     counts.reset()
-    held = list(_bounded(records, limits))
+    whole = held(records, limits, "rebuilding clocks")
     executions: dict[str, list[int]] = {}
-    for at, (execution, item, _, _) in enumerate(held):
+    for at, (execution, item, _, _) in enumerate(whole):
         if isinstance(item, Event):
             executions.setdefault(execution, []).append(at)
     clocks: dict[int, dict[str, int]] = {}
     refused: dict[int, int] = {}
     receives: dict[int, tuple[Dot, ...]] = {}
     for places in executions.values():
-        events = [item for at in places if isinstance(item := held[at][1], Event)]
+        events = [item for at in places if isinstance(item := whole[at][1], Event)]
         pairing = paired(events, messages)
         counts.unsent += len(pairing.unsent)
         counts.ambiguous += len(pairing.ambiguous)
@@ -123,29 +123,19 @@ def rebuilt(
                 node = events[send].node
                 receives[places[receive]] = (Dot(node, of_part[send][node]),)
         refused |= {places[at]: places[send] for at, send in round_trips.items()}
-    for at, (execution, item, name, line) in enumerate(held):
+    for at, (execution, item, name, line) in enumerate(whole):
         if at in refused:
-            sent = held[refused[at]]
+            sent = whole[refused[at]]
             reason = (
                 "the event receives a message that is sent after it, "
                 f"at {place_at(sent[2], sent[3])}, so no clock fits"
             )
-            yield execution, _refused(name, line, reason, execution), name, line
+            yield rejected(EventError(reason), name, line, execution)
         elif isinstance(item, Event):
             stamped = replace(item, clock=clocks[at], receives=receives.get(at, ()))
             yield execution, stamped, name, line
         else:
             yield execution, item, name, line
-
-
-def _bounded(records: Iterable[Record], limits: Limits) -> Iterator[Record]:
-    for count, record in enumerate(records):
-        if count >= limits.events_max:
-            raise SettingError(
-                f"the log has more than {limits.events_max} records (limit events_max), "
-                "and rebuilding clocks holds them all"
-            )
-        yield record
 
 
 def clocks_of(
@@ -184,9 +174,8 @@ def clocks_of(
             line = lines[node]
             while line and (of.get(line[0]) is None or of[line[0]] in clocks):
                 at = line.popleft()
-                clock = dict(last.get(node, {}))
-                for name, value in clocks[of[at]].items() if at in of else ():
-                    clock[name] = max(value, clock.get(name, 0))
+                known = [clocks[of[at]]] if at in of else []
+                clock = dict(join([last.get(node, {}), *known]))
                 clock[node] = clock.get(node, 0) + 1
                 last[node] = clocks[at] = clock
                 left -= 1
@@ -203,7 +192,3 @@ def clocks_of(
                 ready.append(events[receive].node)
             ready.append(events[at].node)
     return clocks, refused
-
-
-def _refused(name: str, line: int, reason: str, execution: str) -> Rejected:
-    return Rejected(place=place_at(name, line), reason=reason, execution=execution)

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ketal.clocks.vector import join
 from ketal.errors import EventError
 from ketal.logs.formats.jsonl import Record, rejected
 from ketal.logs.traces.rebuilding import Rebuilding
@@ -100,15 +101,23 @@ class TraceSpan:
         # Two sides that share an id are two processes.
         return "/".join((NO_SERVICE, *filter(None, self.key[1:])))
 
-    def same(self, other: TraceSpan) -> bool:
-        """Return whether another span has the same content."""
-        return (self.parents, self.links, self.service, self.name, self.begin_ns) == (
-            other.parents,
-            other.links,
-            other.service,
-            other.name,
-            other.begin_ns,
-        ) and (self.end_ns, self.kind, self.data) == (other.end_ns, other.kind, other.data)
+    def content(self) -> tuple[object, ...]:
+        """Return what equal reports of a span have in common."""
+        return (
+            self.parents, self.links, self.service, self.name, self.kind,
+            self.begin_ns, self.end_ns, self.data,
+        )  # fmt: skip
+
+
+def span_data(
+    trace: str, span: str, parent: str, kind: str, attributes: dict[str, Any], *, failed: bool
+) -> dict[str, Any]:
+    """Return the attributes of a span's events; those that are empty are absent."""
+    data = {
+        "trace": trace, "span": span, "parent": parent, "kind": kind, "attributes": attributes,
+        "failed": failed,
+    }  # fmt: skip
+    return {name: value for name, value in data.items() if value}
 
 
 @dataclass(slots=True, eq=False)
@@ -161,7 +170,7 @@ def stamped(
         first = known.setdefault(item.key, item)
         if first is item:
             continue
-        if first.same(item):
+        if first.content() == item.content():
             again.append((item, first))
         else:
             yield _rejected(
@@ -207,7 +216,7 @@ def _without_rounds(known: dict[Name, TraceSpan]) -> Iterator[Record]:
     for span in known.values():
         span.parent = next((called[name] for name in span.parents if name in called), None)
     settled: set[Name] = set()
-    rounds: list[list[TraceSpan]] = []
+    gone: set[Name] = set()
     for span in list(known.values()):
         path: list[TraceSpan] = []
         at: dict[Name, int] = {}
@@ -216,32 +225,18 @@ def _without_rounds(known: dict[Name, TraceSpan]) -> Iterator[Record]:
             at[walk.key] = len(path)
             path.append(walk)
             walk = walk.parent
-        if walk is not None and walk.key in at:
-            rounds.append(path[at[walk.key] :])
-        settled.update(at)
-    for members in rounds:
-        ids = " → ".join(member.key[1] for member in [*members[:8], members[0]])
+        own = len(path) if walk is None else at.get(walk.key, len(path))
+        members = path[own:]
+        ids = " → ".join(member.key[1] for member in [*members[:8], *members[:1]])
         for member in members:
+            gone.add(member.key)
             del known[member.key]
             yield _rejected(member, f"the span is its own ancestor: {ids}")
-    gone = {member.key for members in rounds for member in members}
-    for span in known.values():
-        if span.parent is not None and span.parent.key in gone:
-            span.parent = None
-    _find_depths(known.values())
-
-
-def _find_depths(spans: Iterable[TraceSpan]) -> None:
-    done: set[Name] = set()
-    for span in spans:
-        path = []
-        walk: TraceSpan | None = span
-        while walk is not None and walk.key not in done:
-            path.append(walk)
-            walk = walk.parent
-        for member in reversed(path):
-            member.depth = member.parent.depth + 1 if member.parent is not None else 0
-            done.add(member.key)
+        for member in reversed(path[:own]):
+            if member.parent is not None and member.parent.key in gone:
+                member.parent = None
+            member.depth = 0 if member.parent is None else member.parent.depth + 1
+        settled.update(at)
 
 
 def _moments(known: dict[Name, TraceSpan], rebuilding: Rebuilding) -> list[_SpanEvent]:
@@ -361,11 +356,8 @@ def _ahead(
 
 def _stamp(moment: _SpanEvent, last: dict[str, dict[str, int]]) -> None:
     node = moment.span.node
-    clock = dict(last.get(node, {}))
-    for cause in (*moment.causes, *moment.linked):
-        for name, value in (cause.clock or {}).items():
-            if value > clock.get(name, 0):
-                clock[name] = value
+    causes = (cause.clock or {} for cause in (*moment.causes, *moment.linked))
+    clock = dict(join([last.get(node, {}), *causes]))
     clock[node] = clock.get(node, 0) + 1
     moment.clock = last[node] = clock
 

@@ -28,10 +28,13 @@ from typing import Any
 from ketal.errors import EventError
 from ketal.logs.formats.documents import Text, elements
 from ketal.logs.formats.jsonl import Record, rejected
-from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan
+from ketal.logs.traces.spans import KINDS, SERVER, TIME_NS_MAX, TraceSpan, span_data
 
 _ID = re.compile(r"[0-9a-fA-F]{1,16}")
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
+
+_IN_PIECES = ("parent", "service", "name", "kind", "begin_us", "duration_us")
+"""What one report of a span may have and another one lack; no time is zero."""
 
 
 @dataclass(slots=True)
@@ -88,22 +91,14 @@ class SpanReport:
         if self.content() == other.content():
             self.again.append(other)
             return True
-        for mine, its in zip(self.content()[2:7], other.content()[2:7], strict=True):
-            if mine not in ("", None) and its not in ("", None) and mine != its:
-                return False
-        if self.parent and other.parent and self.parent != other.parent:
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in _IN_PIECES}
+        if any(mine and its and mine != its for mine, its in pairs.values()):
             return False
         if any(self.tags.get(key, value) != value for key, value in other.tags.items()):
             return False
-        self.parent = self.parent or other.parent
+        for name, (mine, its) in pairs.items():
+            setattr(self, name, mine or its)
         self.shared = self.shared or other.shared
-        self.service = self.service or other.service
-        self.name = self.name or other.name
-        self.kind = self.kind or other.kind
-        if self.begin_us is None:
-            self.begin_us = other.begin_us
-        if self.duration_us is None:
-            self.duration_us = other.duration_us
         self.tags = {**self.tags, **other.tags}
         return True
 
@@ -267,13 +262,7 @@ def _span(part: SpanReport, at: SpanReport) -> TraceSpan:
             (trace, parent),
             (trace, parent, SERVER),
         )
-    data: dict[str, Any] = {"trace": trace, "span": span}
-    data |= {"parent": parent} if parent else {}
-    data |= {"kind": part.kind} if part.kind else {}
-    data |= {"attributes": part.tags} if part.tags else {}
     failed = "error" in part.tags
-    if failed:
-        data["failed"] = True
     begin_ns = (part.begin_us or 0) * 1_000
     return TraceSpan(
         names=names,
@@ -286,7 +275,7 @@ def _span(part: SpanReport, at: SpanReport) -> TraceSpan:
         end_ns=None if part.duration_us is None else begin_ns + part.duration_us * 1_000,
         failed=failed,
         has_parent=bool(parent) or part.shared,
-        data=data,
+        data=span_data(trace, span, parent, part.kind, part.tags, failed=failed),
         file=at.file,
         line=at.line,
     )
