@@ -64,9 +64,3 @@ def uses_time(program: Program) -> bool:
         for compiled in program.compiled
         for order in (compiled.pattern.order,)
     )
-
-
-def partition_by(program: Program) -> tuple[str, ...] | None:
-    """Return the attributes that all patterns are partitioned by; None where they differ."""
-    partitions = {tuple(name for name, _ in compiled.partition) for compiled in program.compiled}
-    return partitions.pop() if len(partitions) == 1 else None

@@ -15,7 +15,7 @@ The one rule: while a job drains, its state holds both programs, and a third one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ketal.errors import OtherProgramError, StateError
@@ -76,14 +76,27 @@ def resume(
             return Resumed(execution, f"{fault}; starting anew at the stored offsets")
         read = Records(records)
         if read.retiring is not None and isinstance(fault, OtherProgramError):
-            names = list(read.retiring.one("program")["marks"])
-            raise StateError(second_change(names, fault)) from None
-        if on_change == "drain" and read.retiring is None:
-            return _begin_draining(program, records, read, options)
-        raise
+            names = ", ".join(read.retiring.one("program")["marks"])
+            raise StateError(
+                f"the job still drains an earlier change of {names}, and this is a second one: "
+                f"{fault}; run it as it was changed the first time until that is over"
+            ) from None
+        if on_change != "drain" or read.retiring is not None:
+            raise
+    old = saved_program(read)
+    changed = _patterns_to_drain(old, program)
+    retiring = old.only(changed) if changed else None
+    execution = Execution.restored(program, records, changed=True, retiring=retiring, **options)
+    if over := execution.drop_retired():
+        notice = f"nothing is under way of {', '.join(over)}; going on with what is new"
+    elif changed:
+        notice = f"draining {', '.join(changed)}: the old patterns run until their windows are over"
+    else:
+        notice = "patterns are new, and the others go on"
+    return Resumed(execution, notice)
 
 
-def _patterns_to_drain(was: Program, now: Program) -> list[str]:
+def _patterns_to_drain(old: Program, new: Program) -> list[str]:
     """Return the patterns of a program that changed or are gone.
 
     Raises
@@ -91,62 +104,22 @@ def _patterns_to_drain(was: Program, now: Program) -> list[str]:
     StateError
         If one cannot be drained.
     """
-    fingerprints = {c.name: c.fingerprint for c in now.compiled}
-    changed = [c.name for c in was.compiled if fingerprints.get(c.name) != c.fingerprint]
-    for name in changed:
-        _refuse_to_drain(was, name)
-    return changed
-
-
-def change_notice(changed: Sequence[str]) -> str:
-    """Return the notice that these patterns, which changed or are gone, drain."""
-    if not changed:
-        return "patterns are new, and the others go on"
-    return f"draining {', '.join(changed)}: the old patterns run until their windows are over"
-
-
-def drain_hint(fault: StateError) -> str:
-    """Return the clause of a hint about draining; empty where a state is missing or damaged."""
-    is_changed = isinstance(fault, OtherProgramError)
-    return ", drain lets the old patterns finish" if is_changed else ""
-
-
-def drained_notice(names: Sequence[str]) -> str:
-    """Return the notice that these patterns are drained; empty where there are none."""
-    return f"{', '.join(names)}: drained, the old patterns are over" if names else ""
-
-
-def second_change(names: Sequence[str], what: object) -> str:
-    """Return why another change is refused until these patterns are drained."""
-    return (
-        f"the job still drains an earlier change of {', '.join(names)}, and this is a second one: "
-        f"{what}; run it as it was changed the first time until that is over"
-    )
-
-
-def _begin_draining(
-    program: Program, records: Mapping[bytes, bytes], read: Records, options: dict[str, Any]
-) -> Resumed:
-    """Return an execution that begins to drain the patterns that changed."""
-    whole = saved_program(read)
-    changed = _patterns_to_drain(whole, program)
-    retiring = whole.only(changed) if changed else None
-    execution = Execution.restored(program, records, changed=True, retiring=retiring, **options)
-    if over := execution.drop_retired():
-        notice = f"nothing is under way of {', '.join(over)}; going on with what is new"
-        return Resumed(execution, notice)
-    return Resumed(execution, change_notice(changed))
-
-
-def _refuse_to_drain(old: Program, name: str) -> None:
-    """Raise if a pattern cannot be drained."""
-    compiled = old[name].one
-    if compiled.pattern.deployment is not None:
-        why = "it runs at nodes, and a node may learn of an old event at any time"
-    elif compiled.kind == "check":
-        why = "it is a check, whose runs have no end"
-    elif compiled.window_us is None:
-        why = "it has no time window (`within 10 s`), so its runs may live for ever"
-    else:
-        return
-    raise StateError(f"pattern {name} changed or is gone, and cannot be drained: {why}")
+    fingerprints = {compiled.name: compiled.fingerprint for compiled in new.compiled}
+    changed = [
+        compiled
+        for compiled in old.compiled
+        if fingerprints.get(compiled.name) != compiled.fingerprint
+    ]
+    for compiled in changed:
+        if compiled.pattern.deployment is not None:
+            why = "it runs at nodes, and a node may learn of an old event at any time"
+        elif compiled.kind == "check":
+            why = "it is a check, whose runs have no end"
+        elif compiled.window_us is None:
+            why = "it has no time window (`within 10 s`), so its runs may live for ever"
+        else:
+            continue
+        raise StateError(
+            f"pattern {compiled.name} changed or is gone, and cannot be drained: {why}"
+        )
+    return [compiled.name for compiled in changed]

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
+from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.errors import SettingError
 from ketal.model.events.event import Event
 from ketal.model.values import Key, keyed
 from ketal.programs.program import Program
 from ketal.runtime.execution import Execution
-from ketal.streaming.job.distribution import partition_by, unfit
+from ketal.streaming.job.distribution import unfit
 from ketal.streaming.job.file import Job
 
 
@@ -45,16 +46,20 @@ def not_shared(job: Job, program: Program) -> str | None:
         why = unfit(compiled)
         if why is not None:
             return f"pattern {compiled.name} {why}"
-        names = [name for name, _ in compiled.partition]
+        names = _partition(compiled)
         if job.keyed_by not in names:
-            common = partition_by(program)
-            choose = f"keyed_by = {common[0]!r}" if common else "patterns partitioned alike"
+            is_common = all(_partition(other) == names for other in program.compiled)
+            choose = f"keyed_by = {names[0]!r}" if is_common else "patterns partitioned alike"
             return (
                 f"the topics are keyed by {job.keyed_by} ([source] keyed_by), and pattern "
                 f"{compiled.name} is partitioned by {', '.join(names)}, so that one scope would be "
                 f"in several partitions: choose {choose}"
             )
     return None
+
+
+def _partition(compiled: CompiledPattern) -> list[str]:
+    return [name for name, _ in compiled.partition]
 
 
 class Watch:

@@ -27,7 +27,6 @@ from ketal.model.verdicts.verdict_kinds import Verdict
 from ketal.runtime.silence.vacuity import Findings, MetEvents, add_findings, findings
 from ketal.streaming.job.metrics import total
 from ketal.streaming.job.outputs import PENDING_BYTES_MAX
-from ketal.streaming.job.pattern_migration import drained_notice
 from ketal.streaming.kafka.connecting.clients import StoppedError
 from ketal.streaming.kafka.connection import Connection
 from ketal.streaming.kafka.part_opening import part_of
@@ -275,7 +274,8 @@ class Session:
         for part in self.parts:
             self._add(part.mark_idle(behind, self._unread))
             if drained := part.drained():
-                self.engine.hooks.notify(drained_notice(drained))
+                names = ", ".join(drained)
+                self.engine.hooks.notify(f"{names}: drained, the old patterns are over")
         now_s = time.monotonic()
         if now_s - self._listed_s >= PARTITIONS_S:
             self._listed_s = now_s

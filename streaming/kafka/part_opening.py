@@ -12,8 +12,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
-from ketal.errors import StateError
-from ketal.streaming.job.pattern_migration import drain_hint
+from ketal.errors import OtherProgramError, StateError
 from ketal.streaming.kafka.partition_state import Part
 from ketal.streaming.kafka.running_job import RunningJob
 from ketal.streaming.kafka.state.storage import Storage, Store
@@ -96,8 +95,9 @@ def _hint(storage: Storage, fault: StateError, held: list[dict[str, Any]]) -> st
             "--on-change fresh begins anew, where [kafka] start says; another group_id and "
             "another [state] store do so too, and leave what is there"
         )
-    fresh = f"--on-change fresh starts anew at the stored offsets{drain_hint(fault)}"
-    return f"{fresh}; {storage.anew}"
+    is_changed = isinstance(fault, OtherProgramError)
+    drain = ", drain lets the old patterns finish" if is_changed else ""
+    return f"--on-change fresh starts anew at the stored offsets{drain}; {storage.anew}"
 
 
 def _is_beginning(metadata: Mapping[str, Any]) -> bool:

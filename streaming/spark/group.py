@@ -117,6 +117,17 @@ class Work:
         return Execution.restored(program, held, limits=self.limits, beside=beside)
 
 
+class GroupState(msgspec.Struct):
+    """The state of a group, as it is packed."""
+
+    counts: tuple[int, int, bool]
+    ended: list[Partition]
+    marks: list[tuple[Partition, float]]
+    monitor: list[tuple[bytes, bytes]]
+    placed: str
+    places: list[tuple[str, str, int, str]]
+
+
 class Group:
     """The part of the execution that one key group is offered; `held` is the state that it gave.
 
@@ -146,39 +157,33 @@ class Group:
         if held is None:
             self.execution = work.execution(self._family, None)
             return
-        try:
-            known = unpacked(held)
-            placed = known["placed"]
-            if placed != self._placed:
-                raise StateError(
-                    f"the checkpoint is of rows that go to {placed}, and they go to "
-                    f"{self._placed} now, so that keys would leave their state: a checkpoint keeps "
-                    "its key_groups, its keyed_by and the fields of `partition by`; begin a new one"
-                )
-            self._places = Places(keyed_by, work.limits.placed_max, known["places"])
-            self.messages, self.control, self._closed = known["counts"]
-            self._ended = {None if one is None else (one[0], one[1]) for one in known["ended"]}
-            self._marks_s = {None if one is None else (one[0], one[1]): mark
-                             for one, mark in known["marks"]}  # fmt: skip
-            self._held = dict(known["monitor"])
-        except (KeyError, TypeError, ValueError) as fault:
-            raise StateError(f"the state of a key group is damaged: {fault}") from None
+        known = unpacked(held, GroupState)
+        if known.placed != self._placed:
+            raise StateError(
+                f"the checkpoint is of rows that go to {known.placed}, and they go to "
+                f"{self._placed} now, so that keys would leave their state: a checkpoint keeps "
+                "its key_groups, its keyed_by and the fields of `partition by`; begin a new one"
+            )
+        self._places = Places(keyed_by, work.limits.placed_max, known.places)
+        self.messages, self.control, self._closed = known.counts
+        self._ended = set(known.ended)
+        self._marks_s = dict(known.marks)
+        self._held = dict(known.monitor)
         self.execution = work.execution(self._family, self._held)
         if work.counts:
             self._counted = self._counts()
 
     def state(self) -> bytes:
         """Return the state: `Group(work, number, blob)` goes on from it."""
-        records = sorted(self._records().items())
         return packed(
-            {
-                "counts": [self.messages, self.control, self._closed],
-                "ended": sorted(self._ended, key=repr),
-                "marks": sorted(self._marks_s.items(), key=repr),
-                "monitor": records,
-                "placed": self._placed,
-                "places": self._places.state(),
-            }
+            GroupState(
+                counts=(self.messages, self.control, self._closed),
+                ended=sorted(self._ended, key=repr),
+                marks=sorted(self._marks_s.items(), key=repr),
+                monitor=sorted(self._records().items()),
+                placed=self._placed,
+                places=self._places.state(),
+            )
         )
 
     def _records(self) -> dict[bytes, bytes]:

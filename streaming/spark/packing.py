@@ -9,17 +9,19 @@ The one rule: `unpacked` returns what was packed, or raises a StateError.
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
 from ketal.errors import StateError
 from ketal.runtime.state.records import FORMAT
 
+T = TypeVar("T", bound=msgspec.Struct)
+
 _CODEC, _LEVEL = "zstd", 1
 
 
-def packed(body: dict[str, Any]) -> bytes:
+def packed(body: msgspec.Struct) -> bytes:
     """Return a state as bytes."""
     import pyarrow
 
@@ -30,7 +32,7 @@ def packed(body: dict[str, Any]) -> bytes:
     return msgspec.msgpack.encode((FORMAT, check, len(plain), compressed))
 
 
-def unpacked(held: bytes) -> dict[str, Any]:
+def unpacked(held: bytes, kind: type[T]) -> T:
     """Return the state that was packed.
 
     Raises
@@ -38,27 +40,23 @@ def unpacked(held: bytes) -> dict[str, Any]:
     StateError
         If it is damaged, or of another format.
     """
+    import pyarrow
+
     try:
         known = msgspec.msgpack.decode(held)
         form = known["format"] if isinstance(known, dict) else known[0]
-        body = _plain(*known[1:]) if form == FORMAT else None
+        if form != FORMAT:
+            raise StateError(
+                f"the state of a key group has format {form}; this version reads format {FORMAT}: "
+                "begin a new checkpoint, or go on with the ketal that wrote it"
+            )
+        _, check, size, compressed = known
+        if check != _check(size, compressed):
+            raise ValueError("its checksum does not fit")
+        plain = pyarrow.Codec(_CODEC).decompress(compressed, size, asbytes=True)
+        return msgspec.msgpack.decode(plain, type=kind)
     except (ValueError, LookupError, TypeError, OSError, ArithmeticError, RuntimeError) as fault:
         raise StateError(f"the state of a key group is damaged: {fault}") from None
-    if body is None:
-        raise StateError(
-            f"the state of a key group has format {form}; this version reads format {FORMAT}: "
-            "begin a new checkpoint, or go on with the ketal that wrote it"
-        )
-    return body
-
-
-def _plain(check: int, size: int, compressed: bytes) -> dict[str, Any]:
-    import pyarrow
-
-    if check != _check(size, compressed):
-        raise ValueError("its checksum does not fit")
-    plain = pyarrow.Codec(_CODEC).decompress(compressed, size, asbytes=True)
-    return msgspec.msgpack.decode(plain, type=dict[str, Any])
 
 
 def _check(size: int, compressed: bytes) -> int:

@@ -65,16 +65,10 @@ _SASL = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_RENAMED = {
-    "client_id": "client.id",
-    "fetch_max_bytes": "fetch.max.bytes",
-    "fetch_max_wait_ms": "fetch.max.wait.ms",
-    "fetch_min_bytes": "fetch.min.bytes",
-    "max_partition_fetch_bytes": "max.partition.fetch.bytes",
-    "request_timeout_ms": "request.timeout.ms",
-    "sasl_mechanism": "sasl.mechanism",
-    "security_protocol": "security.protocol",
-}
+_RENAMED = ("client_id", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_bytes",
+            "max_partition_fetch_bytes", "request_timeout_ms", "sasl_mechanism",
+            "security_protocol")  # fmt: skip
+"""What Java's clients have too, with `.` for `_`."""
 
 
 def spark_session(
@@ -200,7 +194,8 @@ def kafka_options(job: Job) -> dict[str, str]:
                 f"{', '.join(sorted([*_RENAMED, 'sasl_plain_username', 'sasl_plain_password']))}, "
                 "ssl_cafile, ssl_certfile and ssl_keyfile, and Java's own names, those with a dot"
             )
-        out[_RENAMED.get(name, name)] = _text(value)
+        java = name.replace("_", ".") if name in _RENAMED else name
+        out[java] = _text(value)
     return {f"kafka.{name}": value for name, value in out.items()}
 
 
