@@ -70,12 +70,12 @@ class HasseDiagram:
             elements.titled(tip, line_along(route.curve), 'class="edge"')
             for (_, _, tip), route in zip(self.covers, layout.routes, strict=True)
         ]
-        elements = [
+        boxed = [
             elements.titled(one.tip, outline(at, box) + name_at(at, one.label))
             for one, box, at in zip(self.elements, boxes, layout.centers, strict=True)
         ]
         caption = clipped(xml_text(self.caption), CAPTION_COLUMNS_MAX)
-        return document(self.title, scene, layout, (*lines, *elements), caption)
+        return document(self.title, scene, layout, (*lines, *boxed), caption)
 
     def to_dot(self) -> str:
         """Write it in Graphviz's language."""
