@@ -74,19 +74,8 @@ class Statistics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the `statistics` object of `ketal audit --output json`."""
-        out: dict[str, Any] = {
-            "nodes": self.nodes,
-            "events": self.events,
-            "duplicates": self.duplicates,
-            "rejected": self.rejected,
-            "concurrent_pairs": self.concurrent_pairs,
-            "ordered_pairs": self.ordered_pairs,
-            "concurrency_ratio": round(self.concurrency_ratio, 6),
-            "longest_chain": self.longest_chain,
-            "inversions": self.inversions,
-            "inverted_pairs": self.inverted_pairs,
-            "held_back_max": self.held_back_max,
-        }
+        out: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
+        out["concurrency_ratio"] = round(self.concurrency_ratio, 6)
         if self.first_rejected:
             out["first_rejected"] = self.first_rejected
         if self.messages is not None:
@@ -94,6 +83,14 @@ class Statistics:
         if self.executions is not None:
             out["executions"] = {name: part.to_dict() for name, part in self.executions.items()}
         return out
+
+
+_NUMBERS = (
+    "nodes", "events", "duplicates", "rejected", "concurrent_pairs", "ordered_pairs",
+    "longest_chain", "inversions", "inverted_pairs", "held_back_max",
+)  # fmt: skip
+_HIGHEST = ("longest_chain", "held_back_max")
+"""Of several executions the highest counts, not the sum."""
 
 
 def measured(events: Sequence[Event]) -> dict[str, int]:
@@ -104,14 +101,15 @@ def measured(events: Sequence[Event]) -> dict[str, int]:
     ranks = _Ranks(events)
     pairs = len(events) * (len(events) - 1) // 2
     ordered = _ordered(events, ranks)
+    inversions, before = _file_order(events, ranks)
     return {
         "nodes": len(ranks.counters),
         "events": len(events),
         "ordered_pairs": ordered,
         "concurrent_pairs": pairs - ordered,
         "longest_chain": _longest_chain(events, ranks),
-        "inversions": _inversions(events, ranks),
-        "inverted_pairs": max(0, ordered - _seen_before(events, ranks)),
+        "inversions": inversions,
+        "inverted_pairs": max(0, ordered - before),
         "held_back_max": _held_back(events),
     }
 
@@ -167,11 +165,6 @@ class _Ranks:
             return table[counter] if counter < len(table) else table[-1]
         return bisect_right(self.counters.get(node, ()), counter)
 
-    def of(self, node: str, counter: int) -> int:
-        """Return the rank of a dot; 0 if the log does not have it."""
-        rank = self.upto(node, counter)
-        return rank if rank and self.counters[node][rank - 1] == counter else 0
-
 
 def _table(counters: list[int]) -> array[int]:
     """Return for each counter from 0 on how many of the sorted counters are no greater."""
@@ -179,20 +172,6 @@ def _table(counters: list[int]) -> array[int]:
     for counter in counters:
         table[counter] = 1
     return array("q", accumulate(table))
-
-
-def _inversions(events: Sequence[Event], ranks: _Ranks) -> int:
-    """Return how many entries for other nodes name an event that comes later in the file."""
-    seen = {node: bytearray(len(counters) + 1) for node, counters in ranks.counters.items()}
-    count = 0
-    for event in events:
-        own = event.node
-        for node, counter in event.clock.items():
-            if node != own:
-                rank = ranks.of(node, counter)
-                count += rank > 0 and not seen[node][rank]
-        seen[own][ranks.of(own, event.counter)] = 1
-    return count
 
 
 _BLOCK = 1_024
@@ -213,6 +192,9 @@ class _Arrived:
         while self._first < len(self._marks) and self._marks[self._first]:
             self._first += 1
 
+    def __contains__(self, rank: int) -> bool:
+        return bool(self._marks[rank - 1])
+
     def upto(self, rank: int) -> int:
         """Return how many have come of the first `rank`."""
         if rank <= self._first:
@@ -221,17 +203,24 @@ class _Arrived:
         return sum(self._blocks[:block]) + self._marks.count(1, block * _BLOCK, rank)
 
 
-def _seen_before(events: Iterable[Event], ranks: _Ranks) -> int:
-    """Return how many pairs a → b have a first in the file."""
+def _file_order(events: Iterable[Event], ranks: _Ranks) -> tuple[int, int]:
+    """Return how many entries for other nodes name an event that comes later in the file.
+
+    Second is how many pairs a → b have a first in the file.
+    """
     seen = {node: _Arrived(len(counters)) for node, counters in ranks.counters.items()}
-    count = 0
+    inversions = before = 0
     for event in events:
         for node, counter in event.clock.items():
             of = seen.get(node)
-            if of is not None:
-                count += of.upto(ranks.upto(node, counter))
+            if of is None:
+                continue
+            rank = ranks.upto(node, counter)
+            before += of.upto(rank)
+            if rank and node != event.node and ranks.counters[node][rank - 1] == counter:
+                inversions += rank not in of
         seen[event.node].add(ranks.upto(event.node, event.counter))
-    return count
+    return inversions, before
 
 
 def _longest_chain(events: Iterable[Event], ranks: _Ranks) -> int:
@@ -261,24 +250,11 @@ def _held_back(events: Sequence[Event]) -> int:
 def summed(parts: dict[str, Statistics]) -> Statistics:
     """Return the statistics of a log of several executions."""
     all_parts = list(parts.values())
-    messages: dict[str, int] | None = None
-    for part in all_parts:
-        if part.messages is not None:
-            messages = messages or {}
-            for key, number in part.messages.items():
-                messages[key] = messages.get(key, 0) + number
+    matched = [part.messages for part in all_parts if part.messages is not None]
+    numbers = {name: [getattr(part, name) for part in all_parts] for name in _NUMBERS}
     return Statistics(
-        nodes=sum(p.nodes for p in all_parts),
-        events=sum(p.events for p in all_parts),
-        duplicates=sum(p.duplicates for p in all_parts),
-        rejected=sum(p.rejected for p in all_parts),
+        **{name: max(of) if name in _HIGHEST else sum(of) for name, of in numbers.items()},
         first_rejected=next((p.first_rejected for p in all_parts if p.first_rejected), ""),
-        concurrent_pairs=sum(p.concurrent_pairs for p in all_parts),
-        ordered_pairs=sum(p.ordered_pairs for p in all_parts),
-        longest_chain=max((p.longest_chain for p in all_parts), default=0),
-        inversions=sum(p.inversions for p in all_parts),
-        inverted_pairs=sum(p.inverted_pairs for p in all_parts),
-        held_back_max=max((p.held_back_max for p in all_parts), default=0),
-        messages=messages,
+        messages={key: sum(of[key] for of in matched) for key in matched[0]} if matched else None,
         executions=parts,
     )

@@ -27,12 +27,9 @@ from ketal.logs.traces.message_pairing import Messages
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.log_arguments import checked_log, no_log_item
-from ketal.model.places import file_and_line, place_at
+from ketal.model.log_arguments import records_of
+from ketal.model.places import file_and_line
 from ketal.model.verdicts.execution_verdicts import Rejected
-
-ENDED = "the execution has ended (ketal.end)"
-"""Why an event after the end is rejected; the reason is that of `ketal run`."""
 
 __all__ = ["CODES", "Audit", "Examined", "Fault", "audit", "examined", "summarised"]
 
@@ -57,8 +54,6 @@ class Examined:
         Its events and findings.
     aside : list of AuditedEvent
         Events that were not judged: of a node that restarted at an unknown time.
-    ended : bool
-        Whether a control event ended it.
     """
 
     name: str
@@ -69,26 +64,17 @@ class Examined:
     rejected: list[Rejected] = field(default_factory=list)
     execution: AuditedExecution = field(default_factory=AuditedExecution)
     aside: list[AuditedEvent] = field(default_factory=list)
-    ended: bool = False
 
-    def add(self, position: int, item: object, file: str, line: int) -> bool:
+    def add(self, position: int, item: Event | Control | Rejected, file: str, line: int) -> bool:
         """Add a record of the log; return whether it is an event to be judged."""
         if isinstance(item, Control):
             self.controls.append((position, item))
-            self.ended |= item.kind == "end"
             return False
-        if not isinstance(item, Event | Rejected):
-            raise no_log_item(item)
-        event = item if isinstance(item, Event) else item.draft
-        if event is None:
-            assert isinstance(item, Rejected), item
+        if isinstance(item, Rejected) and item.draft is None:
             self.rejected.append(item)
             return False
-        if self.ended:
-            # As `ketal run` does: what comes after the end is no part of it.
-            at = place_at(file, line) or (str(event.dot) if isinstance(event, Event) else "")
-            self.rejected.append(Rejected(place=at, reason=ENDED, execution=self.name))
-            return False
+        event = item.draft if isinstance(item, Rejected) else item
+        assert event is not None
         clock = event.clock if isinstance(event, Event) else {}
         counter = clock.get(event.node, 0)
         self.events.append(AuditedEvent(event, file, line, position, event.node, counter, clock))
@@ -150,7 +136,7 @@ def audit(
     b@1 refers to a@2, but the last event of a in the log is a@1
     """
     messages = None if match_messages is None else Messages.of(match_messages)
-    return summarised(examined(checked_log(log), messages, Limits.given(limits)))
+    return summarised(examined(log, messages, Limits.given(limits)))
 
 
 def summarised(parts: list[Examined]) -> Audit:
@@ -170,8 +156,7 @@ def examined(
     """Return each execution of a log with its findings."""
     parts: dict[str, Examined] = {}
     count = 0
-    records = log.records() if isinstance(log, Log) else (("", item, "", 0) for item in log)
-    for position, (name, item, file, line) in enumerate(records):
+    for position, (name, item, file, line) in enumerate(records_of(log)):
         part = parts.get(name)
         if part is None:
             part = parts[name] = Examined(name, messages, limits)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ketal.auditing.report import ENDED
 from ketal.errors import EventError, SettingError
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.event import Event
 from ketal.model.limits import Limits
-from ketal.model.log_arguments import checked_log, no_log_item
+from ketal.model.log_arguments import records_of
 from ketal.model.places import place_at
 from ketal.model.verdicts.execution_verdicts import Rejected
 from ketal.operators.membership.clock_restoration import restored_with_doubts
@@ -25,7 +24,6 @@ from ketal.operators.membership.incarnation_names import restarted
 from ketal.operators.order import missing
 from ketal.runtime.admission.deduplication import CONTRADICTION, DUPLICATE, NEW, SEEN
 from ketal.runtime.admission.identification import Admission
-from ketal.runtime.batch_run import batches_of
 
 if TYPE_CHECKING:
     from ketal.logs import Log
@@ -59,27 +57,19 @@ class ExecutionEvents:
         self._admission.reads_clocks = True
         self._events: list[Event] = []
         self._places: dict[tuple[str, int], tuple[str, int]] = {}
-        self._ended = False
 
-    def add(self, item: object, file: str, line: int) -> None:
-        """Take in a record, as `Log.records` yields it.
+    def add(self, item: Event | Control | Rejected, file: str, line: int) -> None:
+        """Take in a record, as `records_of` yields it.
 
         Raises
         ------
         SettingError
             If `events_max` or `counters_max` is reached.
-        TypeError
-            If it is nothing that a log holds.
         """
         if isinstance(item, Control):
-            self._ended |= item.kind == "end"
             self._admission.control(item)
         elif isinstance(item, Rejected):
             self._reject(item.place, item.reason)
-        elif not isinstance(item, Event):
-            raise no_log_item(item)
-        elif self._ended:
-            self._reject(place_at(file, line) or str(item.dot), ENDED)
         else:
             self._take(item, file, line)
 
@@ -154,10 +144,9 @@ def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, Execu
         If it is no log, or holds what is no event.
     """
     executions: dict[str, ExecutionEvents] = {}
-    for batch in batches_of(checked_log(log)):
-        for execution, item, file, line in batch:
-            part = executions.get(execution)
-            if part is None:
-                part = executions[execution] = ExecutionEvents(execution, limits)
-            part.add(item, file, line)
+    for execution, item, file, line in records_of(log):
+        part = executions.get(execution)
+        if part is None:
+            part = executions[execution] = ExecutionEvents(execution, limits)
+        part.add(item, file, line)
     return executions or {"": ExecutionEvents("", limits)}

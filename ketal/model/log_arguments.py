@@ -6,10 +6,16 @@ The one rule: what can be no log is refused before anything of it is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from ketal.errors import wrong_type
+from ketal.model.events.control import Control
+from ketal.model.events.event import Event
+from ketal.model.places import place_at
+from ketal.model.verdicts.execution_verdicts import Rejected
 
 
 def checked_log(log: Any) -> Any:
@@ -32,3 +38,34 @@ def no_log_item(item: object) -> TypeError:
     return wrong_type(
         "what a log holds", "a ketal.Event (ketal.read_log makes events of rows)", item
     )
+
+
+def records_of(log: Any) -> Iterator[tuple[str, Event | Control | Rejected, str, int]]:
+    """Yield (execution, item, file, line) of each record of a log argument.
+
+    Events after the end of their execution are rejected, as in a run.
+
+    Raises
+    ------
+    TypeError
+        If it can be no log, or holds what none can hold.
+    """
+    records = checked_log(log)
+    records = log.records() if hasattr(log, "records") else (("", item, "", 0) for item in records)
+    ended: set[str] = set()
+    for execution, item, file, line in records:
+        if isinstance(item, Control):
+            if item.kind == "end":
+                ended.add(execution)
+        elif isinstance(item, Rejected):
+            if execution in ended and item.draft is not None:
+                item = msgspec.structs.replace(item, draft=None)
+        elif not isinstance(item, Event):
+            raise no_log_item(item)
+        elif execution in ended:
+            place = place_at(file, line) or str(item.dot)
+            item = Rejected(place=place, reason=_ENDED, execution=execution)
+        yield execution, item, file, line
+
+
+_ENDED = "the execution has ended (ketal.end)"

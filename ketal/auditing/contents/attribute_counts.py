@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ketal.auditing.contents.log_contents import AttributeStats
 from ketal.model.limits import Limits
@@ -41,6 +41,41 @@ _TOO_DEEP = ("[…", b"")
 """Of lists that nest deeper than Python writes: they are not told apart."""
 
 
+K = TypeVar("K")
+
+
+class BoundedCounts(Generic[K]):
+    """Counts of at most so many different things.
+
+    Attributes
+    ----------
+    counts : dict
+        How often each was counted.
+    cut : int
+        How many were not counted, as there was no room for them.
+    """
+
+    __slots__ = ("counts", "cut", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.counts: dict[K, int] = {}
+        self.cut = 0
+
+    def add(self, key: K, number: int = 1) -> None:
+        """Count something."""
+        if key in self.counts:
+            self.counts[key] += number
+        elif len(self.counts) < self.most:
+            self.counts[key] = number
+        else:
+            self.cut += number
+
+    def common(self) -> dict[K, int]:
+        """Return the counts, the highest first, of equal ones the first key."""
+        return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
+
+
 class AttributeCounts:
     """The counts of one path.
 
@@ -48,51 +83,40 @@ class AttributeCounts:
     ----------
     kinds : dict of str to int
         How many events have a value of each kind there.
-    values : dict
+    values : BoundedCounts
         How many have each value; `_key` makes the keys. Null and objects are not in it.
-    more : bool
-        Whether there were more values than are told apart.
     inner : dict of str to AttributeCounts
         The attributes inside of objects there.
     """
 
-    __slots__ = ("inner", "kinds", "more", "values")
+    __slots__ = ("inner", "kinds", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, values_max: int) -> None:
         self.kinds: dict[str, int] = {}
-        self.values: dict[Any, int] = {}
-        self.more = False
+        self.values: BoundedCounts[Any] = BoundedCounts(values_max)
         self.inner: dict[str, AttributeCounts] = {}
 
-    def add(self, key: Any, number: int, values_max: int) -> None:
-        """Add events that have a value."""
-        if key in self.values:
-            self.values[key] += number
-        elif len(self.values) < values_max:
-            self.values[key] = number
-        else:
-            self.more = True
-
-    def merge(self, other: AttributeCounts, values_max: int) -> None:
+    def merge(self, other: AttributeCounts) -> None:
         """Add the counts of the same path in other events."""
         for kind, number in other.kinds.items():
             self.kinds[kind] = self.kinds.get(kind, 0) + number
-        for key, number in other.values.items():
-            self.add(key, number, values_max)
-        self.more |= other.more
+        for key, number in other.values.counts.items():
+            self.values.add(key, number)
+        self.values.cut += other.values.cut
         for name, inner in other.inner.items():
-            self.inner.setdefault(name, AttributeCounts()).merge(inner, values_max)
+            self.inner.setdefault(name, AttributeCounts(self.values.most)).merge(inner)
 
     def to_stats(self, path: _Path, of: int) -> AttributeStats:
         """Return the counts as they are shown; `of` is how many events there are."""
-        common = sorted(self.values.items(), key=lambda item: -item[1])[:EXAMPLES]
+        values = self.values.counts
+        common = sorted(values.items(), key=lambda item: -item[1])[:EXAMPLES]
         return AttributeStats(
             path=path,
             events=sum(self.kinds.values()),
             of=of,
             kinds={kind: self.kinds[kind] for kind in KINDS if kind in self.kinds},
-            values=len(self.values),
-            more_values=self.more,
+            values=len(values),
+            more_values=bool(self.values.cut),
             examples=tuple(_value(key) for key, _ in common),
         )
 
@@ -124,7 +148,7 @@ class AttributeTable:
                     self.cut += 1
                     continue
                 self._left -= 1
-                one = counts[name] = AttributeCounts()
+                one = counts[name] = AttributeCounts(self._values_max)
             kind = _KINDS[value.__class__]
             one.kinds[kind] = one.kinds.get(kind, 0) + 1
             if kind == "object":
@@ -133,15 +157,13 @@ class AttributeTable:
                 else:
                     self.deep += len(value)
             elif kind != "null":
-                one.add(_key(value), 1, self._values_max)
+                one.values.add(_key(value))
 
     def merged(self, tables: Iterable[dict[str, AttributeCounts]]) -> dict[str, AttributeCounts]:
         """Return the counts of the events of several types together."""
-        whole = AttributeCounts()
-        for table in tables:
-            part = AttributeCounts()
-            part.inner = table
-            whole.merge(part, self._values_max)
+        whole, part = AttributeCounts(self._values_max), AttributeCounts(self._values_max)
+        for part.inner in tables:
+            whole.merge(part)
         return whole.inner
 
 

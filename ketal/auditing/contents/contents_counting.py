@@ -12,7 +12,7 @@ The one rule: a record is an event, a duplicate, a control event or rejected, an
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from ketal.auditing.contents.attribute_counts import (
     KEYS_MAX,
     AttributeCounts,
     AttributeTable,
+    BoundedCounts,
     listed,
 )
 from ketal.auditing.contents.contents_report import LogStats
@@ -27,13 +28,11 @@ from ketal.auditing.contents.log_contents import ConcurrencyStats, LeftOut, Type
 from ketal.auditing.contents.message_pairs import MessageSearch
 from ketal.auditing.log_statistics import ordered_pairs
 from ketal.auditing.repeated_dots import RepeatedDots
-from ketal.auditing.report import ENDED
 from ketal.logs import Log
 from ketal.model.events.control import Control
 from ketal.model.events.event import Event
 from ketal.model.limits import DEFAULT, Limits
-from ketal.model.log_arguments import checked_log, no_log_item
-from ketal.model.places import place_at
+from ketal.model.log_arguments import records_of
 from ketal.model.verdicts.execution_verdicts import Rejected
 
 SEED = 17
@@ -75,13 +74,9 @@ def stats(log: Log | Iterable[Event], *, limits: Limits = DEFAULT) -> LogStats:
     ...
     """
     counted = LogCounts(Limits.given(limits))
-    for execution, item, file, line in _records(checked_log(log)):
-        counted.add(execution, item, file, line)
+    for execution, item, _, _ in records_of(log):
+        counted.add(execution, item)
     return counted.to_stats()
-
-
-def _records(log: Any) -> Iterable[tuple[str, Any, str, int]]:
-    return log.records() if isinstance(log, Log) else (("", item, "", 0) for item in log)
 
 
 class _TypeCounts:
@@ -108,11 +103,9 @@ class LogCounts:
         self._events = self._duplicates = self._rejected = self._controls = self._repeated = 0
         self._first_rejected = ""
         self._executions: set[str] = set()
-        self._ended: set[str] = set()
         self._timed = 0
         self._times: list[float] = []
-        self._nodes: dict[str, int] = {}
-        self._nodes_cut = 0
+        self._nodes: BoundedCounts[str] = BoundedCounts(limits.stats_nodes_max)
         self._types: dict[str, _TypeCounts] = {}
         self._other_types = _TypeCounts()
         self._attributes = AttributeTable(limits)
@@ -120,19 +113,14 @@ class LogCounts:
         self._sample = _Sample(limits.stats_entries_max)
         self._messages = MessageSearch(limits)
 
-    def add(self, execution: str, item: object, file: str, line: int) -> None:
-        """Count a record, as `Log.records` yields it."""
+    def add(self, execution: str, item: Event | Control | Rejected) -> None:
+        """Count a record."""
         self._executions.add(execution)
         if isinstance(item, Control):
             self._controls += 1
-            if item.kind == "end":
-                self._ended.add(execution)
         elif isinstance(item, Rejected):
-            self._reject(item.place, item.reason)
-        elif not isinstance(item, Event):
-            raise no_log_item(item)
-        elif execution in self._ended:
-            self._reject(place_at(file, line) or str(item.dot), ENDED)
+            self._rejected += 1
+            self._first_rejected = self._first_rejected or f"{item.place}: {item.reason}"
         else:
             status = self._dots.status(execution, item)
             if status == "duplicate":
@@ -145,21 +133,13 @@ class LogCounts:
                 self._sample.add(execution, item)
                 self._messages.add(execution, item)
 
-    def _reject(self, place: str, reason: str) -> None:
-        self._rejected += 1
-        self._first_rejected = self._first_rejected or f"{place}: {reason}"
-
     def _count(self, event: Event) -> None:
         self._events += 1
-        limits = self._limits
-        if event.node in self._nodes or len(self._nodes) < limits.stats_nodes_max:
-            self._nodes[event.node] = self._nodes.get(event.node, 0) + 1
-        else:
-            self._nodes_cut += 1
+        self._nodes.add(event.node)
         counts = self._types.get(event.type)
         if counts is None:
             counts = self._other_types
-            if len(self._types) < limits.stats_types_max:
+            if len(self._types) < self._limits.stats_types_max:
                 counts = self._types[event.type] = _TypeCounts()
         counts.events += 1
         self._attributes.count(counts.attributes, event.data)
@@ -185,14 +165,16 @@ class LogCounts:
             timed=self._timed,
             first_time=self._times[0] if self._times else None,
             last_time=self._times[1] if self._times else None,
-            nodes=dict(_common(self._nodes)),
+            nodes=self._nodes.common(),
             types=tuple(
                 TypeStats(
                     type=name,
-                    events=number,
-                    attributes=tuple(listed(self._types[name].attributes, number)),
+                    events=counts.events,
+                    attributes=tuple(listed(counts.attributes, counts.events)),
                 )
-                for name, number in _common({n: c.events for n, c in self._types.items()})
+                for name, counts in sorted(
+                    self._types.items(), key=lambda item: (-item[1].events, item[0])
+                )
             ),
             attributes=tuple(listed(whole, self._events)),
             concurrency=self._sample.measured(),
@@ -204,7 +186,7 @@ class LogCounts:
         """Return what limits left out."""
         numbers = {
             "types": ("stats_types_max", self._other_types.events),
-            "nodes": ("stats_nodes_max", self._nodes_cut),
+            "nodes": ("stats_nodes_max", self._nodes.cut),
             "attributes": ("stats_attributes_max", self._attributes.cut),
             "message types": ("stats_pairs_max", self._messages.types.cut),
             "message nodes": ("stats_pairs_max", self._messages.nodes.cut),
@@ -217,11 +199,6 @@ class LogCounts:
         deep = self._attributes.deep
         out.append(LeftOut(what="inner attributes", limit="KEYS_MAX", most=KEYS_MAX, number=deep))
         return [one for one in out if one.number]
-
-
-def _common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the counts, the highest first, of equal ones the first name."""
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 class _Stamp(NamedTuple):

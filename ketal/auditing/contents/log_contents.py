@@ -6,7 +6,7 @@ The one rule: a part is plain data, and its `to_dict` has all of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -185,9 +185,4 @@ class LeftOut:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {
-            "what": self.what,
-            "limit": self.limit,
-            "most": self.most,
-            "number": self.number,
-        }
+        return asdict(self)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from ketal.auditing.contents.attribute_counts import BoundedCounts
 from ketal.auditing.contents.log_contents import MessageStats
 from ketal.clocks.vector import latest
 from ketal.model.events.event import Event
@@ -29,28 +30,6 @@ _Dot = tuple[str, str, int]
 class _Kept(NamedTuple):
     type: str
     clock: dict[str, int]
-
-
-class PairTable:
-    """Counts pairs of names, at most so many of them."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.counts: dict[tuple[str, str], int] = {}
-        self.cut = 0
-
-    def add(self, pair: tuple[str, str]) -> None:
-        """Count a pair."""
-        if pair in self.counts:
-            self.counts[pair] += 1
-        elif len(self.counts) < self._most:
-            self.counts[pair] = 1
-        else:
-            self.cut += 1
-
-    def common(self) -> dict[tuple[str, str], int]:
-        """Return the counts, the highest first."""
-        return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 class MessageSearch:
@@ -68,8 +47,8 @@ class MessageSearch:
         self._unjudged: deque[_Dot] = deque()
         self._judged: deque[_Dot] = deque()
         self._entries = self._unjudged_entries = 0
-        self.types = PairTable(limits.stats_pairs_max)
-        self.nodes = PairTable(limits.stats_pairs_max)
+        self.types: BoundedCounts[tuple[str, str]] = BoundedCounts(limits.stats_pairs_max)
+        self.nodes: BoundedCounts[tuple[str, str]] = BoundedCounts(limits.stats_pairs_max)
         self._receives = self._pairs = self._unknown = 0
 
     def add(self, execution: str, event: Event) -> None:
