@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from ketal.auditing.log_model import AuditedEvent, Everything, Finding
 from ketal.auditing.own_entry import is_counter
 from ketal.auditing.report import Examined
+from ketal.clocks.vector import join
 from ketal.model.events.control import Control
 from ketal.model.events.dot import Dot
 from ketal.model.events.draft import Draft, known_receives
@@ -149,8 +150,10 @@ def _holds(part: Examined, items: list[_Item], decisions: dict[int, _Decision]) 
     """Return whether a corrected log has no fault but those that were left."""
     again = Examined(part.name, part.messages, part.limits)
     for position, item in items:
-        draft = item if isinstance(item, Draft) else None
-        again.add(position, Rejected(place="", reason="", draft=draft) if draft else item, "", 0)
+        if isinstance(item, Draft):
+            again.add(position, Rejected(place="", reason="", draft=item), "", 0)
+        else:
+            again.add(position, item, "", 0)
     again.examine()
     left = {(f.event.position, f.code) for d in decisions.values() for f, _ in d.left}
     return left.issuperset((f.event.position, f.code) for f in again.execution.findings)
@@ -237,10 +240,9 @@ class _Corrector:
         """
         execution = self._execution
         for event in execution.in_causal_order():
-            learned: Clock = {}
             before = execution.before(event)
-            for known in (*([before] if before else ()), *self._sends(event)):
-                _merge(learned, self._learned.get(known.position, {}))
+            causes = (*([before] if before else ()), *self._sends(event))
+            learned = dict(join(self._learned.get(known.position, {}) for known in causes))
             learned[event.node] = event.counter
             self._learned[event.position] = learned
             if any(v > learned.get(n, 0) for n, v in event.certain_entries().items()):
@@ -254,26 +256,24 @@ class _Corrector:
     def _sends(self, event: AuditedEvent) -> list[AuditedEvent]:
         return self._execution.sends.get(event.position, [])
 
-    def _join(self, event: AuditedEvent) -> Clock:
+    def _known(self, event: AuditedEvent) -> Clock:
         """Return the join of the clocks of all that an event knows, and receives."""
-        join: Clock = {}
-        for known in (*self._execution.knowns(event), *self._sends(event)):
-            _merge(join, known.certain_entries())
-        join.pop(event.node, None)
-        return join
+        known = (*self._execution.knowns(event), *self._sends(event))
+        clock = join(one.certain_entries() for one in known)
+        return {node: counter for node, counter in clock.items() if node != event.node}
 
     # --- decisions ---
 
     def _decided(self, event: AuditedEvent) -> _Decision:
         decision = _Decision()
         lines = self._execution.lines
-        join = self._join(event) if self._matched else {}
+        known = self._known(event) if self._matched else {}
         blamed: set[str] = set()
         for finding in self._findings.get(event.position, ()):
             no_clock = isinstance(event.unknown, Everything)
             names = finding.blamed | (lines.keys() - {event.node} if no_clock else set())
             blamed |= names
-            values, why = self._values(finding, names, join)
+            values, why = self._values(finding, names, known)
             if why:
                 decision.left.append((finding, why))
                 continue
@@ -285,12 +285,12 @@ class _Corrector:
                 value, why = self._value(event, name)
                 if not why:
                     decision.entries[name] = value
-        for name, value in join.items():
+        for name, value in known.items():
             if value > event.clock.get(name, 0) and name not in event.unknown:
                 decision.entries[name] = value
         return decision
 
-    def _values(self, finding: Finding, names: set[str], join: Clock) -> tuple[Clock, str]:
+    def _values(self, finding: Finding, names: set[str], known: Clock) -> tuple[Clock, str]:
         """Return the entries that correct a fault, or why there are none."""
         code, event = finding.code, finding.event
         if code == "A004":
@@ -298,7 +298,7 @@ class _Corrector:
         if code == "A011":
             return {}, "" if event.node != event.read.node else _why_no_place(finding)
         if code == "A009":
-            values = {n: max(join.get(n, 0), event.clock.get(n, 0)) for n in names}
+            values = {n: max(known.get(n, 0), event.clock.get(n, 0)) for n in names}
         elif not finding.certain and not (code in ("A008", "A010") and self._messages_tell(event)):
             return {}, _WHY_NOT_CERTAIN[code]
         else:
@@ -329,11 +329,6 @@ class _Corrector:
             if known is None or not event.lacks(known):
                 return 0, f"the entry of {name} may be anything from {low} to {high}"
         return low, ""
-
-
-def _merge(join: Clock, clock: Clock) -> None:
-    for name, value in clock.items():
-        join[name] = max(value, join.get(name, 0))
 
 
 _NO_PLACE = "more than one place fits it"
