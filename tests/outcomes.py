@@ -64,7 +64,7 @@ def outcome_of(
         run.validate_state()
     if any(isinstance(v, Overflow) for v in verdicts):
         raise TooManyError
-    return collected(run, [*verdicts, *run.close()])
+    return collected(run, [*verdicts, *run.steps.close()])
 
 
 def key(verdict: PatternVerdict) -> ScopeKey:

@@ -9,36 +9,14 @@ The one rule: a copy is offered an event once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.copies import Copies, Unlearned
-from ketal.engine.losses import ScopeName
-from ketal.engine.scopes import Counts, Scopes
+from ketal.engine.scope_steps import ScopeSteps
 from ketal.engine.statistics.mask_counts import MaskCounts
-from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.event import Event
 from ketal.model.values import keyed
 from ketal.model.verdicts.verdict_kinds import RunVerdict
-
-
-class ScopeStepper(Protocol):
-    """What offers events to the runs of scopes: a `PatternRun`."""
-
-    compiled: CompiledPattern
-    counts: Counts
-    met: MaskCounts
-    scopes: Scopes
-    verdicts: VerdictBuilder
-
-    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event of the alphabet to its scope."""
-
-    def step_all(
-        self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
-    ) -> Iterator[tuple[int, list[RunVerdict]]]:
-        """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers."""
 
 
 class CopySteps:
@@ -48,14 +26,17 @@ class CopySteps:
     ----------
     copies : Copies
         The copies, and what each node learned of.
-    stepper : ScopeStepper
+    steps : ScopeSteps
         Offers events to their runs.
+    met : MaskCounts
+        Which masks are in the alphabet.
     """
 
-    def __init__(self, copies: Copies, stepper: ScopeStepper) -> None:
+    def __init__(self, copies: Copies, steps: ScopeSteps, met: MaskCounts) -> None:
         self.copies = copies
-        self._stepper = stepper
-        compiled = stepper.compiled
+        self._steps = steps
+        self._met = met
+        compiled = steps.verdicts.compiled
         self._partitioned = bool(compiled.partition)
         self._localhost_bit = compiled.localhost_bit
         self._alike = (
@@ -72,12 +53,12 @@ class CopySteps:
         self, events: Sequence[Event], masks: Sequence[int]
     ) -> list[tuple[int, list[RunVerdict]]]:
         """Offer events to every copy; return verdicts with the numbers of the events."""
-        met = self._stepper.met
+        met = self._met
         numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
         offered, offered_masks = [events[n] for n in numbers], [masks[n] for n in numbers]
         found: dict[int, list[RunVerdict]] = {}
         for node in self.copies:
-            for at, verdicts in self._stepper.step_all((keyed(node),), offered, offered_masks):
+            for at, verdicts in self._steps.step_all((keyed(node),), offered, offered_masks):
                 found.setdefault(numbers[at], []).extend(verdicts)
         for number, (event, mask) in enumerate(zip(events, masks, strict=True)):
             self.copies.learn(event)
@@ -87,23 +68,23 @@ class CopySteps:
 
     def step(self, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event to the copies that see it now."""
-        copies, stepper, node = self.copies, self._stepper, event.node
+        copies, steps, node = self.copies, self._steps, event.node
         own_mask = mask | self._localhost_bit
         learned = copies.learn(event)
-        stepper.scopes.resume(node)
+        steps.scopes.resume(node)
         out = self._step_learned(node, learned) if learned else []
-        own = node in copies and stepper.met[own_mask].in_alphabet
-        other = stepper.met[mask].in_alphabet
-        name = stepper.scopes.name_of(event) if own or other else None
+        own = node in copies and self._met[own_mask].in_alphabet
+        other = self._met[mask].in_alphabet
+        name = steps.scopes.name_of(event) if own or other else None
         if name is None:
             if own or other:
-                stepper.scopes.count_unscoped(event, stepper.counts)
+                steps.scopes.count_unscoped(event, steps.counts)
             other = False
         else:
             for at in copies.seeing(event):
                 if own if at == node else other:
                     own_or_other = own_mask if at == node else mask
-                    out += stepper.step((*name, keyed(at)), event, own_or_other)
+                    out += steps.step((*name, keyed(at)), event, own_or_other)
         if other or copies.receiving:
             out += self._hold(event, mask if other else None)
         return out
@@ -114,7 +95,7 @@ class CopySteps:
         if evicted is None or evicted.mask is None:
             return []
         given_up = f"{evicted.event.dot} for nodes that have not learned of it"
-        return [self._stepper.verdicts.overflow("unlearned_max", given_up, (), event)]
+        return [self._steps.verdicts.overflow("unlearned_max", given_up, (), event)]
 
     def _step_learned(self, node: str, learned: Sequence[Unlearned]) -> list[RunVerdict]:
         """Offer to a node's copy what the node learned of."""
@@ -124,9 +105,9 @@ class CopySteps:
                 events.append(one.event)
                 masks.append(one.mask)
         if not self._partitioned:
-            found = self._stepper.step_all((keyed(node),), events, masks)
+            found = self._steps.step_all((keyed(node),), events, masks)
             return [verdict for _, verdicts in found for verdict in verdicts]
         out: list[RunVerdict] = []
         for event, mask in zip(events, masks, strict=True):
-            out += self._stepper.step(self._stepper.scopes.name_at(node, event), event, mask)
+            out += self._steps.step(self._steps.scopes.name_at(node, event), event, mask)
         return out

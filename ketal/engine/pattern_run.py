@@ -2,25 +2,22 @@
 
 A `PatternRun` is handed released events and decides, in this order: is the event in the
 alphabet, does it have the partition keys and the time that the pattern needs, which copies of
-the pattern (`at every node`) see it now, and which scope it belongs to. The findings of a
-scope's run become verdicts.
+the pattern (`at every node`) see it now, and which scope it belongs to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ketal.clocks import vector
 from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.check_run import CheckRun
-from ketal.engine.configurations import Seen
 from ketal.engine.copies import Copies, Unlearned
 from ketal.engine.copy_steps import CopySteps
-from ketal.engine.find.findings import Findings
-from ketal.engine.losses import ANY, Key, Losses, ScopeName
+from ketal.engine.losses import ANY, Key, Losses
 from ketal.engine.machine import Machine
-from ketal.engine.scopes import Counts, Scope, Scopes
+from ketal.engine.scope_steps import ScopeSteps
+from ketal.engine.scopes import Counts, Scopes
 from ketal.engine.statistics.mask_counts import MaskCounts
 from ketal.engine.verdict_building import VerdictBuilder
 from ketal.model.events.dot import Dot
@@ -48,6 +45,8 @@ class PatternRun:
     machine : Machine, optional
         That of another run of the same pattern, which counts the failures of
         registered guards.
+    make_steps : callable
+        Makes what offers events to the scopes' runs, as `ScopeSteps`.
 
     Attributes
     ----------
@@ -59,18 +58,18 @@ class PatternRun:
         The nodes' copies, under `at every node`.
     losses : Losses
         The events that were missed.
+    steps : ScopeSteps
+        Offers events, time and the end to the scopes' runs.
     met : MaskCounts
         How many events of those offered satisfied each guard.
     verdicts : VerdictBuilder
         Makes verdicts of what events bring about.
     """
 
-    takes_by_mask = True
-    """Whether events that their masks decide need not be offered one by one."""
     __slots__ = (
-        "_copy_steps", "_every_type", "_mask", "_one_scope", "_scoped", "_takes_by_mask",
-        "_unknown_types", "_window_us", "compiled", "copies", "counts", "execution", "limits",
-        "listing", "losses", "machine", "met", "scopes", "verdicts",
+        "_copy_steps", "_every_type", "_mask", "_one_scope", "_scoped", "_unknown_types",
+        "_window_us", "compiled", "copies", "counts", "execution", "limits", "listing", "losses",
+        "machine", "met", "scopes", "steps", "verdicts",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +81,7 @@ class PatternRun:
         listing: bool = True,
         trace: bool = False,
         machine: Machine | None = None,
+        make_steps: Callable[..., ScopeSteps] = ScopeSteps,
     ) -> None:
         self.compiled = compiled
         self.limits = limits
@@ -104,13 +104,15 @@ class PatternRun:
             machine, self.counts, self.losses, execution=execution, listing=listing, trace=trace
         )
         self.met = MaskCounts(compiled.alphabet, compiled.counted.guards)
-        self._copy_steps = None if self.copies is None else CopySteps(self.copies, self)
+        self.steps = make_steps(self.scopes, self.verdicts, limits, self.copies)
+        self._copy_steps = None
+        if self.copies is not None:
+            self._copy_steps = CopySteps(self.copies, self.steps, self.met)
         self._mask = machine.compiled.mask
         self._scoped = bool(compiled.partition) or self._window_us is not None
         self._unknown_types = compiled.unknown_types
-        self._takes_by_mask = self.takes_by_mask and not trace
         alone = deployment is None and not compiled.partition
-        self._one_scope = alone and self._takes_by_mask and self._unknown_types is None
+        self._one_scope = alone and self.steps.by_mask and self._unknown_types is None
         own = any(a.shape == "registered" and not a.relational for a in compiled.automaton.atoms)
         # Failures of a program's own guard, or of a `call`, are counted of events of all types.
         may_fail = own or self._unknown_types is not None
@@ -138,7 +140,7 @@ class PatternRun:
                 numbers = [number for number, mask in enumerate(masks) if met[mask].in_alphabet]
                 events = [events[number] for number in numbers]
                 masks = [masks[number] for number in numbers]
-            return [(numbers[at], found) for at, found in self.step_all((), events, masks)]
+            return [(numbers[at], found) for at, found in self.steps.step_all((), events, masks)]
         if self._are_of_alike_copies(events):
             assert self._copy_steps is not None
             return self._copy_steps.step_alike(events, masks)
@@ -174,34 +176,11 @@ class PatternRun:
         """Return whether all copies are offered all events, and nothing else is asked of each."""
         return (
             self._copy_steps is not None
-            and self._takes_by_mask
+            and self.steps.by_mask
             and self._unknown_types is None
             and not self.losses.some
             and self._copy_steps.are_alike(events)
         )
-
-    def step_all(
-        self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
-    ) -> Iterator[tuple[int, list[RunVerdict]]]:
-        """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers.
-
-        Many are taken by their masks, without being offered one by one.
-        """
-        scopes, at, end = self.scopes, 0, len(masks)
-        by_mask = self._takes_by_mask and not self.losses.some
-        while at < end:
-            scope = scopes.get(name) if by_mask else None
-            if scope is not None:
-                begin, at = at, scope.run.take_plain(masks, at, scope.offered)
-                if at > begin:
-                    scope.offered += at - begin
-                    scopes.mark_dirty(scope)
-                if at == end:
-                    return
-            verdicts = self.step(name, events[at], masks[at])
-            if verdicts:
-                yield at, verdicts
-            at += 1
 
     def _step_scoped(self, event: Event, mask: int) -> list[RunVerdict]:
         """Offer an event of the alphabet to its scope; count it where it has none."""
@@ -209,7 +188,7 @@ class PatternRun:
         if name is None:
             self.scopes.count_unscoped(event, self.counts)
             return []
-        return self.step(name, event, mask)
+        return self.steps.step(name, event, mask)
 
     def concerned_by(self, event: Event) -> bool:
         """Return whether an event with the type of this one may change anything here.
@@ -226,54 +205,6 @@ class PatternRun:
             self.met[self._mask(event)].events += 1
             if self.copies is not None and self.copies.receiving:
                 self.copies.messages += len(event.receives)
-
-    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event of the alphabet to its scope."""
-        scopes, losses = self.scopes, self.losses
-        scope = scopes.get(name)
-        if scope is None:
-            if len(scopes) >= self.limits.scopes_max:
-                key, given_up = scopes.key_of(name), "the events of a new scope"
-                return [self.verdicts.overflow("scopes_max", given_up, key, event)]
-            scope = scopes.create(name)
-        elif scopes.dirty is not None:
-            scopes.dirty[scope.number] = scope
-        run, place = scope.run, scope.offered
-        scope.offered = place + 1
-        if isinstance(run, CheckRun):
-            if losses.some and (scope.past or losses.before(name, (event.clock,))):
-                scope.past = vector.join((scope.past or {}, event.clock))
-            out = self._step_check(scope, run, event, mask, place)
-        elif run.take_plain((mask,), 0, place):
-            out = []
-        else:
-            findings = run.offer(event, mask, place)
-            out = [] if findings is None else self.verdicts.of_find(scope, findings, event)
-            if self._window_us is not None:
-                scopes.set_timer(scope, event.time_us)
-        if scopes.removes:
-            scopes.remove_if_over(scope)
-        return out
-
-    def _step_check(
-        self, scope: Scope, run: CheckRun, event: Event, mask: int, place: int
-    ) -> list[RunVerdict]:
-        if run.halted:
-            self.counts.halted += 1
-            return []
-        before, verdicts = run.configurations, self.verdicts
-        refused = None
-        if not run.take_plain((mask,), 0, place):
-            refused = run.offer(event, mask, place)
-        if refused is None and len(run.configurations) == 1 and not verdicts.trace:
-            return []
-        out = verdicts.of_check(scope, before, refused, Seen(event, mask, place))
-        if len(run.configurations) > self.limits.configurations_max:
-            # Without all of its configurations a run would call allowed events violations.
-            run.halt()
-            given_up = "the rest of this run, which has too many readings"
-            out.append(verdicts.overflow("configurations_max", given_up, scope.key, event))
-        return out
 
     # --- events that are not offered ---
 
@@ -301,48 +232,6 @@ class PatternRun:
     def unmiss(self, dot: Dot) -> None:
         """Remove the loss mark of an event that arrived after all."""
         self.losses.drop(dot)
-
-    # --- time and the end ---
-
-    def advance(self, watermark_us: int) -> list[RunVerdict]:
-        """End the time windows that a watermark has passed."""
-        scopes, copies = self.scopes, self.copies
-        out: list[RunVerdict] = []
-        if self._window_us is None:
-            return out
-        last_us = watermark_us - self._window_us
-        for scope in scopes.expired(last_us):
-            run = scope.run
-            assert not isinstance(run, CheckRun), "a check has no window"
-            scopes.mark_dirty(scope)
-            passed_us, node = watermark_us, None
-            if copies is not None and not copies.everything:
-                # A node learns of events after their release: for its copy they have not passed.
-                node = scope.key[-1][1]
-                passed_us = min(watermark_us, copies.unlearned_us(node))
-            run.advance(passed_us, findings := Findings())
-            out += self.verdicts.of_find(scope, findings, None)
-            earliest_us = run.earliest_us()
-            if scopes.remove_if_over(scope):
-                continue
-            if node is not None and earliest_us is not None and earliest_us <= last_us:
-                scopes.suspend(scope)
-            else:
-                scopes.set_timer(scope, earliest_us)
-        return out
-
-    def close(self) -> list[RunVerdict]:
-        """End every window and every run."""
-        out: list[RunVerdict] = []
-        for scope in list(self.scopes.values()):
-            self.scopes.mark_dirty(scope)
-            if not isinstance(scope.run, CheckRun):
-                scope.run.end(findings := Findings())
-                out += self.verdicts.of_find(scope, findings, None)
-            elif not (scope.run.halted or scope.run.complete()):
-                out += self.verdicts.incomplete(scope)
-            self.scopes.remove_if_over(scope)
-        return out
 
     def live_runs(self) -> int:
         """Return how many runs are live, and how many events are kept by a `find any`."""

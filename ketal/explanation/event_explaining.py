@@ -36,7 +36,7 @@ def event_explained(judged: JudgedLog) -> Iterator[Explanation]:
         if event is None:
             continue
         met = True
-        offers = [offer for offer in run.offers if offer.seen.dot == dot]
+        offers = [offer for offer in run.steps.offers if offer.seen.dot == dot]
         for offer in offers:
             yield offer_explained(judged, run, offer)
         if not offers:
@@ -106,7 +106,7 @@ def offer_explained(
     reasons = StepReasons(run, offer.scope)
     live, cut = offer.live, offer.cut
     if run.compiled.strategy == "any":
-        live, cut = run.partial_matches(offer)
+        live, cut = run.steps.partial_matches(offer)
     runs = [_of_run(judged, run, reasons, one, event) for one in live]
     statements = [] if verdict is not None else [str(one) for one in offer.verdicts]
     if offer.halted:

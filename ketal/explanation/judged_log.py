@@ -102,7 +102,7 @@ class JudgedLog:
         self.runs.append(run)
         return run
 
-    def _is_wanted(self, run: PatternRun, event: Event) -> bool:
+    def _is_wanted(self, event: Event) -> bool:
         return event.dot == self.event
 
     def _kept(self, batch: Sequence[Record]) -> Sequence[Record]:

@@ -51,7 +51,7 @@ def near_misses(judged: JudgedLog) -> Iterator[Explanation]:
         counts = judged.summary["patterns"][compiled.name]
         if compiled.kind != "find" or compiled.pattern.mode is not None or counts["matches"]:
             continue
-        if run.offered_scopes():
+        if run.steps.offered_scopes():
             yield _near_miss(judged, run)
             continue
         reasons = [one["message"] for one in counts.get("vacuous", ())]
@@ -71,7 +71,7 @@ def _near_miss(judged: JudgedLog, run: ObservedRun) -> Explanation:
     reasons = StepReasons(run, scope)
     live = reasons.after(taken)
     most = run.limits.near_misses_max
-    looked_at = list(islice(_following(run, run.offered(scope), live), most + 1))
+    looked_at = list(islice(_following(run, run.steps.offered(scope), live), most + 1))
     candidates = [judged.placed(run, event) for event in looked_at[:most]]
     state = run.machine.automaton.named((live.configuration.state,))
     names = " or ".join(run.machine.automaton.expected((live.configuration.state,)))
@@ -98,7 +98,7 @@ def _furthest(judged: JudgedLog, run: ObservedRun) -> tuple[History, FrozenMappi
         if match is not None:
             taken = tuple((step, events[dot]) for step, dot in match.steps)
             return taken, match.scope
-    return (), max(run.offered_scopes(), key=lambda one: len(run.offered(one)))
+    return (), max(run.steps.offered_scopes(), key=lambda one: len(run.steps.offered(one)))
 
 
 def _beginnings(compiled: CompiledPattern) -> Iterator[CompiledPattern]:

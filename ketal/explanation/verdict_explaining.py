@@ -84,13 +84,13 @@ def _of_violation(judged: JudgedLog, run: ObservedRun, verdict: Violation) -> Ex
     if run.compiled.pattern.mode is not None:
         extension = witness(run, run.events, verdict)
         run = judged.played(run, extension)
-    offer = next(offer for offer in run.offers if verdict in offer.verdicts)
+    offer = next(offer for offer in run.steps.offers if verdict in offer.verdicts)
     placed = tuple(judged.placed(run, event) for event in extension)
     return offer_explained(judged, run, offer, verdict, placed)
 
 
 def _of_incomplete(judged: JudgedLog, run: ObservedRun, verdict: Incomplete) -> Explanation:
-    read = next(read for ended, read in run.ended if ended == verdict)
+    read = next(read for ended, read in run.steps.ended if ended == verdict)
     expected = " or ".join(verdict.expected) or "nothing"
     return Explanation(
         verdict.pattern,

@@ -173,7 +173,7 @@ class LogRelease:
         for place in range(0, len(events), size):
             self._judged = place
             for run in timed:
-                yield from run.advance(least_us[place])
+                yield from run.steps.advance(least_us[place])
             batch = events[place : place + size]
             self._impossible += known.release(batch)
             if size > 1:
@@ -196,7 +196,7 @@ class LogRelease:
         for number, run in enumerate(self._runs):
             for last in arrival.get(number, {}).values():
                 yield from last
-            yield from run.close()
+            yield from run.steps.close()
         self.has_offered = True
 
     def _highest(self) -> dict[str, int]:
@@ -290,7 +290,7 @@ class LogRelease:
         for timed, steps in groupby(self._steps, key=lambda step: isinstance(step, int)):
             if timed:
                 for watermark_us in cast("Iterator[int]", steps):
-                    if verdicts := run.advance(watermark_us):
+                    if verdicts := run.steps.advance(watermark_us):
                         by_event.setdefault(None, []).extend(verdicts)
                 continue
             events = cast("list[Event]", list(steps))

@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +30,7 @@ from ketal.compiler.compiled_pattern import CompiledPattern
 from ketal.engine.losses import ScopeName
 from ketal.engine.machine import Machine
 from ketal.engine.pattern_run import PatternRun, one
+from ketal.engine.scope_steps import ScopeSteps
 from ketal.errors import SettingError
 from ketal.model import syntax
 from ketal.model.events.event import Event
@@ -123,15 +125,15 @@ def definitely(
     return _Lattice(checked_program(program).one, log, limits).explore()[1]
 
 
-class _ScopeEvents(PatternRun):
+class _OfferedEvents(ScopeSteps):
     """Collects which events each scope is offered, and offers them to no run."""
 
-    def __init__(self, compiled: CompiledPattern, limits: Limits) -> None:
-        super().__init__(compiled, limits, listing=False)
-        self.offered: dict[ScopeName, list[Event]] = {}
+    def __init__(self, by_scope: dict[ScopeName, list[Event]], *parts: Any) -> None:
+        super().__init__(*parts)
+        self._by_scope = by_scope
 
     def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
-        self.offered.setdefault(name, []).append(event)
+        self._by_scope.setdefault(name, []).append(event)
         return []
 
 
@@ -161,12 +163,14 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
         an overflow (`cuts_max`), where a scope was not judged.
     """
     execution = canonical(events)
-    scopes = _ScopeEvents(run.compiled, run.limits)
-    scopes.process(execution)
+    by_scope: dict[ScopeName, list[Event]] = {}
+    collect = partial(_OfferedEvents, by_scope)
+    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=collect)
+    collecting.process(execution)
     for name in ("unscoped", "untimed", "unknown_types", "guard_failures"):
-        setattr(run.counts, name, getattr(scopes.counts, name))
+        setattr(run.counts, name, getattr(collecting.counts, name))
     place = {event.dot: number for number, event in enumerate(execution)}
-    for lattice in _of_scopes(run, execution, scopes):
+    for lattice in _of_scopes(run, execution, by_scope):
         try:
             verdict = lattice.answer(run.compiled.pattern.mode == "definitely")
         except SettingError:
@@ -186,11 +190,11 @@ def in_mode(run: PatternRun, events: Iterable[Event]) -> Iterator[tuple[Event | 
 
 
 def _of_scopes(
-    run: PatternRun, execution: Sequence[Event], scopes: _ScopeEvents
+    run: PatternRun, execution: Sequence[Event], by_scope: dict[ScopeName, list[Event]]
 ) -> Iterator[_Lattice]:
     """Yield the lattice of the events of each scope."""
-    for scope, offered in scopes.offered.items():
-        shown = scopes.scopes.key_of(scope)
+    for scope, offered in by_scope.items():
+        shown = run.scopes.key_of(scope)
         dots = {event.dot for event in offered}
         if run.compiled.pattern.deployment is not None:
             node = dict(shown)["node"]
@@ -216,9 +220,11 @@ def witness(
         A verdict that `in_mode` yields of it.
     """
     execution = canonical(events)
-    scopes = _ScopeEvents(run.compiled, run.limits)
-    scopes.process(execution)
-    for lattice in _of_scopes(run, execution, scopes):
+    by_scope: dict[ScopeName, list[Event]] = {}
+    collect = partial(_OfferedEvents, by_scope)
+    collecting = PatternRun(run.compiled, run.limits, listing=False, make_steps=collect)
+    collecting.process(execution)
+    for lattice in _of_scopes(run, execution, by_scope):
         if lattice.scope == verdict.scope:
             lattice.answer(run.compiled.pattern.mode == "definitely")
             return lattice.witness

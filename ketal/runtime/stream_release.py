@@ -255,7 +255,7 @@ class StreamRelease:
         out: list[Verdict] = [] if self.retiring is None else self.retiring.advance(watermark_us)
         out += self.queues.advance(watermark_us)
         for run in self._direct.runs:
-            out += run.advance(watermark_us)
+            out += run.steps.advance(watermark_us)
         return out
 
     def end(self) -> list[Verdict]:
@@ -263,7 +263,7 @@ class StreamRelease:
         out: list[Verdict] = [] if self.retiring is None else self.retiring.end()
         out += self.queues.end()
         for run in self.runs:
-            out += run.close()
+            out += run.steps.close()
         return out
 
     def remaining(self) -> Iterator[Verdict]:

@@ -356,10 +356,10 @@ def test_keys_whose_columns_get_empty(order: str, guards: str) -> None:
     for event in happen(*lines):
         run.process((event,))
         assert event.time_us is not None
-        run.advance(event.time_us - 2_000_000)
+        run.steps.advance(event.time_us - 2_000_000)
         run.validate_state()
     assert 0 < run.live_runs() < 10
-    run.advance(10**12)
+    run.steps.advance(10**12)
     (scope,) = run.scopes.values()
     assert isinstance(scope.run, AnyFind)
     assert not list(scope.run.entries())

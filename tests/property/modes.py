@@ -164,7 +164,7 @@ def answer(compiled: CompiledPattern, order: list[Event], mode: Mode) -> Answer:
     """
     with _made(mode):
         run, verdicts = _run(compiled, order, mode)
-        verdicts += [(len(order), v) for v in run.close()]
+        verdicts += [(len(order), v) for v in run.steps.close()]
     _reject_many(verdicts)
     places = {event.dot: place for place, event in enumerate(order)}
     found: Answer = []
@@ -215,7 +215,7 @@ def _run(
             run = _restored(compiled, mode, run)
         verdicts = one(run.process((event,)))
         if marks is not None:
-            verdicts = verdicts + run.advance(marks[place])
+            verdicts = verdicts + run.steps.advance(marks[place])
         found += [(place, verdict) for verdict in verdicts]
         _reject_many(found)
     run.validate_state()

@@ -1,36 +1,22 @@
-"""The run of a pattern, observed: what its scopes' runs had taken when an event was offered.
+"""The run of a pattern, observed: it keeps the events that it was offered, and its steps.
 
-An `ObservedRun` does what a `PatternRun` does, and keeps what its scopes were offered. The steps
-that a check had taken come from its `check_readings`; the runs of a `find next` or `find strict`
-have their own; a `find any` keeps no partial matches, and its `partial_matches` are sought among
-the events that the scope was offered.
+An `ObservedRun` does what a `PatternRun` does, with `ObservedSteps`.
 
 The one rule: an observed run gives the verdicts that any run gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from ketal.compiler.compiled_pattern import CompiledPattern
-from ketal.engine.check_run import CheckRun
-from ketal.engine.configurations import Seen, states
-from ketal.engine.find.findings import Taken
-from ketal.engine.find_next.runs import RunsFind
-from ketal.engine.losses import ScopeName
 from ketal.engine.pattern_run import PatternRun
-from ketal.engine.scopes import Scope, mapping_of
-from ketal.explanation.observed_runs.check_readings import CheckReadings, Configurations
-from ketal.explanation.observed_runs.observations import LiveRun, Move, Offer
-from ketal.explanation.observed_runs.partial_matches import partial_matches
+from ketal.explanation.observed_runs.observed_steps import ObservedSteps
 from ketal.model.events.event import Event
-from ketal.model.frozen_mapping import FrozenMapping
 from ketal.model.limits import Limits
 from ketal.model.verdicts.verdict_kinds import RunVerdict
-from ketal.semantics import History
 
 
 class ObservedRun(PatternRun):
@@ -40,55 +26,36 @@ class ObservedRun(PatternRun):
     ----------
     compiled, limits, **options
         As for `PatternRun`.
-    wanted : callable
-        (run, event) → whether it is kept what each scope is offered of an event.
-    moves_max : int
-        So many moves of a check are kept.
+    wanted, moves_max
+        As for `ObservedSteps`.
 
     Attributes
     ----------
     events : list of Event
         The events of the execution, in the order in which they were offered.
-    offers : list of Offer
-        What was wanted, and every event that violated the pattern.
-    ended : list of (RunVerdict, callable)
-        The checks that were not complete at the end, with what returns what they had taken.
-    moves : list of Move
-        What the scopes of a check were offered, and the states that followed.
-    moved : int
-        How many moves there were.
+    steps : ObservedSteps
+        What the scopes were offered.
     """
 
-    __slots__ = (
-        "_moves_max", "_offered", "_readings", "_wanted", "ended", "events", "moved", "moves",
-        "offers",
-    )  # fmt: skip
+    __slots__ = ("events",)
+    steps: ObservedSteps
 
     def __init__(
         self,
         compiled: CompiledPattern,
         limits: Limits,
         *,
-        wanted: Callable[[PatternRun, Event], bool],
+        wanted: Callable[[Event], bool],
         moves_max: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(compiled, limits, **options)
-        self._moves_max = moves_max
-        self.moves: list[Move] = []
-        self.moved = 0
         self.events: list[Event] = []
-        self.offers: list[Offer] = []
-        self.ended: list[tuple[RunVerdict, Callable[[], History]]] = []
-        self._wanted = wanted
-        self._readings = CheckReadings(self.machine)
-        self._offered: dict[ScopeName, list[Seen]] = {}
+        make_steps = partial(ObservedSteps, events=self.events, wanted=wanted, moves_max=moves_max)
+        super().__init__(compiled, limits, make_steps=make_steps, **options)
 
     def concerned_by(self, event: Event) -> bool:
         """Return True: an event that changes nothing is observed, too."""
         return True
-
-    takes_by_mask = False
 
     def process(self, events: Sequence[Event]) -> list[tuple[int, list[RunVerdict]]]:
         """Process released events in turn; return their verdicts."""
@@ -103,113 +70,3 @@ class ObservedRun(PatternRun):
         counted = list(events)
         self.events += counted
         super().count(counted)
-
-    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
-        """Offer an event of the alphabet to its scope, and keep what is wanted of it."""
-        scope = self.scopes.get(name)
-        seen = Seen(event, mask, 0 if scope is None else scope.offered)
-        if self.compiled.kind == "check":
-            return self._step_checked(name, scope, seen)
-        self._offered.setdefault(name, []).append(seen)
-        wanted = self._wanted(self, event)
-        offer = self._offer(name, seen, self._waiting(scope)) if wanted else None
-        out = super().step(name, event, mask)
-        if offer is not None:
-            offer.verdicts = out
-        return out
-
-    def _offer(self, name: ScopeName, seen: Seen, live: Iterator[LiveRun]) -> Offer:
-        most = self.limits.explained_runs_max
-        runs = list(islice(live, most + 1))
-        node = None
-        if self.copies is not None:
-            node = dict(self.scopes.key_of(name))["node"]
-        scope = mapping_of(self.scopes.key_of(name))
-        offer = Offer(scope, node, seen, runs[:most], cut=len(runs) > most)
-        self.offers.append(offer)
-        return offer
-
-    # --- a check ---
-
-    def _step_checked(self, name: ScopeName, scope: Scope | None, seen: Seen) -> list[RunVerdict]:
-        run = None if scope is None else scope.run
-        before = run.configurations if isinstance(run, CheckRun) else self.machine.fresh
-        halted = isinstance(run, CheckRun) and run.halted
-        out = super().step(name, seen.event, seen.mask)
-        violated = any(verdict.kind == "violation" for verdict in out)
-        if violated or self._wanted(self, seen.event):
-            live = (LiveRun(one, self._readings.of(name, one)) for one in before)
-            offer = self._offer(name, seen, live)
-            offer.halted, offer.verdicts = halted, out
-        self._record(name, seen, before)
-        policy = self.machine.compiled.on_violation
-        if not violated:
-            self._readings.move(name, before, seen)
-        elif policy == "resume":
-            self._readings.restart(name, seen)
-        elif policy == "halt":
-            self._readings.remove(name)
-        return out
-
-    def _record(self, name: ScopeName, seen: Seen, before: Configurations) -> None:
-        """Keep a move, if there is room."""
-        self.moved += 1
-        if len(self.moves) >= self._moves_max:
-            return
-        scope = self.scopes.get(name)
-        # A scope that is over was let go, and would begin anew.
-        after = scope.run.states() if scope and isinstance(scope.run, CheckRun) else (0,)
-        key = mapping_of(self.scopes.key_of(name))
-        self.moves.append(Move(len(self.events) - 1, key, seen.event, states(before), after))
-
-    def close(self) -> list[RunVerdict]:
-        """End every window and every run."""
-        readings = {
-            mapping_of(self.scopes.key_of(name)): read for name, read in self._readings.of_scopes()
-        }
-        out = super().close()
-        for verdict in out:
-            if verdict.kind == "incomplete":
-                self.ended.append((verdict, readings.get(verdict.scope, tuple)))
-        return out
-
-    # --- a find ---
-
-    def _waiting(self, scope: Scope | None) -> Iterator[LiveRun]:
-        """Yield the runs of a `find next` or `find strict` that wait, and a fresh one."""
-        run = None if scope is None else scope.run
-        if isinstance(run, RunsFind):
-            for configuration, taken in run.beginnings():
-                yield LiveRun(configuration, partial(self._named, taken))
-        yield LiveRun(self.machine.start(), tuple)
-
-    def _named(self, taken: Taken) -> History:
-        steps = self.machine.automaton.steps
-        return tuple((steps[number], seen.event) for number, seen in taken)
-
-    def offered_scopes(self) -> list[FrozenMapping]:
-        """Return the scopes of a find that were offered an event."""
-        return [mapping_of(self.scopes.key_of(name)) for name in self._offered]
-
-    def offered(self, scope: FrozenMapping) -> list[Seen]:
-        """Return the events that a scope of a find was offered, in their order."""
-        for name, offered in self._offered.items():
-            if mapping_of(self.scopes.key_of(name)) == scope:
-                return offered
-        return []
-
-    def partial_matches(self, offer: Offer) -> tuple[list[LiveRun], bool]:
-        """Return the partial matches of a `find any` that an event could have gone on with.
-
-        Returns
-        -------
-        list of LiveRun
-            At most `explained_runs_max`; the latest events are tried first.
-        bool
-            Whether there are more.
-        """
-        most = self.limits.explained_runs_max
-        offered = self.offered(offer.scope)
-        found = list(islice(partial_matches(self.machine, offered, offer.seen), most + 1))
-        runs = [LiveRun(here, partial(self._named, taken)) for here, taken in found[:most]]
-        return runs, len(found) > most

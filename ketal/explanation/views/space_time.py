@@ -186,7 +186,7 @@ class SpaceTime:
         """
         scopes: dict[FrozenMapping, int] = {}
         moves = []
-        for move in run.moves:
+        for move in run.steps.moves:
             scope = scopes.setdefault(move.scope, len(scopes))
             number = self.number[move.event.dot]
             moves.append([move.position, scope, number, list(move.before), list(move.after)])
@@ -196,7 +196,7 @@ class SpaceTime:
             ],
             "order": [self.number[event.dot] for event in run.events],
             "moves": moves,
-            "more": run.moved - len(run.moves),
+            "more": run.steps.moved - len(run.steps.moves),
         }
 
     def to_dict(self) -> dict[str, Any]:

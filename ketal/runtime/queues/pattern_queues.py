@@ -206,7 +206,7 @@ class PatternQueue:
         if self._timed:
             reached_us = self._reached_us(watermark_us)
             for run in self.runs:
-                out += run.advance(reached_us)
+                out += run.steps.advance(reached_us)
         return out
 
     def _reached_us(self, watermark_us: int) -> int:

@@ -1,0 +1,174 @@
+"""The scopes of a pattern, stepped: events, time and the end go to their runs, verdicts come back.
+
+A scope is created with its first event; its run returns findings, which become verdicts.
+
+The one rule: a scope that is stepped is marked dirty, and removed once it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ketal.clocks import vector
+from ketal.engine.check_run import CheckRun
+from ketal.engine.configurations import Seen
+from ketal.engine.copies import Copies
+from ketal.engine.find.findings import Findings
+from ketal.engine.losses import ScopeName
+from ketal.engine.scopes import Scope, Scopes
+from ketal.engine.verdict_building import VerdictBuilder
+from ketal.model.events.event import Event
+from ketal.model.limits import Limits
+from ketal.model.verdicts.verdict_kinds import RunVerdict
+
+
+class ScopeSteps:
+    """Offers events, time and the end to the runs of scopes.
+
+    Parameters
+    ----------
+    scopes : Scopes
+        The live scopes.
+    verdicts : VerdictBuilder
+        Makes verdicts of what the runs find.
+    limits : Limits
+        The limits of the runs.
+    copies : Copies or None
+        The nodes' copies, under `at every node`.
+
+    Attributes
+    ----------
+    by_mask : bool
+        Whether events that their masks decide need not be offered one by one.
+    """
+
+    takes_by_mask = True
+    """Whether `by_mask` holds where no transition is asked for."""
+    __slots__ = (
+        "_window_us", "by_mask", "copies", "counts", "limits", "losses", "scopes", "verdicts",
+    )  # fmt: skip
+
+    def __init__(
+        self, scopes: Scopes, verdicts: VerdictBuilder, limits: Limits, copies: Copies | None
+    ) -> None:
+        self.scopes = scopes
+        self.verdicts = verdicts
+        self.limits = limits
+        self.copies = copies
+        self.counts = verdicts.counts
+        self.losses = verdicts.losses
+        self.by_mask = self.takes_by_mask and not verdicts.trace
+        self._window_us = verdicts.compiled.window_us
+
+    def step(self, name: ScopeName, event: Event, mask: int) -> list[RunVerdict]:
+        """Offer an event of the alphabet to its scope."""
+        scopes, losses = self.scopes, self.losses
+        scope = scopes.get(name)
+        if scope is None:
+            if len(scopes) >= self.limits.scopes_max:
+                key, given_up = scopes.key_of(name), "the events of a new scope"
+                return [self.verdicts.overflow("scopes_max", given_up, key, event)]
+            scope = scopes.create(name)
+        elif scopes.dirty is not None:
+            scopes.dirty[scope.number] = scope
+        run, place = scope.run, scope.offered
+        scope.offered = place + 1
+        if isinstance(run, CheckRun):
+            if losses.some and (scope.past or losses.before(name, (event.clock,))):
+                scope.past = vector.join((scope.past or {}, event.clock))
+            out = self._step_check(scope, run, event, mask, place)
+        elif run.take_plain((mask,), 0, place):
+            out = []
+        else:
+            findings = run.offer(event, mask, place)
+            out = [] if findings is None else self.verdicts.of_find(scope, findings, event)
+            if self._window_us is not None:
+                scopes.set_timer(scope, event.time_us)
+        if scopes.removes:
+            scopes.remove_if_over(scope)
+        return out
+
+    def _step_check(
+        self, scope: Scope, run: CheckRun, event: Event, mask: int, place: int
+    ) -> list[RunVerdict]:
+        if run.halted:
+            self.counts.halted += 1
+            return []
+        before, verdicts = run.configurations, self.verdicts
+        refused = None
+        if not run.take_plain((mask,), 0, place):
+            refused = run.offer(event, mask, place)
+        if refused is None and len(run.configurations) == 1 and not verdicts.trace:
+            return []
+        out = verdicts.of_check(scope, before, refused, Seen(event, mask, place))
+        if len(run.configurations) > self.limits.configurations_max:
+            # Without all of its configurations a run would call allowed events violations.
+            run.halt()
+            given_up = "the rest of this run, which has too many readings"
+            out.append(verdicts.overflow("configurations_max", given_up, scope.key, event))
+        return out
+
+    def step_all(
+        self, name: ScopeName, events: Sequence[Event], masks: Sequence[int]
+    ) -> Iterator[tuple[int, list[RunVerdict]]]:
+        """Offer events of the alphabet to one scope in turn; yield verdicts with their numbers.
+
+        Many are taken by their masks, without being offered one by one.
+        """
+        scopes, at, end = self.scopes, 0, len(masks)
+        by_mask = self.by_mask and not self.losses.some
+        while at < end:
+            scope = scopes.get(name) if by_mask else None
+            if scope is not None:
+                begin, at = at, scope.run.take_plain(masks, at, scope.offered)
+                if at > begin:
+                    scope.offered += at - begin
+                    scopes.mark_dirty(scope)
+                if at == end:
+                    return
+            verdicts = self.step(name, events[at], masks[at])
+            if verdicts:
+                yield at, verdicts
+            at += 1
+
+    # --- time and the end ---
+
+    def advance(self, watermark_us: int) -> list[RunVerdict]:
+        """End the time windows that a watermark has passed."""
+        scopes, copies = self.scopes, self.copies
+        out: list[RunVerdict] = []
+        if self._window_us is None:
+            return out
+        last_us = watermark_us - self._window_us
+        for scope in scopes.expired(last_us):
+            run = scope.run
+            assert not isinstance(run, CheckRun), "a check has no window"
+            scopes.mark_dirty(scope)
+            passed_us, node = watermark_us, None
+            if copies is not None and not copies.everything:
+                # A node learns of events after their release: for its copy they have not passed.
+                node = scope.key[-1][1]
+                passed_us = min(watermark_us, copies.unlearned_us(node))
+            run.advance(passed_us, findings := Findings())
+            out += self.verdicts.of_find(scope, findings, None)
+            earliest_us = run.earliest_us()
+            if scopes.remove_if_over(scope):
+                continue
+            if node is not None and earliest_us is not None and earliest_us <= last_us:
+                scopes.suspend(scope)
+            else:
+                scopes.set_timer(scope, earliest_us)
+        return out
+
+    def close(self) -> list[RunVerdict]:
+        """End every window and every run."""
+        out: list[RunVerdict] = []
+        for scope in list(self.scopes.values()):
+            self.scopes.mark_dirty(scope)
+            if not isinstance(scope.run, CheckRun):
+                scope.run.end(findings := Findings())
+                out += self.verdicts.of_find(scope, findings, None)
+            elif not (scope.run.halted or scope.run.complete()):
+                out += self.verdicts.incomplete(scope)
+            self.scopes.remove_if_over(scope)
+        return out
