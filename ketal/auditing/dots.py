@@ -40,14 +40,7 @@ def assign_dots(
 ) -> None:
     """Assign a dot to each event of a node that does not count 1, 2, 3, …; report the faults.
 
-    Parameters
-    ----------
-    execution : AuditedExecution
-        Its events at their recorded dots.
-    trouble : dict of str to Trouble
-        What `admitted` returned.
-    left : frozenset of str
-        Nodes whose entries a clock may have dropped: they contradict nothing.
+    `trouble` is what `admitted` returned; entries of nodes that `left` contradict nothing.
     """
     for node, line in execution.lines.items():
         if line.top != len(line.counters):

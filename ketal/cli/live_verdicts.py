@@ -21,17 +21,7 @@ if TYPE_CHECKING:
 
 
 class LiveVerdicts:
-    """The verdicts of a stream.
-
-    Parameters
-    ----------
-    monitor : Monitor
-        What judges it.
-    log : Log
-        What is read.
-    places : RecordPlaces
-        Where its records stand is put there.
-    """
+    """The verdicts of a stream, and where its records stand."""
 
     def __init__(self, monitor: Monitor, log: Log, places: RecordPlaces) -> None:
         self._monitor = monitor

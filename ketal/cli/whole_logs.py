@@ -21,20 +21,9 @@ T = TypeVar("T")
 def read_whole(
     logs: list[str], source: Source, limits: Limits, take: Callable[[Log], T], unfinished: str
 ) -> T:
-    """Return what is made of logs, with progress on standard error.
+    """Return what `take` makes of logs, with progress on standard error.
 
-    Parameters
-    ----------
-    logs : list of str
-        The logs, as they were given.
-    source : Source
-        How they are read.
-    limits : Limits
-        Those of reading.
-    take : callable
-        Makes of the log what is returned.
-    unfinished : str
-        What is complained of where Ctrl-C interrupts it.
+    `unfinished` is what is complained of where Ctrl-C interrupts it.
     """
     from ketal.logs import Log, open_source
 

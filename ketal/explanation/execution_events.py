@@ -129,13 +129,6 @@ def executions_of(log: Log | Iterable[Event], limits: Limits) -> dict[str, Execu
 
     A log without a record has one, whose name is empty.
 
-    Parameters
-    ----------
-    log : Log or iterable of Event
-        It is read once.
-    limits : Limits
-        As of `ExecutionEvents`.
-
     Raises
     ------
     SettingError

@@ -72,13 +72,7 @@ _HOLDS = {True: "holds", False: "fails", None: "is unknown"}
 
 
 class GuardEvidence(Guards):
-    """The guards of a pattern, and why they hold.
-
-    Parameters
-    ----------
-    compiled : CompiledPattern
-        The pattern.
-    """
+    """The guards of a pattern, and why they hold."""
 
     def __init__(self, compiled: CompiledPattern) -> None:
         super().__init__(dict(compiled.declared), {}, {}, clocks_decide=not compiled.undecided)
@@ -100,16 +94,7 @@ class GuardEvidence(Guards):
     ) -> tuple[bool, tuple[Evidence, ...]]:
         """Return whether a guard holds of an event after a history, and what decides it.
 
-        Parameters
-        ----------
-        guard : Guard
-            Of an event or a step that the pattern declares.
-        event : Event
-            The event.
-        history : tuple of (str, Event)
-            The steps that were taken before, with their events.
-        node : str or None
-            Whose copy of the pattern is offered the event.
+        Under `at every node`, `node` is whose copy of the pattern is offered the event.
         """
         at = self.moment(event, history, node)
         return self.truth(guard, at) is True, tuple(self._decisive(guard, at, True))

@@ -54,18 +54,9 @@ def translated(
     limits: Limits,
     undecided: UndecidedPairs | None = None,
 ) -> Iterator[Record]:
-    """Yield the records, each event with its vector clock.
+    """Yield the records, each event with the vector clock of its stamp.
 
-    Parameters
-    ----------
-    records : iterable of Record
-        The log, its events with their stamps.
-    scheme : Scheme
-        What stamped them.
-    limits : Limits
-        `events_max` bounds the records in memory.
-    undecided : UndecidedPairs, optional
-        Where the pairs are counted, anew.
+    The pairs that are not decided are counted in `undecided`, anew.
 
     Raises
     ------

@@ -44,14 +44,7 @@ class TornError(EventError):
 def unpacked(head: bytes, chunks: Iterator[bytes], name: str = "") -> Iterator[bytes]:
     """Yield the bytes of a file, decompressed where they are compressed.
 
-    Parameters
-    ----------
-    head : bytes
-        The first `HEAD_BYTES` bytes; fewer where the file has no more.
-    chunks : iterator of bytes
-        All bytes, from the beginning.
-    name : str
-        The name of the file; a stream's name has no meaning here.
+    `head` is the first `HEAD_BYTES` of them; a stream has no `name`.
 
     Raises
     ------

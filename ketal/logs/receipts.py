@@ -24,14 +24,7 @@ from ketal.model.limits import Limits
 def with_receipts(records: Iterable[Record], path: str, limits: Limits) -> Iterator[Record]:
     """Yield the records, each receive with its send in `receives`.
 
-    Parameters
-    ----------
-    records : iterable of Record
-        The log.
-    path : str
-        Where an event has its message's id.
-    limits : Limits
-        `events_max` bounds the events in memory.
+    `path` is where an event has its message's id.
 
     Raises
     ------

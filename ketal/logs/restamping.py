@@ -73,15 +73,7 @@ class StampedExecution:
 
 
 def restamped(events: Iterable[Event], scheme: Scheme[Any]) -> StampedExecution:
-    """Stamp the events of an execution by a scheme.
-
-    Parameters
-    ----------
-    events : iterable of Event
-        Events of one execution, each once; all, or some of it.
-    scheme : Scheme
-        The scheme.
-    """
+    """Stamp distinct events of one execution, all or some, by a scheme."""
     ordered = tuple(sorted(events, key=canonical_key))
     causes = direct_causes([(event.node, event.clock) for event in ordered])
     happenings = tuple(

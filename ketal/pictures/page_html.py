@@ -16,15 +16,7 @@ _SCRIPTS = ("execution.js", "guards.js", "diagram.js", "automaton.js", "panel.js
 
 
 def page_html(title: str, data: dict[str, Any]) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    title : str
-        What it shows.
-    data : dict
-        What `page/panel.js` reads: plain data.
-    """
+    """Return the page; `page/panel.js` reads the data."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     parts = {
         "title": escape(title),

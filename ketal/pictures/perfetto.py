@@ -49,22 +49,10 @@ def trace_events(
     messages: Sequence[tuple[int, int]],
     verdicts: Iterable[tuple[int, str, dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """Return the trace events of one execution.
+    """Return the trace events of one execution, whose events are in canonical order.
 
-    Parameters
-    ----------
-    number : int
-        The number of the execution, from 1.
-    name : str
-        Its name.
-    nodes : sequence of str
-        Its nodes.
-    events : sequence of TracedEvent
-        Its events in canonical order.
-    messages : sequence of (int, int)
-        The numbers of the events that sent, and that received.
-    verdicts : iterable of (int, str, dict)
-        The number of an event of each, its line, and more about it.
+    A message is the numbers of the events that sent it, and that received it; a verdict is the
+    number of an event, a line, and more about it.
     """
     times = _times(events, messages)
     out: list[dict[str, Any]] = [

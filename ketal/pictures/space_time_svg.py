@@ -75,16 +75,7 @@ def space_time_svg(
 ) -> str:
     """Draw a diagram.
 
-    Parameters
-    ----------
-    title : str
-        What it shows.
-    nodes : sequence of str
-        The columns.
-    events : sequence of DrawnEvent
-        The events.
-    messages : sequence of (int, int)
-        The numbers of the events that sent, and that received.
+    A message is the numbers of the events that sent it, and that received it.
 
     Raises
     ------

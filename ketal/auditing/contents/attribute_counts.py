@@ -172,14 +172,7 @@ def listed(
 ) -> Iterator[AttributeStats]:
     """Yield the attributes of `of` events in the order in which they came first, inner ones after.
 
-    Parameters
-    ----------
-    counts : mapping of str to AttributeCounts
-        Their counts.
-    of : int
-        How many events there are, with such attributes or without.
-    within : tuple of str
-        The path of the object that they are in.
+    `within` is the path of the object that they are in.
     """
     for name, one in counts.items():
         path = (*within, name)

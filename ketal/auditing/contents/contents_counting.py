@@ -90,13 +90,7 @@ class _TypeCounts:
 
 
 class LogCounts:
-    """The counts of the records that were read.
-
-    Parameters
-    ----------
-    limits : Limits
-        What bounds them.
-    """
+    """The counts of the records that were read."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -147,15 +147,7 @@ class LogStats:
 
 
 def lines(stats: LogStats, rows: int = ROWS) -> Iterator[str]:
-    """Yield the lines.
-
-    Parameters
-    ----------
-    stats : LogStats
-        What is in the log.
-    rows : int
-        How many rows of each table there are at most.
-    """
+    """Yield the lines, with at most `rows` rows of each table."""
     yield _records(stats)
     if stats.first_rejected:
         yield printable(f"first rejected: {stats.first_rejected}")

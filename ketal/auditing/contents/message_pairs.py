@@ -33,13 +33,7 @@ class _Kept(NamedTuple):
 
 
 class MessageSearch:
-    """Finds the messages among the events of a log, in any order.
-
-    Parameters
-    ----------
-    limits : Limits
-        `stats_entries_max` and `stats_pairs_max`.
-    """
+    """Finds the messages among the events of a log, in any order."""
 
     def __init__(self, limits: Limits) -> None:
         self._entries_max = limits.stats_entries_max

@@ -92,15 +92,7 @@ def _property(text: str) -> str:
 
 
 def sarif(annotations: Sequence[Annotation], **properties: Any) -> str:
-    """Return a SARIF log of one run, on one line.
-
-    Parameters
-    ----------
-    annotations : sequence of Annotation
-        Its results.
-    **properties
-        What is said of the run as a whole.
-    """
+    """Return a SARIF log of one run, on one line; properties are those of the run as a whole."""
     from ketal import __version__
 
     rules = sorted({one.rule for one in annotations})

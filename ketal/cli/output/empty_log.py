@@ -19,17 +19,7 @@ MAPPING_HINT = (
 
 
 def nothing_read(logs: Sequence[str], rejected: int, first: str) -> str:
-    """Return why no event was read.
-
-    Parameters
-    ----------
-    logs : sequence of str
-        The logs, as they were given.
-    rejected : int
-        How many records were rejected.
-    first : str
-        The first of them, its place and the reason; may be empty where there is none.
-    """
+    """Return why no event was read; `first` is the first rejected record, with its reason."""
     if not rejected:
         names = ", ".join(STDIN_NAME if name == STDIN else name for name in logs)
         return f"no event was read: there is none in {names}"

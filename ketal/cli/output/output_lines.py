@@ -59,16 +59,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 class OutputLines:
-    """Lines of output.
-
-    Parameters
-    ----------
-    stream : text file
-        Where they go.
-    name : str
-        What to call it in a message.
-    colour : bool
-        Whether the first word of a line is coloured.
+    """Lines of output; `name` is what messages call the stream.
 
     Raises
     ------

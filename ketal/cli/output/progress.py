@@ -72,13 +72,7 @@ class ProgressLine:
         return self.text(time.monotonic() - self._began_s)
 
     def text(self, elapsed_s: float) -> str:
-        """Return the line after so many seconds of reading, or of judging.
-
-        Parameters
-        ----------
-        elapsed_s : float
-            Seconds since that began.
-        """
+        """Return the line after so many seconds of reading, or of judging."""
         share, records = self._shares[self._phase](), self._records
         if self._phase == "judged":
             if share is None:

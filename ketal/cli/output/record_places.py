@@ -24,13 +24,7 @@ RECORDS_MAX = 32_768
 
 
 class RecordPlaces:
-    """The places of the records that were read last.
-
-    Parameters
-    ----------
-    all_kept : bool
-        Whether all are kept.
-    """
+    """The places of the records that were read last, or of all."""
 
     def __init__(self, *, all_kept: bool) -> None:
         self._most = sys.maxsize if all_kept else RECORDS_MAX

@@ -84,17 +84,7 @@ _OF_EXECUTION = {
 
 
 def lines(summary: Mapping[str, Any], program: Program, rejected: Rejected | None) -> Iterator[str]:
-    """Yield the lines of a summary.
-
-    Parameters
-    ----------
-    summary : mapping
-        The `summary` object.
-    program : Program
-        Whose it is.
-    rejected : Rejected or None
-        The first rejection, where rejections were not listed.
-    """
+    """Yield the lines of a summary; `rejected` is the first rejection, if none was listed."""
     yield records(summary["events"])
     if rejected is not None:
         yield f"first {rejected}"

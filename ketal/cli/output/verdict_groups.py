@@ -30,13 +30,7 @@ class _CauseCount:
 
 
 class VerdictGroups:
-    """Counts the verdicts of each cause.
-
-    Parameters
-    ----------
-    place_of : callable
-        Returns where a verdict's event stands in the log; empty where that is not known.
-    """
+    """Counts the verdicts of each cause; `place_of` returns where the event of one stands."""
 
     def __init__(self, place_of: Callable[[Verdict], str]) -> None:
         self._place_of = place_of

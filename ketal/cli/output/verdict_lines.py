@@ -147,14 +147,8 @@ class VerdictLines:
     ) -> Iterator[str]:
         """Yield the lines of a summary.
 
-        Parameters
-        ----------
-        summary : dict
-            The `summary` object.
-        held : sequence of (Event, Dot or None)
-            The events that are held back, for `--stats`, each with what it waits for.
-        rejected : Rejected or None
-            The first rejection.
+        Under `--stats` events that are `held` stand with what they wait for; `rejected` is the
+        first rejection.
         """
         if self._json:
             report: dict[str, Any] = {"summary": summary}

@@ -19,13 +19,7 @@ _PLACES_SHOWN = 4
 
 
 class VerdictPlaces:
-    """The places of the events of verdicts.
-
-    Parameters
-    ----------
-    places : RecordPlaces
-        Where the records stand that were read last.
-    """
+    """The places of the events of verdicts, of the records that were read last."""
 
     def __init__(self, places: RecordPlaces) -> None:
         self._places = places

@@ -21,15 +21,6 @@ def pair_reason(
 ) -> PairReason:
     """Return how two different events of an execution are ordered, and what shows it.
 
-    Parameters
-    ----------
-    graph : CausalGraph
-        The execution.
-    placed : callable
-        Returns the place of an event.
-    one, other : PlacedEvent
-        The events.
-
     Raises
     ------
     EventError

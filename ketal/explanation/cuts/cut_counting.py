@@ -75,14 +75,7 @@ class _WalkedLine:
 
 
 def count_cuts(graph: CausalGraph, cuts_max: int) -> CutCount:
-    """Count the consistent cuts and the linear extensions of an execution.
-
-    Parameters
-    ----------
-    graph : CausalGraph
-        The execution.
-    cuts_max : int
-        How many cuts of prime parts are walked at most.
+    """Count the cuts and linear extensions; of prime parts at most `cuts_max` cuts are walked.
 
     Raises
     ------

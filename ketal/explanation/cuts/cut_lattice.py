@@ -19,15 +19,7 @@ Cut = tuple[int, ...]
 
 
 def lattice_of(graph: CausalGraph, title: str) -> HasseDiagram:
-    """Return the lattice of an execution, all of it; its size was counted before.
-
-    Parameters
-    ----------
-    graph : CausalGraph
-        The execution.
-    title : str
-        What the picture is called.
-    """
+    """Return the lattice of an execution, all of it; its size was counted before."""
     order = EventOrder(graph)
     numbers: dict[Cut, int] = {(0,) * len(order.lines): 0}
     covers: list[tuple[int, int, str]] = []

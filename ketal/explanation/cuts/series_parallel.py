@@ -58,11 +58,6 @@ class OrderPart:
 class EventOrder:
     """Happened-before on the events of an execution, as lines and what each event is after.
 
-    Parameters
-    ----------
-    graph : CausalGraph
-        The execution.
-
     Attributes
     ----------
     lines : list of list of Event

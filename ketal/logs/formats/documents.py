@@ -97,12 +97,7 @@ class Text:
     ) -> Iterator[Span | Record]:
         """Yield the spans that parts of the document are, which follow each other.
 
-        Parameters
-        ----------
-        raw : iterable of Raw
-            The parts, undecoded.
-        read : callable
-            Makes a span of a JSON object; what it raises an EventError for is a record.
+        What `read` raises an EventError for is a record.
         """
         for part in raw:
             value = bytes(part)

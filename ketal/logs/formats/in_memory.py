@@ -80,16 +80,7 @@ class RowOrigin:
         return isinstance(where, Iterable)
 
     def records(self, source: Source, limits: Limits, numbers: Iterator[int]) -> Iterator[Record]:
-        """Yield the records of the rows, in their order.
-
-        Parameters
-        ----------
-        source : Source
-            Where the fields are.
-        limits : Limits
-            `clock_entries_max`.
-        numbers : iterator of int
-            The numbers of the rows.
+        """Yield the records of the rows, in their order, with their numbers.
 
         Raises
         ------
@@ -131,15 +122,7 @@ def record_of_row(row: Any, name: str, number: int, shape: Shape, *, typed: bool
 
 
 def arrow_rows(batches: Iterable[Any], what: str) -> Iterator[dict[str, Any] | EventError]:
-    """Yield the rows of batches of Arrow's, and the damage that ends them.
-
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        The rows.
-    what : str
-        What they are read from, for the message of damage.
-    """
+    """Yield the rows of Arrow's batches, read from `what`, and the damage that ends them."""
     import pyarrow
 
     try:
@@ -155,15 +138,7 @@ def _of_batch(batch: Any) -> Iterator[Any]:
 
 
 def _dicts(size: int, read: Callable[[int, int], list[Any]]) -> Iterator[Any]:
-    """Yield the rows of a table, and the EventError of one that Python cannot hold.
-
-    Parameters
-    ----------
-    size : int
-        How many rows there are.
-    read : callable
-        Returns so many rows from one on.
-    """
+    """Yield the rows of a table of a size, and the EventError of one that Python cannot hold."""
     for start in range(0, size, _SLICE_ROWS):
         yield from _slice(start, min(_SLICE_ROWS, size - start), read)
 

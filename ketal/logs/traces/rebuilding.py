@@ -84,16 +84,7 @@ def rebuilt(
     The clocks that events have are not looked at. A receive that comes before its
     own send, by way of other messages, cannot be stamped and is rejected.
 
-    Parameters
-    ----------
-    records : iterable of Record
-        The log.
-    messages : Messages
-        What pairs sends and receives.
-    limits : Limits
-        `events_max` bounds the events in memory.
-    rebuilding : Rebuilding, optional
-        Where to count missing causes.
+    What is missing for that is counted in `rebuilding`.
 
     Raises
     ------

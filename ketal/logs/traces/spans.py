@@ -147,14 +147,7 @@ def stamped(
 ) -> Iterator[Record]:
     """Yield the events of spans with their clocks, in an order that respects them.
 
-    Parameters
-    ----------
-    spans : iterable of TraceSpan or Record
-        Records are what could not be read; they are handed on first.
-    limits : Limits
-        `clock_entries_max` bounds the clocks.
-    rebuilding : Rebuilding
-        Where to count parents and links that are not there, and links that close a round.
+    What could not be read is handed on first; causes that are missing are counted.
 
     Raises
     ------

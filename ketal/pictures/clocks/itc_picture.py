@@ -39,16 +39,7 @@ TreesRow: TypeAlias = "tuple[str, Sequence[IntervalTreeClock | str]]"
 
 
 def trees_svg(title: str, rows: Sequence[TreesRow], note: str = "") -> str:
-    """Draw rows of interval tree clocks, all in one scale.
-
-    Parameters
-    ----------
-    title : str
-        What the picture shows.
-    rows : sequence of (str, sequence of IntervalTreeClock or str)
-        The rows from top to bottom.
-    note : str
-        A line below them; may be empty.
+    """Draw rows of interval tree clocks, all in one scale, with a note below.
 
     Raises
     ------

@@ -81,20 +81,9 @@ def stamped_space_time_svg(
     *,
     events_max: int = TIMELINE_EVENTS_MAX,
 ) -> str:
-    """Draw events with their stamps, and messages.
+    """Draw events, in a linear extension, with their stamps and messages.
 
-    Parameters
-    ----------
-    title : str
-        What it shows.
-    nodes : sequence of str
-        The lines from top to bottom; each node of an event is one of them.
-    events : sequence of TimelineEvent
-        The events in a linear extension.
-    messages : sequence of (int, int)
-        The numbers of the events that sent, and that received.
-    events_max : int
-        How many events are drawn at most.
+    A message is the numbers of the events that sent it, and that received it.
 
     Raises
     ------

@@ -29,15 +29,7 @@ class Picture(Graph):
 
     @classmethod
     def of(cls, compiled: CompiledPattern, guard_text: GuardText) -> Picture:
-        """Describe a pattern's automaton.
-
-        Parameters
-        ----------
-        compiled : CompiledPattern
-            The pattern.
-        guard_text : function
-            Writes a guard as text: `ketal.grammar.render_guard`.
-        """
+        """Describe a pattern's automaton; `guard_text` is `ketal.grammar.render_guard`."""
         automaton = compiled.automaton
         words = _GuardTexts(compiled, guard_text)
         states = tuple(

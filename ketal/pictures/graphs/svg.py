@@ -84,19 +84,7 @@ def draw(graph: Graph) -> str:
 def document(
     title: str, scene: Scene, layout: Layout, drawn: Iterable[str], caption: str = ""
 ) -> str:
-    """Return a picture as a whole.
-
-    Parameters
-    ----------
-    title : str
-        What it shows.
-    scene, layout : Scene, Layout
-        What is drawn, and where.
-    drawn : iterable of str
-        The elements of the picture, those above others last.
-    caption : str
-        A line of text above them; may be empty.
-    """
+    """Return a picture as a whole, with a caption above what is drawn, if there is one."""
     left, top, width, height = _view(scene, layout)
     lines: list[str] = []
     if caption:
